@@ -1,0 +1,30 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.amx.cluster.plugins.module_utils import _host, _inventory
+
+
+def _cluster_interface(addresses: list[dict[str, Any]], network: str = "") -> dict[str, str]:
+    try:
+        return _inventory.cluster_interface(addresses, network or "")
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """What is derived from the inventory and from what hosts say of themselves."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "inventory_errors": _inventory.errors,
+            "host_order": _inventory.host_order,
+            "cluster_interface": _cluster_interface,
+            "preflight_problems": _host.problems,
+        }

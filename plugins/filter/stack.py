@@ -1,0 +1,30 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.amx.cluster.plugins.module_utils import _launch, _stack
+
+
+def _choose(catalogue: dict[str, Any], name: str, pythons: Iterable[str]) -> dict[str, Any]:
+    try:
+        return _stack.choose(catalogue, name, pythons)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+class FilterModule:
+    """What is derived from the catalogue of stacks."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "stack": _choose,
+            "wheel_versions": _stack.wheel_versions,
+            "environment_problems": _stack.environment_problems,
+            "mpi_environment": _launch.mpi_environment,
+        }

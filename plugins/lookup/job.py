@@ -1,0 +1,56 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: job
+short_description: Read and check a job file
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Reads job files on the control machine and checks them whole. Every error of a file is reported at once.
+options:
+  _terms:
+    description: Paths of job files. A relative path is taken from the folder in which C(ansible-playbook) was started.
+    type: list
+    elements: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show what a job asks for
+  ansible.builtin.debug:
+    msg: "{{ lookup('amx.cluster.job', 'jobs/demo.yml') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: The fields of each job, defaults filled in, paths absolute.
+  type: list
+  elements: dict
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleLookupError
+from ansible.plugins.lookup import LookupBase
+
+from ansible_collections.amx.cluster.plugins.module_utils import _job
+
+
+class LookupModule(LookupBase):
+    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, Any]]:
+        try:
+            return [_plain(asdict(_job.load(Path(term).expanduser().absolute()))) for term in terms]
+        except ValueError as error:
+            raise AnsibleLookupError(str(error)) from error
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return str(value) if isinstance(value, Path) else value

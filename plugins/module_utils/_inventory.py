@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the inventory must look like, and what is derived from it: the order of hosts, and the cluster network."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def errors(groups: Mapping[str, list[str]]) -> list[str]:
+    """Say what is wrong with the inventory's groups (Ansible's `groups`); an empty list is a sound inventory.
+
+    The contract: group `cluster` with the children `head` (exactly one host) and `workers` (any number).
+    """
+    found = []
+    head = list(groups.get("head", []))
+    workers = list(groups.get("workers", []))
+    cluster = list(groups.get("cluster", []))
+    shape = "see inventories/example/hosts.yml"
+    if not cluster:
+        found.append(f"the group 'cluster' has no hosts: put the servers into its children 'head' and 'workers' ({shape})")
+    elif not head:
+        found.append(f"the group 'head' has no host: name there the one host from which jobs are launched ({shape})")
+    if len(head) > 1:
+        found.append(
+            f"the group 'head' has {len(head)} hosts ({', '.join(head)}): keep exactly one, put the others into 'workers'"
+        )
+    for host in sorted(set(head) & set(workers)):
+        found.append(f"{host} is in 'head' and in 'workers': the head trains too, take it out of 'workers'")
+    for host in sorted((set(head) | set(workers)) - set(cluster)) if cluster else []:
+        found.append(f"{host} is not in 'cluster': make 'head' and 'workers' children of 'cluster' ({shape})")
+    for host in sorted(set(cluster) - set(head) - set(workers)) if head else []:
+        found.append(f"{host} is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them")
+    return found
+
+
+def host_order(groups: Mapping[str, list[str]]) -> list[str]:
+    """Return the cluster's hosts in the order of the hostfile: the head first, then the workers as the inventory has them."""
+    head = list(groups.get("head", []))
+    return head + [host for host in groups.get("workers", []) if host not in head]
+
+
+def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:
+    """Find the interface of a host that carries the cluster network.
+
+    addresses: the host's, as `_host.addresses` returns them. network: the CIDR, or an empty string for the network of the
+    host's default route.
+
+    Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR, or
+    when no address, or more than one, lies in it.
+    """
+    listed = ", ".join(f"{row['interface']} {row['address']} in {row['network']}" for row in addresses) or "none"
+    if network:
+        try:
+            wanted = ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            raise ValueError(f"cluster_network: {network!r} is not a network such as 10.0.0.0/24") from None
+        found = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
+        if len(found) != 1:
+            raise ValueError(
+                f"{len(found) or 'none'} of the host's addresses {'lies' if not found else 'lie'} in cluster_network {network}, "
+                f"where one is expected; its addresses: {listed}"
+            )
+    else:
+        found = [row for row in addresses if row["default"]][:1]
+        if not found:
+            raise ValueError(f"cluster_network is not set and the host has no default route; its addresses: {listed}")
+    return {key: found[0][key] for key in ("interface", "address", "network")}

@@ -1,0 +1,258 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job file: what a person asks for, checked whole before anything happens."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Optional, Union
+
+import yaml
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!_-]+")
+AT_MOST = re.compile(r"<=([1-9][0-9]*)")
+PRECISIONS = ("auto", "bf16", "fp32")
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ and models/
+    is passed to every host."""
+
+    script: Path
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model that a Python package carries: every host finds the folder `path` of it as models/NAME."""
+
+    package: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """A valid job. Paths are absolute, on the control machine."""
+
+    name: str
+    script: Path
+    description: str = ""
+    args: dict[str, Any] = field(default_factory=dict)
+    prepare: Optional[Prepare] = None
+    models: dict[str, Model] = field(default_factory=dict)
+    precision: str = "auto"
+    hosts: Optional[int] = None
+    ranks_per_node: Union[int, str] = "auto"
+    comm_cores: Union[int, str] = "auto"
+    reserved_cores: Union[int, str] = "auto"
+    env: dict[str, str] = field(default_factory=dict)
+    expect: dict[str, float] = field(default_factory=dict)
+
+
+class JobFileError(ValueError):
+    """Everything that is wrong with a job file, in one message: a line for each error."""
+
+    def __init__(self, path: Path, errors: list[str]) -> None:
+        self.errors = errors
+        super().__init__(f"{path}: " + ("\n  ".join(["this job cannot be run:", *errors]) if errors[1:] else errors[0]))
+
+
+def load(path: Path) -> Job:
+    """Read and check the job file at `path`.
+
+    Raises JobFileError, whose message names the file and every error in it with what was expected.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        near = sorted(p.name for p in path.parent.glob("*.yml")) if path.parent.is_dir() else []
+        there = f"; {path.parent} holds {', '.join(near)}" if near else ""
+        raise JobFileError(path, [f"there is no such job file{there}"]) from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise JobFileError(path, [f"cannot be read: {error}"]) from error
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise JobFileError(path, [f"is not YAML: {' '.join(str(error).split())}"]) from error
+    return parse(data, path)
+
+
+def parse(data: object, path: Path) -> Job:
+    """Check the parsed content of the job file at `path`; relative paths in it are relative to its folder.
+
+    Raises JobFileError as `load` does.
+    """
+    if not isinstance(data, dict):
+        raise JobFileError(path, [f"holds {_kind(data)} where a mapping of fields such as name and script is expected"])
+    errors: list[str] = []
+    for key in data:
+        if key not in FIELDS:
+            near = difflib.get_close_matches(str(key), FIELDS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(FIELDS)}"
+            errors.append(f"{key}: unknown field; {hint}")
+    for key in ("name", "script"):
+        if key not in data:
+            errors.append(f"{key}: is missing")
+    values: dict[str, Any] = {}
+    for key, check in FIELDS.items():
+        if key in data:
+            try:
+                values[key] = check(data[key], path.parent)
+            except ValueError as error:
+                errors.append(f"{key}: {error}")
+    if errors:
+        raise JobFileError(path, errors)
+    return Job(**values)
+
+
+def _kind(value: object) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
+    return names.get(type(value), "a number")
+
+
+def _text(value: object, _folder: Path) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not text")
+    return value
+
+
+def _name(value: object, _folder: Path) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        raise ValueError(
+            f"{value!r} is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, "
+            "the first a letter or a digit"
+        )
+    return value
+
+
+def _script(value: object, folder: Path) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a path")
+    script = (folder / value).resolve()
+    if not script.is_file():
+        raise ValueError(f"there is no file {script}")
+    return script
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        raise ValueError(f"{_kind(value)} where a mapping with names as keys is expected")
+    return value
+
+
+def _args(value: object, _folder: Path) -> dict[str, Any]:
+    args = _mapping(value)
+    for key, item in args.items():
+        items = item if isinstance(item, list) else [item]
+        if key.startswith("-"):
+            raise ValueError(f"{key}: write the argument without its dashes")
+        if not all(isinstance(i, (str, int, float, bool)) for i in items):
+            raise ValueError(f"{key}: {item!r} is neither text, a number, true, false nor a list of them")
+    return args
+
+
+def _only(value: dict[str, Any], known: tuple[str, ...], needed: tuple[str, ...]) -> None:
+    unknown = sorted(set(value) - set(known))
+    missing = [key for key in needed if key not in value]
+    if unknown:
+        raise ValueError(f"unknown field {unknown[0]}; known fields: {', '.join(known)}")
+    if missing:
+        raise ValueError(f"{missing[0]} is missing")
+
+
+def _prepare(value: object, folder: Path) -> Prepare:
+    fields = _mapping(value)
+    _only(fields, ("script", "args"), ("script",))
+    return Prepare(_script(fields["script"], folder), _args(fields.get("args", {}), folder))
+
+
+def _models(value: object, folder: Path) -> dict[str, Model]:
+    models = {}
+    for name, fields in _mapping(value).items():
+        try:
+            _name(name, folder)
+            entry = _mapping(fields)
+            _only(entry, ("package", "path"), ("package", "path"))
+            if not isinstance(entry["package"], str) or not PINNED.fullmatch(entry["package"]):
+                raise ValueError(f"package: {entry['package']!r} is not pinned as NAME==VERSION")
+            where = Path(_text(entry["path"], folder))
+            if where.is_absolute() or ".." in where.parts:
+                raise ValueError(f"path: {where} is not a path within the package")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+        models[name] = Model(entry["package"], str(where))
+    return models
+
+
+def _precision(value: object, _folder: Path) -> str:
+    if value not in PRECISIONS:
+        raise ValueError(f"{value!r} is not one of {', '.join(PRECISIONS)}")
+    return str(value)
+
+
+def _count(value: object, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ValueError(f"{value!r} is not a whole number of at least {least}")
+    return value
+
+
+def _hosts(value: object, _folder: Path) -> int:
+    return _count(value, 1)
+
+
+def _ranks_per_node(value: object, _folder: Path) -> Union[int, str]:
+    if value == "auto" or (isinstance(value, str) and AT_MOST.fullmatch(value)):
+        return str(value)
+    try:
+        return _count(value, 1)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
+            "nor '<=N' (N, or fewer where there are fewer cores)"
+        ) from None
+
+
+def _cores(value: object, _folder: Path) -> Union[int, str]:
+    return "auto" if value == "auto" else _count(value, 0)
+
+
+def _env(value: object, _folder: Path) -> dict[str, str]:
+    env = {}
+    for key, item in _mapping(value).items():
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+            raise ValueError(f"{key!r} is not a name of an environment variable")
+        if isinstance(item, (dict, list, bool, type(None))):
+            raise ValueError(f"{key}: {item!r} is neither text nor a number")
+        env[key] = str(item)
+    return env
+
+
+def _expect(value: object, _folder: Path) -> dict[str, float]:
+    expect = _mapping(value)
+    for key, item in expect.items():
+        if isinstance(item, bool) or not isinstance(item, (int, float)):
+            raise ValueError(f"{key}: {item!r} is not a number")
+    return {key: float(item) for key, item in expect.items()}
+
+
+FIELDS: dict[str, Callable[[object, Path], Any]] = {
+    "name": _name,
+    "description": _text,
+    "script": _script,
+    "args": _args,
+    "prepare": _prepare,
+    "models": _models,
+    "precision": _precision,
+    "hosts": _hosts,
+    "ranks_per_node": _ranks_per_node,
+    "comm_cores": _cores,
+    "reserved_cores": _cores,
+    "env": _env,
+    "expect": _expect,
+}

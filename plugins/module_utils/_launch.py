@@ -1,0 +1,196 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From a job and the hosts' core allocations to the files of a job directory."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _amx
+
+
+def mpi_environment(env: str) -> dict[str, str]:
+    """Return the variables that Intel MPI needs when it comes out of the wheel impi-rt.
+
+    env: the folder of the virtual environment. What the vendor's setvars.sh would set is derived from it. With a wrong
+    FI_PROVIDER_PATH MPI_Init dies with `OFI fi_getinfo() failed`.
+    """
+    return {
+        "I_MPI_ROOT": env,
+        "PATH": f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LD_LIBRARY_PATH": f"{env}/lib",
+        "FI_PROVIDER_PATH": f"{env}/lib",
+        "FI_PROVIDER": "tcp",
+    }
+
+
+def choose_precision(wanted: str, isas: Mapping[str, str]) -> str:
+    """Return "bf16" or "fp32" for a job that wants `wanted` ("auto", "bf16" or "fp32").
+
+    isas: {host: best instruction set, as _amx.best_isa names it}. auto is bf16 when every host multiplies bfloat16 matrices
+    in hardware, else fp32: one host that must emulate it would hold up all the others.
+    """
+    if wanted != "auto":
+        return wanted
+    return "bf16" if all(isa in _amx.BF16_ISAS for isa in isas.values()) else "fp32"
+
+
+def make_plan(
+    job: Mapping[str, Any],
+    stack: Mapping[str, Any],
+    env: str,
+    hosts: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Put together what each rank of a job is told.
+
+    job: as _job.Job has it. stack: an entry of the catalogue. env: the environment's folder, the same on every host. hosts:
+    in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
+    core_allocation returns it.
+
+    Returns {job, world_size, backend, precision, master_addr, hosts: [{host, address, interface, first_rank, env, ranks:
+    [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what all its ranks
+    are told and `env` of a rank what it is told besides.
+    """
+    plan: dict[str, Any] = {
+        "job": job["name"],
+        "stack": stack["name"],
+        "backend": stack["backend"],
+        "precision": choose_precision(job["precision"], {host["host"]: host["isa"] for host in hosts}),
+        "master_addr": hosts[0]["address"],
+        "environment": env,
+        "world_size": 0,
+        "hosts": [],
+    }
+    for host in hosts:
+        allocation = host["allocation"]
+        first = plan["world_size"]
+        ranks = [{**rank, "rank": first + place} for place, rank in enumerate(allocation["ranks"])]
+        plan["hosts"].append(
+            {
+                **{key: host[key] for key in ("host", "address", "interface", "isa")},
+                "first_rank": first,
+                "env": {
+                    **allocation["env"],
+                    "LD_PRELOAD": f"{env}/lib/libiomp5.so",
+                    "GLOO_SOCKET_IFNAME": host["interface"],
+                    "FI_TCP_IFACE": host["interface"],
+                    "MASTER_ADDR": plan["master_addr"],
+                    "TOKENIZERS_PARALLELISM": "false",
+                    **job["env"],
+                },
+                "ranks": ranks,
+                **{key: allocation[key] for key in ("threads_per_rank", "map", "warnings") if key in allocation},
+            }
+        )
+        plan["world_size"] += len(ranks)
+    return plan
+
+
+def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
+    """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's own spelling.
+
+    Added are output_dir, CPU only, the backend when there is more than one rank, and bf16 when the plan says so. Without the
+    CPU flag newer versions of accelerate train as many separate models as there are ranks (see docs/stacks.md), so it is
+    always there; the job's own value of an argument wins over an added one except for it.
+    """
+    spelling = stack["arguments"]
+    added: dict[str, Any] = {"output_dir": "output"}
+    if plan["world_size"] > 1:
+        added.update(spelling["distributed"])
+    if plan["precision"] == "bf16":
+        added.update(spelling["bf16"])
+    return render_arguments({**added, **job["args"], **spelling["cpu"]})
+
+
+def render_arguments(args: Mapping[str, Any]) -> list[str]:
+    """Spell a mapping of arguments as transformers' HfArgumentParser reads it.
+
+    true is the bare flag, false is "--flag false" (a switch that is on by default can be turned off), a list is the flag
+    followed by its items.
+    """
+    words = []
+    for name, value in args.items():
+        words.append(f"--{name}")
+        if isinstance(value, bool):
+            words += [] if value else ["false"]
+        elif isinstance(value, (list, tuple)):
+            words += [str(item) for item in value]
+        else:
+            words.append(str(value))
+    return words
+
+
+def hostfile(plan: Mapping[str, Any]) -> str:
+    """Return Intel MPI's host file: a host a line, the head first."""
+    return "".join(f"{host['host']}\n" for host in plan["hosts"])
+
+
+def environment_file(plan: Mapping[str, Any]) -> str:
+    """Return what mpirun itself is told, as a file that a shell can source: NAME=value lines."""
+    variables = {
+        **mpi_environment(plan["environment"]),
+        "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "MASTER_ADDR": plan["master_addr"],
+    }
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
+def launch_script(plan: Mapping[str, Any], script: str, arguments: Sequence[str]) -> str:
+    """Return launch.sh: what a person would type to start the job, to be read and to be run again without Ansible.
+
+    script: its path in the job directory.
+    """
+    python = f"{plan['environment']}/bin/python"
+    words = [script, *arguments]
+    lines = [" ".join(shlex.quote(word) for word in group) for group in _groups(words)]
+    rank = f"{shlex.quote(python)} -S rank.py"
+    command = " \\\n    ".join([rank, *lines])
+    counts = {len(host["ranks"]) for host in plan["hosts"]}
+    pins = {host["env"].get("I_MPI_PIN_DOMAIN", "") for host in plan["hosts"]}
+    if len(counts) == len(pins) == 1:
+        start = f"mpirun -f hostfile -n {plan['world_size']} -ppn {counts.pop()}"
+        pin = f" -genv I_MPI_PIN_DOMAIN {shlex.quote(pins.pop())}"
+        run = f"exec {start}{pin} \\\n  {command}"
+    else:
+        sets = [
+            f"-n {len(host['ranks'])} -host {shlex.quote(host['host'])} "
+            f"-env I_MPI_PIN_DOMAIN {shlex.quote(host["env"]["I_MPI_PIN_DOMAIN"])} \\\n  {command}"
+            for host in plan["hosts"]
+        ]
+        run = "exec mpirun " + " : \\\n  ".join(sets)
+    return LAUNCH.format(
+        job=plan["job"], ranks=plan["world_size"], hosts=len(plan["hosts"]), python=shlex.quote(python), run=run
+    )
+
+
+def _groups(words: Sequence[str]) -> list[list[str]]:
+    """Put an argument and its values on a line of their own."""
+    groups: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            groups.append([])
+        groups[-1].append(word)
+    return groups
+
+
+LAUNCH = """\
+#!/usr/bin/env bash
+# Job {job}: {ranks} rank(s) on {hosts} host(s). Written by amx.cluster from job.yml and plan.json.
+# It needs nothing but this folder, which every host of the hostfile has: run it again with `bash launch.sh`.
+set -euo pipefail
+cd "$(dirname "${{BASH_SOURCE[0]}}")"
+
+# What mpirun is told. What each rank is told besides (its cores, threads and interface) stands in plan.json, and rank.py
+# hands it over.
+set -a
+source ./env
+# Where rank 0 waits for the others: a port that is free on this host now.
+MASTER_PORT=$({python} -S -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+set +a
+
+{run}
+"""

@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Stacks: sets of versions that fit together, and the wheels that they are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+MANIFEST = "manifest.json"
+
+
+def choose(catalogue: Mapping[str, Any], name: str, python: Iterable[str]) -> dict[str, Any]:
+    """Return the stack `name` of the catalogue.
+
+    python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's.
+    Raises ValueError naming what was asked and what there is.
+    """
+    if name not in catalogue:
+        raise ValueError(f"cluster_stack: there is no stack {name!r}; the catalogue has {', '.join(sorted(catalogue))}")
+    stack = dict(catalogue[name])
+    versions = sorted(set(python))
+    if len(versions) > 1:
+        raise ValueError(
+            f"the hosts have different Pythons ({', '.join(versions)}): ranks of one job need the same, "
+            "set ansible_python_interpreter"
+        )
+    unfit = [version for version in versions if version not in stack["python"]]
+    if unfit:
+        raise ValueError(
+            f"stack {name} has wheels for Python {', '.join(stack['python'])} and the hosts have Python {unfit[0]}: "
+            "set ansible_python_interpreter to one that fits"
+        )
+    return stack
+
+
+def requirements(packages: Mapping[str, str]) -> list[str]:
+    """Return pip's pinned requirements ("NAME==VERSION"), sorted, of the packages {name: version}."""
+    return sorted(f"{name}=={version}" for name, version in packages.items())
+
+
+def platforms(glibc: str) -> list[str]:
+    """Return the wheel platforms that an x86-64 host with this glibc ("2.36") can use, the newest first.
+
+    pip expands no manylinux tag by itself (PEP 600 tags are exact), so each older one is named.
+    """
+    major, minor = (int(part) for part in glibc.split(".")[:2])
+    if major != 2:
+        raise ValueError(f"glibc {glibc} is not known: 2.x is expected")
+    legacy = {17: "manylinux2014_x86_64", 12: "manylinux2010_x86_64", 5: "manylinux1_x86_64"}
+    names = []
+    for number in range(minor, 4, -1):
+        names.append(f"manylinux_2_{number}_x86_64")
+        if number in legacy:
+            names.append(legacy[number])
+    return [*names, "linux_x86_64"]
+
+
+def wheelhouse_key(wanted: Iterable[str], constraints: str, python: str, glibc: str) -> str:
+    """Return the name of the folder that holds the wheels of this request: it changes when anything in it does."""
+    content = json.dumps([sorted(wanted), constraints, python, glibc])
+    return f"cp{python.replace('.', '')}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def pip_arguments(python: str, glibc: str) -> list[str]:
+    """Return the arguments that make pip choose wheels for a host's Python and C library instead of its own."""
+    names = [argument for name in platforms(glibc) for argument in ("--platform", name)]
+    abi = f"cp{python.replace('.', '')}"
+    return [
+        "--only-binary=:all:", "--implementation=cp", f"--python-version={python}", f"--abi={abi}", "--abi=abi3",
+        "--abi=none", *names,
+    ]  # fmt: skip
+
+
+def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
+
+    Raises ValueError when a CUDA package is among it: then a resolver took the CUDA build of torch.
+    """
+    found = {item["metadata"]["name"]: item["metadata"]["version"] for item in report["install"]}
+    cuda = sorted(name for name in found if name.lower().startswith(("nvidia-", "nvidia_", "cuda-", "triton")))
+    if cuda:
+        torch = found.get("torch", "which is not among them")
+        raise ValueError(
+            f"torch {torch} is a CUDA build: it would bring {', '.join(cuda)} onto hosts without a GPU. Pin torch as "
+            f"{torch.partition('+')[0]}+cpu and make the index with CPU builds reachable, or bring its wheel along"
+        )
+    return found
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes}]}, sorted by file."""
+    wheels = []
+    for path in sorted(folder.glob("*.whl")):
+        name, version = path.name.split("-")[:2]
+        digest = hashlib.sha256()
+        with path.open("rb") as stream:
+            for block in iter(lambda: stream.read(1 << 20), b""):
+                digest.update(block)
+        wheels.append(
+            {
+                "file": path.name,
+                "name": canonical(name),
+                "version": version,
+                "sha256": digest.hexdigest(),
+                "bytes": path.stat().st_size,
+            }
+        )
+    return {"wheels": wheels}
+
+
+def locked_requirements(manifest: Mapping[str, Any]) -> str:
+    """Return a requirements file that names every wheel of the manifest with its hash, for pip --require-hashes."""
+    return "".join(
+        f"{wheel['name']}=={wheel['version']} --hash=sha256:{wheel['sha256']}\n" for wheel in manifest["wheels"]
+    )
+
+
+def canonical(name: str) -> str:
+    """Return a package's name as indexes spell it (PEP 503): lower case, with single dashes."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def wheel_versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return {name: version} of the manifest's wheels."""
+    return {wheel["name"]: wheel["version"] for wheel in wheels}
+
+
+def environment_problems(result: Mapping[str, Any]) -> list[str]:
+    """Return what check_environment.py found, from the result of the task that ran it.
+
+    A check that did not come to its end is a problem too, told with its last words.
+    """
+    lines = [line for line in str(result.get("stdout", "")).splitlines() if line.strip()]
+    try:
+        return list(json.loads(lines[-1])["problems"])
+    except (IndexError, ValueError, TypeError, KeyError):
+        words = " ".join(str(result.get("stderr") or result.get("msg") or "it said nothing").split())[-600:]
+        return [f"its check did not come to an end (exit code {result.get('rc')}): {words}"]

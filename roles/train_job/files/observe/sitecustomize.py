@@ -1,0 +1,133 @@
+"""See from within a rank, without a change to its script, that the ranks really form one group.
+
+rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script. When the script has
+called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0 writes world.json. A
+script that trains although it is in no group is ended at its first optimizer step: it would train a model of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from typing import Any
+
+JOB = os.environ.get("AMX_CLUSTER_JOB", "")
+ALONE = """
+This rank would train a model of its own: {size} ranks were started and the script has formed no group with them.
+With transformers and accelerate 1.13 or newer a job on CPUs becomes distributed only with --use_cpu and
+--ddp_backend; another script must call torch.distributed.init_process_group before its first step."""
+
+
+def write(name: str, content: Any) -> None:
+    """Put a JSON file into the job directory, whole or not at all."""
+    path = os.path.join(JOB, name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    part = f"{path}.{os.getpid()}"
+    with open(part, "w", encoding="utf-8") as stream:
+        json.dump(content, stream, indent=1)
+    os.replace(part, path)
+
+
+def libraries() -> list[str]:
+    """Return the files of the OpenMP run times and allocators in this process's memory map."""
+    wanted = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
+    with open("/proc/self/maps", encoding="utf-8") as stream:
+        paths = {line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6}
+    return sorted(path for path in paths if os.path.basename(path).startswith(wanted))
+
+
+def myself() -> dict[str, Any]:
+    """Return where this rank is and on what it runs."""
+    import torch
+
+    return {
+        "rank": int(os.environ["RANK"]),
+        "host": os.environ["AMX_CLUSTER_HOST"],
+        "pid": os.getpid(),
+        "cpus": sorted(os.sched_getaffinity(0)),
+        "threads": torch.get_num_threads(),
+        "libraries": libraries(),
+    }
+
+
+def watch_group(c10d: Any) -> None:
+    """Have torch.distributed's init_process_group write world.json when the first group is there."""
+    original = c10d.init_process_group
+
+    def init_process_group(*args: Any, **kwargs: Any) -> Any:
+        first = not c10d.is_initialized()
+        if first and os.environ.get("RANK") == "0":
+            write("ranks/entered.json", {"pid": os.getpid()})
+        result = original(*args, **kwargs)
+        if first:
+            ranks: list[Any] = [None] * c10d.get_world_size()
+            c10d.all_gather_object(ranks, myself())
+            if c10d.get_rank() == 0:
+                write("world.json", {"size": len(ranks), "backend": c10d.get_backend(), "ranks": ranks})
+        return result
+
+    c10d.init_process_group = init_process_group
+
+
+def watch_steps(optimizer: Any) -> None:
+    """End this process at its first optimizer step when it should be in a group and is in none."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    register = getattr(optimizer, "register_optimizer_step_pre_hook", None)  # torch 2.0 and newer
+    if size == 1 or register is None:
+        return
+
+    def first_step(*_arguments: Any) -> None:
+        handle.remove()
+        from torch import distributed
+
+        if not distributed.is_initialized():
+            raise RuntimeError(ALONE.format(size=size))
+
+    handle = register(first_step)
+
+
+WATCHED = {"torch.distributed.distributed_c10d": watch_group, "torch.optim.optimizer": watch_steps}
+
+
+class Loader(importlib.abc.Loader):
+    """Load a module as its own loader does, and then watch it."""
+
+    def __init__(self, inner: Any, watch: Any) -> None:
+        self.inner, self.watch = inner, watch
+
+    def create_module(self, spec: Any) -> Any:
+        return self.inner.create_module(spec)
+
+    def exec_module(self, module: Any) -> None:
+        self.inner.exec_module(module)
+        self.watch(module)
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Find the watched modules where Python would, and give them our loader."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in WATCHED:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None and spec.loader is not None:
+            spec.loader = Loader(spec.loader, WATCHED[name])
+        return spec
+
+
+def next_sitecustomize() -> None:
+    """Run the sitecustomize that this one stands before, if there is one."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    others = [folder for folder in sys.path if os.path.abspath(folder or ".") != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+if JOB:
+    sys.meta_path.insert(0, Finder())
+next_sitecustomize()
