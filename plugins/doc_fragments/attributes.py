@@ -1,11 +1,12 @@
-# Copyright (c) 2026, The amx.cluster maintainers
+# Copyright (c) 2026, the amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+
 from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What modules promise about check mode, diff mode and idempotence."""
+    """The attributes that every module of the collection states; each module says which support it has."""
 
     DOCUMENTATION = r"""
 options: {}
@@ -13,24 +14,10 @@ attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
   diff_mode:
-    description: Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
+    description:
+      - Will return details on what has changed (or possibly needs changing in C(check_mode)), when in diff mode.
   idempotent:
-    description: When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
-"""
-
-    INFO_MODULE = r"""
-options: {}
-attributes:
-  check_mode:
-    support: full
-    details:
-      - This module does not modify state.
-  diff_mode:
-    support: N/A
-    details:
-      - This module does not modify state.
-  idempotent:
-    support: full
-    details:
-      - This module does not modify state.
+    description:
+      - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
+      - This assumes that the system controlled or queried by the module has not changed in a relevant way.
 """

@@ -1,0 +1,368 @@
+# Copyright (c) 2026, the amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What one machine has: CPUs, cores, sockets and NUMA nodes, and which of them a job may use.
+
+A CPU is a hardware thread, numbered as Linux numbers it; a core is what holds one or more of them. `lscpu` answers
+which CPU belongs where (its CORE column is unique over the machine, sysfs's core_id is not). Only what lscpu does not
+say is read from files: isolated CPUs and the kind of core.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+LSCPU_COLUMNS = "CPU,NODE,SOCKET,CORE,ONLINE"
+"""Known to every lscpu since util-linux 2.32 (RHEL 8)."""
+
+OFFLINE = "offline"
+NOT_ALLOWED = "not allowed"
+ISOLATED = "isolated from the scheduler"
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """One hardware thread. Linux does not tell where an offline one is: its core, socket and node are None."""
+
+    number: int
+    core: int | None
+    socket: int | None
+    node: int | None
+    online: bool
+
+
+@dataclass(frozen=True)
+class Core:
+    """One physical core with at least one online CPU.
+
+    `cpus` are the CPUs of it that may be used, in ascending order, empty if none; `online_cpus` all that are online.
+    `efficient` marks the small cores of a hybrid processor.
+    """
+
+    number: int
+    socket: int
+    node: int
+    online_cpus: tuple[int, ...]
+    cpus: tuple[int, ...]
+    efficient: bool = False
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A machine: every CPU, every core that is not wholly offline, and why CPUs may not be used."""
+
+    cpus: tuple[Cpu, ...]
+    cores: tuple[Core, ...]
+    excluded: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """(reason, CPUs) for the CPUs that may not be used; no CPU stands in two of them."""
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def usable_cores(self) -> tuple[Core, ...]:
+        """The cores with at least one CPU that may be used, by lowest usable CPU."""
+        return tuple(sorted((core for core in self.cores if core.cpus), key=lambda core: core.cpus[0]))
+
+    @property
+    def threads_per_core(self) -> int:
+        """The largest number of usable CPUs in one core; 0 if nothing may be used."""
+        return max((len(core.cpus) for core in self.cores), default=0)
+
+    @property
+    def hybrid(self) -> bool:
+        """Whether the machine has cores of two kinds."""
+        return len({core.efficient for core in self.cores}) > 1
+
+    def summary(self) -> dict[str, Any]:
+        """What the machine has, as plain data for a person or a report."""
+        usable = self.usable_cores
+        nodes = sorted({core.node for core in self.cores})
+        excluded = dict(self.excluded)
+        return {
+            "cpus": len(self.cpus),
+            "online_cpus": sum(cpu.online for cpu in self.cpus),
+            "usable_cpus": sum(len(core.cpus) for core in usable),
+            "cores": len(self.cores),
+            "usable_cores": len(usable),
+            "threads_per_core": max((len(core.online_cpus) for core in self.cores), default=0),
+            "sockets": len({core.socket for core in self.cores}),
+            "numa_nodes": [
+                {
+                    "node": node,
+                    "sockets": sorted({core.socket for core in self.cores if core.node == node}),
+                    "cores": sum(core.node == node for core in self.cores),
+                    "usable_cores": sum(core.node == node for core in usable),
+                    "cpus": format_cpus(cpu.number for cpu in self.cpus if cpu.node == node and cpu.online),
+                }
+                for node in nodes
+            ],
+            "offline": format_cpus(excluded.get(OFFLINE, ())),
+            "not_allowed": format_cpus(excluded.get(NOT_ALLOWED, ())),
+            "isolated": format_cpus(excluded.get(ISOLATED, ())),
+            "hybrid": self.hybrid,
+            "efficient_cpus": format_cpus(cpu for core in self.cores if core.efficient for cpu in core.online_cpus),
+        }
+
+    def describe(self) -> str:
+        """One sentence on what may be used, for messages."""
+        usable = self.usable_cores
+        if not usable:
+            return f"This node has no usable core: {_count(len(self.cores), 'core')} online, none of them allowed."
+        parts = [
+            f"This node has {_count(len(usable), 'usable core')}",
+            f" of {len(self.cores)}" if len(usable) < len(self.cores) else "",
+            f", {_count(self.threads_per_core, 'thread')} each at most",
+            f", on {_count(len({core.socket for core in usable}), 'socket')}",
+            f" and {_count(len({core.node for core in usable}), 'NUMA node')}.",
+        ]
+        return "".join(parts)
+
+
+def parse_cpus(text: str) -> frozenset[int]:
+    """The CPUs of a list in the kernel's notation, such as `0-3,8` or `0-30:2` (every second one).
+
+    Raises ValueError naming the part that is not a number or a range.
+    """
+    cpus: set[int] = set()
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        found = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        first, last, step = (int(group) if group else None for group in found.groups()) if found else (None,) * 3
+        if first is None or (last is not None and last < first) or step == 0:
+            raise ValueError(f"{part!r} in {text!r} is not a CPU number or an ascending range such as 0-5")
+        cpus.update(range(first, (first if last is None else last) + 1, step or 1))
+    return frozenset(cpus)
+
+
+def format_cpus(cpus: Iterable[int]) -> str:
+    """The kernel's notation of some CPUs, such as `0-3,8`; empty for none."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
+def parse_lscpu(text: str) -> tuple[Cpu, ...]:
+    """The CPUs in the output of `lscpu --json --extended`, of any util-linux since 2.32.
+
+    Until 2.36 every value is a string ("0", "yes"); from 2.37 numbers and booleans. What is not known is `null`,
+    "-", or (2.37 to 2.38) a bare dash, which is not JSON. A machine without NUMA is one node, 0.
+    Raises ValueError if it is not such a text or holds no online CPU.
+    """
+    try:
+        rows = json.loads(re.sub(r'(":\s*)-(?=\s*[,}\n])', r"\1null", text))["cpus"]
+        cpus = [_cpu(row) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"the output of lscpu --json --extended was not understood ({error}): {text[:200]!r}"
+        ) from None
+    if not any(cpu.online for cpu in cpus):
+        raise ValueError("lscpu shows no online CPU")
+    return _complete(sorted(cpus, key=lambda cpu: cpu.number))
+
+
+def _cpu(row: dict[str, Any]) -> Cpu:
+    def number(column: str) -> int | None:
+        value = row.get(column)
+        return None if value in (None, "", "-") else int(value)
+
+    cpu = number("cpu")
+    if cpu is None:
+        raise ValueError(f"a row without a CPU number: {row}")
+    online = row.get("online", True) in (True, "yes", "true", "1", None)
+    if not online:
+        return Cpu(cpu, None, None, None, False)
+    return Cpu(cpu, number("core"), number("socket"), number("node"), True)
+
+
+def _complete(cpus: list[Cpu]) -> tuple[Cpu, ...]:
+    """Fill in what a kernel without topology or NUMA files leaves open: each CPU is then a core of its own."""
+    next_core = max((cpu.core for cpu in cpus if cpu.core is not None), default=-1) + 1
+    complete = []
+    for cpu in cpus:
+        if cpu.online:
+            core = cpu.core
+            if core is None:
+                core, next_core = next_core, next_core + 1
+            cpu = Cpu(cpu.number, core, cpu.socket or 0, cpu.node or 0, True)
+        complete.append(cpu)
+    return tuple(complete)
+
+
+def build(
+    cpus: tuple[Cpu, ...],
+    allowed: frozenset[int] | None = None,
+    *,
+    named: bool = False,
+    isolated: frozenset[int] = frozenset(),
+    efficient: frozenset[int] | None = None,
+) -> Topology:
+    """The topology of a machine with these CPUs.
+
+    `allowed` are the CPUs that may be used, by default all online ones. With `named` a person named them: then a CPU
+    that is absent or offline is an error, and isolated CPUs among them are used. Otherwise isolated CPUs, which the
+    administrator took out of the scheduler's hands, are left alone unless there are no others.
+    `efficient` are the CPUs of small cores; None if the kernel does not say, then it is inferred: single-threaded
+    cores beside multithreaded ones, on a machine with no CPU offline.
+    Raises ValueError for an `allowed` list that does not fit the machine.
+    """
+    present = frozenset(cpu.number for cpu in cpus)
+    online = frozenset(cpu.number for cpu in cpus if cpu.online)
+    if allowed is None:
+        allowed = online
+    if named:
+        _check_named(allowed, present, online)
+    usable = allowed & online
+    warnings = []
+    left_alone: frozenset[int] = frozenset()
+    if isolated & usable:
+        if named or usable <= isolated:
+            warnings.append(
+                f"CPUs {format_cpus(isolated & usable)} are isolated: the kernel does not balance load over them, "
+                "so threads that nothing pins stay where they start"
+            )
+        else:
+            left_alone = isolated & usable
+            usable -= left_alone
+    excluded = ((OFFLINE, present - online), (NOT_ALLOWED, online - allowed), (ISOLATED, left_alone))
+    return Topology(
+        cpus,
+        _cores(cpus, usable, efficient),
+        tuple((reason, tuple(sorted(out))) for reason, out in excluded if out),
+        tuple(warnings),
+    )
+
+
+def _check_named(allowed: frozenset[int], present: frozenset[int], online: frozenset[int]) -> None:
+    faults = [
+        f"CPUs {format_cpus(wrong)}, which {reason}"
+        for wrong, reason in (
+            (allowed - present, "this node does not have"),
+            ((allowed & present) - online, "are offline"),
+        )
+        if wrong
+    ]
+    if faults or not allowed:
+        nearest = allowed & online or online
+        raise ValueError(
+            f"allowed_cpus {format_cpus(allowed)!r} names {' and '.join(faults) or 'no CPU'}. "
+            f"This node has CPUs {format_cpus(present)}, online {format_cpus(online)}. "
+            f"The nearest list that fits: {format_cpus(nearest)}"
+        )
+
+
+def _cores(cpus: tuple[Cpu, ...], usable: frozenset[int], efficient: frozenset[int] | None) -> tuple[Core, ...]:
+    members: dict[int, list[Cpu]] = {}
+    for cpu in cpus:
+        if cpu.core is not None:
+            members.setdefault(cpu.core, []).append(cpu)
+    if efficient is None:
+        # An offline sibling would make a large core look like a small one.
+        mixed = len({len(group) for group in members.values()}) > 1 and all(cpu.online for cpu in cpus)
+        efficient = frozenset(g[0].number for g in members.values() if mixed and len(g) == 1)
+    cores = [
+        Core(
+            number,
+            group[0].socket or 0,
+            group[0].node or 0,
+            tuple(cpu.number for cpu in group),
+            tuple(cpu.number for cpu in group if cpu.number in usable),
+            group[0].number in efficient,
+        )
+        for number, group in members.items()
+    ]
+    return tuple(sorted(cores, key=lambda core: core.online_cpus[0]))
+
+
+def read(root: str = "/", allowed_cpus: str | None = None) -> Topology:
+    """The topology of this machine, or of the one whose /sys and /proc were captured below `root`.
+
+    `allowed_cpus` is a CPU list; by default what this process may use (for a captured tree: what its
+    proc/self/status says, else every online CPU).
+    Raises ValueError if lscpu is missing or cannot read the tree, or if the list does not fit the machine.
+    """
+    base = Path(root)
+    cpus = parse_lscpu(_lscpu(base))
+    named = allowed_cpus is not None and allowed_cpus.strip() != ""
+    try:
+        allowed = parse_cpus(allowed_cpus or "") if named else _process_cpus(base)
+    except ValueError as error:
+        online = format_cpus(cpu.number for cpu in cpus if cpu.online)
+        raise ValueError(f"allowed_cpus: {error}. The CPUs online on this node are {online}") from None
+    topology = build(
+        cpus,
+        allowed,
+        named=named,
+        isolated=_cpus_in(base / "sys/devices/system/cpu/isolated") or frozenset(),
+        efficient=_cpus_in(base / "sys/devices/cpu_atom/cpus"),
+    )
+    if named and _is_live(base) and allowed is not None:
+        _check_permitted(allowed)
+    return topology
+
+
+def _is_live(root: Path) -> bool:
+    return root.resolve() == Path("/")
+
+
+def _lscpu(root: Path) -> str:
+    command = ["lscpu", "--json", f"--extended={LSCPU_COLUMNS}"]
+    if not _is_live(root):
+        if not root.is_dir():
+            raise ValueError(f"root {str(root)!r} is not a directory with the /sys and /proc of a machine")
+        command[1:1] = ["--sysroot", str(root.resolve())]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"})
+    except OSError as error:
+        raise ValueError(f"lscpu, a part of util-linux, could not be run: {error}") from None
+    if done.returncode:
+        raise ValueError(f"lscpu cannot read the machine below {str(root)!r}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def _process_cpus(root: Path) -> frozenset[int] | None:
+    if _is_live(root):
+        return frozenset(os.sched_getaffinity(0))
+    try:
+        status = (root / "proc/self/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
+    return parse_cpus(found.group(1)) if found else None
+
+
+def _cpus_in(path: Path) -> frozenset[int] | None:
+    try:
+        return parse_cpus(path.read_text().strip())
+    except OSError:
+        return None
+
+
+def _check_permitted(wanted: frozenset[int]) -> None:
+    """Ask the kernel whether this process may run on these CPUs: affinity can be widened, a cpuset cannot."""
+    before = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, wanted)
+        permitted = frozenset(os.sched_getaffinity(0))
+    except OSError:
+        permitted = frozenset()
+    finally:
+        os.sched_setaffinity(0, before)
+    if wanted - permitted:
+        raise ValueError(
+            f"allowed_cpus {format_cpus(wanted)!r} names CPUs {format_cpus(wanted - permitted)}, "
+            "which the cpuset of this process does not permit. "
+            f"The nearest list that fits: {format_cpus(permitted or before)}"
+        )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
