@@ -1,0 +1,613 @@
+#!/usr/bin/env python3
+# Copyright (c) 2026 The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fine-tune a transformer on text classification (one sentence or a pair) or on extractive question answering.
+
+Takes every argument of Hugging Face TrainingArguments, and those of DataArguments and ModelArguments below. Data come
+from GLUE (--task_name), the hub or a local folder (--dataset_name), or CSV and JSON files (--train_file,
+--validation_file) with the columns sentence1, sentence2 (optional), label; or question, context, answers, as SQuAD's.
+Without --do_train and --do_eval it does both. Rank 0 writes the model and all_results.json to --output_dir.
+
+Runs on one rank, or on as many as RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT say (on CPUs with
+--use_cpu --ddp_backend gloo). Ranks share no file system: each host needs its own copy of the input files.
+A wrong input gives one message and exit code 2 before the model is loaded.
+"""
+
+from __future__ import annotations
+
+import collections
+import csv
+import io
+import json
+import os
+import re
+import socket
+import string
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# Columns of each GLUE task's sentences, as https://huggingface.co/datasets/nyu-mll/glue has them.
+GLUE_COLUMNS: dict[str, tuple[str, ...]] = {
+    "cola": ("sentence",),
+    "mnli": ("premise", "hypothesis"),
+    "mrpc": ("sentence1", "sentence2"),
+    "qnli": ("question", "sentence"),
+    "qqp": ("question1", "question2"),
+    "rte": ("sentence1", "sentence2"),
+    "sst2": ("sentence",),
+    "stsb": ("sentence1", "sentence2"),
+    "wnli": ("sentence1", "sentence2"),
+}
+QA_COLUMNS = ("question", "context", "answers")
+# Pairs first: a table with both sentences is about both.
+TEXT_COLUMNS = sorted({*GLUE_COLUMNS.values(), ("sentence1",), ("text",)}, key=lambda columns: (-len(columns), columns))
+
+
+class InputError(ValueError):
+    """Something that the person who started the job has to change."""
+
+
+@dataclass
+class DataArguments:
+    """What to train on."""
+
+    task: str = field(
+        default="auto", metadata={"choices": ["auto", "classification", "qa"], "help": "auto: by columns"}
+    )
+    task_name: str = field(default="", metadata={"help": f"GLUE task: {', '.join(GLUE_COLUMNS)}"})
+    dataset_name: str = field(default="", metadata={"help": "data set of the hub, or a local folder"})
+    dataset_config_name: str = field(default="", metadata={"help": "its configuration"})
+    train_file: str = field(default="", metadata={"help": "CSV, JSON or JSON lines"})
+    validation_file: str = field(default="", metadata={"help": "CSV, JSON or JSON lines"})
+    max_seq_length: int = field(
+        default=128, metadata={"help": "tokens; longer texts are cut (classification) or split"}
+    )
+    doc_stride: int = field(default=64, metadata={"help": "tokens that two parts of a split context share"})
+    max_answer_length: int = field(default=30, metadata={"help": "tokens of a predicted answer"})
+    max_train_samples: int = field(default=0, metadata={"help": "use only the first so many; 0: all"})
+    max_eval_samples: int = field(default=0, metadata={"help": "use only the first so many; 0: all"})
+    eval_before: bool = field(default=True, metadata={"help": "evaluate before training too"})
+
+
+@dataclass
+class ModelArguments:
+    """What to train."""
+
+    model_name_or_path: str = field(metadata={"help": "model of the hub, or a local folder"})
+    from_scratch: bool = field(default=False, metadata={"help": "new weights from the model's configuration"})
+
+
+# ---------------------------------------------------------------------------------------------------------- metrics
+
+
+def classification_metrics(task: str | None, predictions: Sequence[Any], labels: Sequence[Any]) -> dict[str, float]:
+    """The metrics of a GLUE task, or accuracy and F1 (macro-averaged over more than two labels) for other data.
+
+    `predictions` and `labels` are label numbers of shape (samples,); for stsb and the pseudo-task `regression`, values.
+    """
+    if task in ("stsb", "regression"):
+        from scipy.stats import pearsonr, spearmanr
+
+        return {
+            "pearson": float(pearsonr(predictions, labels)[0]),
+            "spearmanr": float(spearmanr(predictions, labels)[0]),
+        }
+    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
+    if task == "cola":
+        return {"matthews_correlation": float(matthews_corrcoef(labels, predictions))}
+    metrics = {"accuracy": float(accuracy_score(labels, predictions))}
+    if task in ("mrpc", "qqp", None):
+        average = "binary" if set(labels) | set(predictions) <= {0, 1} else "macro"
+        metrics["f1"] = float(f1_score(labels, predictions, average=average, zero_division=0.0))
+    return metrics
+
+
+def normalise_answer(text: str) -> str:
+    """Lower case without punctuation, articles and superfluous blanks, as SQuAD's evaluation script compares."""
+    text = "".join(character for character in text.lower() if character not in string.punctuation)
+    return " ".join(re.sub(r"\b(a|an|the)\b", " ", text).split())
+
+
+def exact_match(prediction: str, answer: str) -> float:
+    """1.0 if the two are the same after `normalise_answer`, else 0.0."""
+    return float(normalise_answer(prediction) == normalise_answer(answer))
+
+
+def answer_f1(prediction: str, answer: str) -> float:
+    """F1 over the words that the two have in common; with an empty one, 1.0 only if both are."""
+    found, wanted = normalise_answer(prediction).split(), normalise_answer(answer).split()
+    common = sum((collections.Counter(found) & collections.Counter(wanted)).values())
+    if not found or not wanted:
+        return float(found == wanted)
+    return 2 * common / (len(found) + len(wanted))
+
+
+def qa_metrics(predictions: dict[str, str], answers: dict[str, list[str]]) -> dict[str, float]:
+    """Exact match and F1 in percent, each prediction against the best of its answers; none means no answer ("")."""
+    totals = {"exact_match": 0.0, "f1": 0.0}
+    for name, wanted in answers.items():
+        for metric, score in (("exact_match", exact_match), ("f1", answer_f1)):
+            totals[metric] += max(score(predictions[name], answer) for answer in wanted or [""])
+    return {metric: 100 * total / len(answers) for metric, total in totals.items()}
+
+
+def best_span(
+    start: Sequence[float],
+    end: Sequence[float],
+    offsets: Sequence[Sequence[int] | None],
+    max_length: int,
+    candidates: int = 20,
+) -> tuple[float, tuple[int, int]] | None:
+    """The best answer in one part of a context: (score, (first character, character after the last)).
+
+    `start` and `end` are logits by token, of which only the first len(offsets) count; `offsets` are the characters of
+    each token in the context, None for tokens outside it. None is returned when no span of at most `max_length` tokens
+    is among the best `candidates` starts and ends.
+    """
+    inside = [token for token, offset in enumerate(offsets) if offset is not None]
+    starts = sorted(inside, key=lambda token: -start[token])[:candidates]
+    ends = sorted(inside, key=lambda token: -end[token])[:candidates]
+    spans = [(float(start[i] + end[j]), (i, j)) for i in starts for j in ends if i <= j < i + max_length]
+    if not spans:
+        return None
+    score, (i, j) = max(spans)
+    first, last = offsets[i], offsets[j]
+    assert first is not None and last is not None
+    return score, (first[0], last[1])
+
+
+# ------------------------------------------------------------------------------------------------------------- data
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a CSV, JSON or JSON-lines file; SQuAD's nesting (data, paragraphs, qas) is flattened.
+
+    CSV values stay strings ("null" and "NA" are words). Raises InputError for a file that is missing or malformed.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".csv":
+            rows: Any = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
+        elif path.suffix in (".json", ".jsonl"):
+            lines = path.suffix == ".jsonl" or not re.match(r"\s*(\[|\{\s*\"(version|data)\"\s*:)", text)
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()] if lines else json.loads(text)
+        else:
+            raise InputError(f"{path}: the name must end in .csv, .json or .jsonl")
+    except (OSError, UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
+        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    if isinstance(rows, dict):
+        rows = rows.get("data", rows)
+    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
+        raise InputError(f"{path}: expected rows with named columns, at least one")
+    if "paragraphs" in rows[0]:
+        rows = [squad_row(part, qa) for article in rows for part in article["paragraphs"] for qa in part["qas"]]
+    for number, row in enumerate(rows, 1):
+        missing = [str(name) for name in rows[0] if row.get(name) is None] + ["too many values"] * (None in row)
+        if missing:
+            raise InputError(f"{path}: row {number} differs from the first: {', '.join(missing)}")
+    return rows
+
+
+def squad_row(paragraph: dict[str, Any], qa: dict[str, Any]) -> dict[str, Any]:
+    """One question of a SQuAD paragraph as a flat row."""
+    answers = {key: [answer[key] for answer in qa["answers"]] for key in ("text", "answer_start")}
+    return {"id": qa["id"], "question": qa["question"], "context": paragraph["context"], "answers": answers}
+
+
+def number_labels(labels: Iterable[Any], source: str) -> tuple[list[Any], Callable[[Any], int]]:
+    """The names of labels in the order of their numbers, and what turns a label into its number.
+
+    Whole numbers, also as text, sort as numbers, everything else as text.
+    The function raises InputError for a label that is not among `labels`; `source` is where those come from.
+    """
+    names = {str(label) for label in labels}
+    ordered = sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
+    numbers = {name: number for number, name in enumerate(ordered)}
+
+    def number_of(label: Any) -> int:
+        if str(label) not in numbers:
+            raise InputError(f"label {label!r} is not among the labels of {source}: {', '.join(ordered)}")
+        return numbers[str(label)]
+
+    return ordered, number_of
+
+
+def load_splits(data: DataArguments) -> dict[str, Any]:
+    """The data sets `train` and `validation`, as far as there are such, with the columns of their source.
+
+    Raises InputError when nothing is named, or when what is named cannot be read.
+    """
+    from datasets import Dataset, load_dataset, load_from_disk
+
+    if data.task_name and data.task_name not in GLUE_COLUMNS:
+        raise InputError(f"--task_name {data.task_name}: expected one of {', '.join(GLUE_COLUMNS)}")
+    files = {"train": data.train_file, "validation": data.validation_file}
+    if any(files.values()):
+        return {split: Dataset.from_list(read_rows(Path(name))) for split, name in files.items() if name}
+    if data.dataset_name:
+        name, configuration = data.dataset_name, data.dataset_config_name or None
+    elif data.task_name:
+        name, configuration = "nyu-mll/glue", data.task_name
+    else:
+        raise InputError("one of --task_name, --dataset_name and --train_file is needed")
+    try:
+        if any(Path(name, marker).is_file() for marker in ("dataset_dict.json", "state.json")):
+            found = load_from_disk(name)
+        else:
+            found = load_dataset(name, configuration)
+    except Exception as error:  # Whatever the library raises, it is about this name.
+        raise InputError(f"data set {name} {configuration or ''}: {error}") from error
+    if isinstance(found, Dataset):
+        return {"train": found}
+    sources = {"train": ("train",), "validation": ("validation", "validation_matched")}
+    return {split: found[name] for split, names in sources.items() for name in names if name in found}
+
+
+@dataclass
+class Prepared:
+    """What the Trainer needs besides the model: data sets by split, the head's configuration and the metrics."""
+
+    features: dict[str, Any]
+    samples: dict[str, int]
+    config: Any
+    tokenizer: Any
+    question_answering: bool
+    compute_metrics: Callable[[Any], dict[str, float]]
+
+
+def limited(dataset: Any, samples: int) -> Any:
+    """The first so many rows, or all for 0."""
+    return dataset.select(range(min(samples, len(dataset)))) if samples else dataset
+
+
+def prepare(data: DataArguments, model: ModelArguments) -> Prepared:
+    """Read, check and tokenise the data. Raises InputError for everything that is wrong with them."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    splits = load_splits(data)
+    columns = list(next(iter(splits.values())).column_names) if splits else []
+    try:
+        config = AutoConfig.from_pretrained(model.model_name_or_path)
+        tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path)
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"model {model.model_name_or_path}: {error}") from error
+    data.max_seq_length = min(data.max_seq_length, tokenizer.model_max_length)
+    limits = {"train": data.max_train_samples, "validation": data.max_eval_samples}
+    if data.task == "qa" or (data.task == "auto" and set(QA_COLUMNS) <= set(columns)):
+        check_questions(splits, exact=bool(data.train_file or data.validation_file))
+        splits = {split: limited(dataset, limits[split]) for split, dataset in splits.items()}
+        return prepare_questions(splits, data, config, tokenizer)
+    return prepare_texts(splits, limits, data, config, tokenizer)
+
+
+def prepare_texts(
+    splits: dict[str, Any], limits: dict[str, int], data: DataArguments, config: Any, tokenizer: Any
+) -> Prepared:
+    """Tokenise sentences and number their labels; sets the labels in `config`."""
+    candidates = [GLUE_COLUMNS[data.task_name]] if data.task_name else TEXT_COLUMNS
+    for split, dataset in splits.items():
+        candidates = [columns for columns in candidates if set(columns) <= set(dataset.column_names)]
+        if not candidates or "label" not in dataset.column_names:
+            wanted = "/".join(GLUE_COLUMNS.get(data.task_name, ("sentence1", "sentence2 (optional)")))
+            raise InputError(
+                f"{split} data need the columns {wanted} and label, but have: {', '.join(dataset.column_names)}"
+            )
+    columns = candidates[0]
+    source = splits.get("train", splits["validation"])
+    values = set(source["label"])
+    names = getattr(source.features["label"], "names", None)
+    regression = data.task_name == "stsb" or any("." in str(value) and is_number(value) for value in values)
+    if regression:
+        number_of: Callable[[Any], Any] = float
+        config.num_labels, config.problem_type = 1, "regression"
+    else:
+        known = set(map(str, config.id2label.values()))
+        if "train" not in splits and set(map(str, values)) <= known:  # Evaluation alone keeps the model's own numbers.
+            number_of = {str(name): number for number, name in config.id2label.items()}.__getitem__
+        else:
+            ordered, number_of = number_labels(range(len(names)) if names else values, "the training data")
+            config.label2id = {str(name): number for number, name in enumerate(names or ordered)}
+            config.id2label = {number: name for name, number in config.label2id.items()}
+    for split, dataset in splits.items():
+        for value in set(dataset["label"]):
+            try:
+                number_of(value)
+            except (ValueError, KeyError) as error:
+                raise InputError(f"{split} data: {error}") from error
+
+    def tokenise(batch: Any) -> dict[str, Any]:
+        encoded = tokenizer(*(batch[column] for column in columns), truncation=True, max_length=data.max_seq_length)
+        return {**encoded, "labels": [number_of(label) for label in batch["label"]]}
+
+    def compute_metrics(evaluated: Any) -> dict[str, float]:
+        logits = evaluated.predictions[0] if isinstance(evaluated.predictions, tuple) else evaluated.predictions
+        predictions = logits[:, 0] if regression else logits.argmax(axis=-1)
+        task = "regression" if regression else data.task_name or None
+        return classification_metrics(task, predictions.tolist(), evaluated.label_ids.tolist())
+
+    splits = {split: limited(dataset, limits[split]) for split, dataset in splits.items()}
+    features = {
+        split: rows.map(tokenise, batched=True, remove_columns=rows.column_names) for split, rows in splits.items()
+    }
+    return Prepared(
+        features, {split: len(rows) for split, rows in splits.items()}, config, tokenizer, False, compute_metrics
+    )
+
+
+def is_number(value: Any) -> bool:
+    """Whether float() takes the value."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def check_questions(splits: dict[str, Any], exact: bool) -> None:
+    """Raise InputError for question-answering data of another form; `exact`: answers must stand where they say."""
+    for split, dataset in splits.items():
+        missing = [column for column in QA_COLUMNS if column not in dataset.column_names]
+        if missing:
+            raise InputError(f"{split} data lack {', '.join(missing)}; they have: {', '.join(dataset.column_names)}")
+        for number, row in enumerate(dataset, 1):
+            answers = row["answers"]
+            if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
+                raise InputError(
+                    f"{split} data, row {number}: answers must have text and answer_start, not {answers!r}"
+                )
+            for text, start in zip(answers["text"], answers["answer_start"]):
+                if exact and row["context"][start : start + len(text)] != text:
+                    raise InputError(f"{split} data, row {number}: answer {text!r} is not at {start} in the context")
+
+
+def prepare_questions(splits: dict[str, Any], data: DataArguments, config: Any, tokenizer: Any) -> Prepared:
+    """Tokenise questions with their contexts, split into overlapping parts that fit, and locate the answers in them."""
+    longest_question = data.max_seq_length - data.doc_stride - 8  # Special tokens, and a context that moves on.
+    if longest_question < 8:
+        raise InputError(f"--max_seq_length {data.max_seq_length} is too short for --doc_stride {data.doc_stride}")
+    if not tokenizer.is_fast:
+        raise InputError("question answering needs a fast tokenizer (tokenizer.json), this model has none")
+    tokenizer.padding_side = "right"
+
+    def tokenise(batch: Any, indices: list[int]) -> dict[str, Any]:
+        questions = [question.strip() for question in batch["question"]]
+        offsets = tokenizer(questions, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        questions = [
+            text[: where[:longest_question][-1][1]] if where else text for text, where in zip(questions, offsets)
+        ]
+        encoded = tokenizer(
+            questions,
+            batch["context"],
+            truncation="only_second",
+            max_length=data.max_seq_length,
+            stride=data.doc_stride,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+        )
+        sources = encoded.pop("overflow_to_sample_mapping")
+        offsets = encoded.pop("offset_mapping")
+        features: dict[str, list[Any]] = {
+            **encoded,
+            "sample": [],
+            "offsets": [],
+            "start_positions": [],
+            "end_positions": [],
+        }
+        for part, source in enumerate(sources):
+            inside = encoded.sequence_ids(part)
+            where = [list(offset) if inside[token] == 1 else None for token, offset in enumerate(offsets[part])]
+            start, end = locate(batch["answers"][source], where)
+            if start < 0:  # The answer is not in this part: point at the first token, as BERT does.
+                start = end = 0
+            for key, value in (("sample", indices[source]), ("offsets", where), ("start_positions", start)):
+                features[key].append(value)
+            features["end_positions"].append(end)
+        return features
+
+    features = {
+        split: rows.map(tokenise, batched=True, with_indices=True, remove_columns=rows.column_names)
+        for split, rows in splits.items()
+    }
+
+    def compute_metrics(evaluated: Any) -> dict[str, float]:
+        rows, parts = splits["validation"], features["validation"]
+        answers = {str(number): row["text"] for number, row in enumerate(rows["answers"])}
+        may_lack = not all(answers.values())
+        best: dict[str, tuple[float, str]] = {}
+        lacking: dict[str, float] = {}
+        contexts = rows["context"]
+        for sample, offsets, start, end in zip(parts["sample"], parts["offsets"], *evaluated.predictions[:2]):
+            span = best_span(start.tolist(), end.tolist(), offsets, data.max_answer_length)
+            name = str(sample)
+            lacking[name] = min(lacking.get(name, float("inf")), float(start[0] + end[0]))
+            if span and (name not in best or span[0] > best[name][0]):
+                best[name] = span[0], contexts[sample][slice(*span[1])]
+        predictions = {
+            name: "" if name not in best or (may_lack and lacking[name] > best[name][0]) else best[name][1]
+            for name in answers
+        }
+        return qa_metrics(predictions, answers)
+
+    return Prepared(
+        features, {split: len(rows) for split, rows in splits.items()}, config, tokenizer, True, compute_metrics
+    )
+
+
+def locate(answers: dict[str, list[Any]], offsets: Sequence[Sequence[int] | None]) -> tuple[int, int]:
+    """First and last token of the first answer; (-1, -1) if it is not wholly within these tokens, or there is none."""
+    if not answers["text"]:
+        return -1, -1
+    first = answers["answer_start"][0]
+    last = first + len(answers["text"][0])
+    covered = [token for token, where in enumerate(offsets) if where and where[0] < last and where[1] > first]
+    if not covered:
+        return -1, -1
+    start, end = offsets[covered[0]], offsets[covered[-1]]
+    assert start is not None and end is not None
+    return (covered[0], covered[-1]) if start[0] <= first and end[1] >= last else (-1, -1)
+
+
+# ---------------------------------------------------------------------------------------------------------- running
+
+
+def gather(value: Any) -> list[Any]:
+    """The value of every rank, by rank."""
+    from torch import distributed
+
+    if not (distributed.is_available() and distributed.is_initialized()):
+        return [value]
+    values = [None] * distributed.get_world_size()
+    distributed.all_gather_object(values, value)
+    return values
+
+
+def agreed(step: Callable[[], Any]) -> Any:
+    """The step's result, if it succeeded on every rank; else raise on every rank what went wrong and where."""
+    result, problem = None, ""
+    try:
+        result = step()
+    except InputError as error:
+        problem = str(error)
+    hosts: dict[str, dict[str, None]] = {}
+    for host, message in gather((socket.gethostname(), problem)):
+        if message:
+            hosts.setdefault(message, {})[host] = None
+    if hosts:
+        raise InputError("; ".join(f"{', '.join(names)}: {message}" for message, names in hosts.items()))
+    return result
+
+
+def parse(arguments: Sequence[str]) -> tuple[DataArguments, ModelArguments, Any]:
+    """Parse the command line, which also forms the group of ranks. Raises InputError for a wrong argument."""
+    from transformers import HfArgumentParser, TrainingArguments
+
+    def refuse(message: str) -> None:
+        raise InputError(message)
+
+    parser = HfArgumentParser((DataArguments, ModelArguments, TrainingArguments), description=__doc__)
+    parser.error = refuse  # argparse would print the usage, which is all of TrainingArguments, on every rank.
+    try:
+        data, model, training = parser.parse_args_into_dataclasses(list(arguments))
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    if training.output_dir is None:
+        raise InputError("--output_dir is needed")
+    launched = int(os.environ.get("WORLD_SIZE", "1"))
+    if training.world_size != launched:
+        raise InputError(
+            f"{launched} ranks were started, but this one is in a group of {training.world_size}: "
+            "on CPUs a group is only formed with --use_cpu --ddp_backend gloo"
+        )
+    return data, model, training
+
+
+def load_model(arguments: ModelArguments, prepared: Prepared) -> Any:
+    """The model in fp32 (the optimiser's copy; --bf16 computes in bf16 besides)."""
+    from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
+
+    kind = AutoModelForQuestionAnswering if prepared.question_answering else AutoModelForSequenceClassification
+    try:
+        if arguments.from_scratch:
+            return kind.from_config(prepared.config).float()
+        return kind.from_pretrained(arguments.model_name_or_path, config=prepared.config).float()
+    except (OSError, ValueError) as error:
+        raise InputError(f"model {arguments.model_name_or_path}: {error}") from error
+
+
+def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> None:
+    """Prepare, evaluate, train, evaluate, and write the results on rank 0. Raises InputError on every rank alike."""
+    import datasets
+    import transformers
+
+    if not sys.stdout.isatty():
+        training.disable_tqdm = True
+        datasets.disable_progress_bars()
+        transformers.utils.logging.disable_progress_bar()
+    if training.process_index:
+        transformers.utils.logging.set_verbosity_error()
+    # Only what is downloaded is shared by a host's ranks: one of them first.
+    cached = nullcontext() if data.train_file or data.validation_file else training.main_process_first(local=True)
+
+    def prepare_first() -> Prepared:
+        with cached:
+            return prepare(data, model_arguments)
+
+    prepared = agreed(prepare_first)
+    will_evaluate = training.do_eval or not training.do_train
+    # An --eval_strategy sets do_eval: that alone does not mean evaluation only.
+    will_train = training.do_train or not training.do_eval or str(training.eval_strategy.value) != "no"
+    for wanted, split in ((will_train, "train"), (will_evaluate, "validation")):
+        if wanted and split not in prepared.features:
+            raise InputError(f"there are no {split} data (name them, or choose --do_train or --do_eval alone)")
+    transformers.set_seed(training.seed)
+    model = agreed(lambda: load_model(model_arguments, prepared))
+    trainer = transformers.Trainer(
+        model=model,
+        args=training,
+        train_dataset=prepared.features.get("train"),
+        eval_dataset=prepared.features.get("validation"),
+        processing_class=prepared.tokenizer,
+        data_collator=transformers.DataCollatorWithPadding(prepared.tokenizer),
+        compute_metrics=prepared.compute_metrics,
+    )
+    began = time.monotonic()
+
+    class LogLine(transformers.TrainerCallback):
+        """One line of key=value for each record, on rank 0."""
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
+            if state.is_world_process_zero:
+                values = {"step": f"{state.global_step}/{state.max_steps}", **(logs or {})}
+                values["seconds"] = time.monotonic() - began
+                texts = (
+                    f"{key}={value:.5g}" if isinstance(value, float) else f"{key}={value}"
+                    for key, value in values.items()
+                )
+                print(" ".join(texts), flush=True)
+
+    trainer.remove_callback(transformers.PrinterCallback)
+    trainer.add_callback(LogLine)
+    hosts = gather(socket.gethostname())
+    results: dict[str, Any] = {"world_size": training.world_size, "rank_hosts": hosts}
+    if trainer.is_world_process_zero():
+        print(f"ranks={len(hosts)} hosts={','.join(dict.fromkeys(hosts))} device={training.device}", flush=True)
+    if will_evaluate and will_train and data.eval_before:
+        results.update(trainer.evaluate(metric_key_prefix="eval_before"))
+    if will_train:
+        results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
+        results["train_samples"] = prepared.samples["train"]
+        trainer.save_model()
+    if will_evaluate:
+        results.update(trainer.evaluate(metric_key_prefix="eval"))
+        results["eval_samples"] = prepared.samples["validation"]
+    if trainer.is_world_process_zero():
+        output = Path(training.output_dir)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "all_results.json").write_text(json.dumps(results, indent=4, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code, 2 for an input error."""
+    from torch import distributed
+
+    try:
+        run(*parse(sys.argv[1:] if arguments is None else arguments))
+    except InputError as error:
+        if os.environ.get("RANK", "0") == "0":
+            print(f"train_text: {error}", file=sys.stderr, flush=True)
+        return 2
+    finally:
+        if distributed.is_available() and distributed.is_initialized():
+            distributed.destroy_process_group()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
