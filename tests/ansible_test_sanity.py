@@ -59,24 +59,32 @@ def make_home() -> None:
     link.unlink(missing_ok=True)
     link.symlink_to(Path(pip.__file__).parent)
 
-    listing = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
-    ).stdout
     settings = configparser.RawConfigParser()
-    settings.add_section("global")
-    for line in listing.splitlines():  # such as: global.timeout='60', and :env:.timeout='60' for a variable
-        name, _, value = line.partition("=")
-        section, _, key = name.rpartition(".")
-        section = "global" if section == ":env:" else section
-        if key in ("config-file", "no-input"):
-            continue
+    settings.read_dict({"global": {"quiet": "1"}})
+    for section, key, value in pip_settings():
         if not settings.has_section(section):
             settings.add_section(section)
-        settings.set(section, key, str(ast.literal_eval(value)).replace("\n", "\n  "))
+        settings.set(section, key, value.replace("\n", "\n  "))
     config = HOME / ".config" / "pip" / "pip.conf"
     config.parent.mkdir(parents=True, exist_ok=True)
     with config.open("w") as stream:
         settings.write(stream)
+
+
+def pip_settings() -> list[tuple[str, str, str]]:
+    """pip's own settings as (section, key, value), those of the environment last, since they win."""
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
+    ).stdout
+    files, variables = [], []
+    for line in listing.splitlines():  # such as global.timeout='60', or :env:.timeout='60' for PIP_TIMEOUT
+        name, value = line.split("=", 1)
+        section, key = name.rsplit(".", 1)
+        if section == ":env:":
+            variables.append(("global", key, str(ast.literal_eval(value))))
+        else:
+            files.append((section, key, str(ast.literal_eval(value))))
+    return [setting for setting in files + variables if setting[1] != "config-file"]
 
 
 def main(reports: Path) -> int:
@@ -87,8 +95,9 @@ def main(reports: Path) -> int:
     for name in ("ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_ROLES_PATH", "XDG_CONFIG_HOME"):
         environment.pop(name, None)  # ansible-test sets its own
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    command = [str(Path(sys.executable).parent / "ansible-test"), "sanity", "--python", version, "--junit", "--color=no"]
-    code = subprocess.run(command, cwd=COPY, env=environment, check=False).returncode
+    ansible_test = str(Path(sys.executable).parent / "ansible-test")
+    options = ["--python", version, "--junit", "--color=no"]
+    code = subprocess.run([ansible_test, "sanity", *options], cwd=COPY, env=environment, check=False).returncode
     reports.mkdir(parents=True, exist_ok=True)
     for report in (COPY / "tests" / "output" / "junit").glob("*.xml"):
         shutil.copy2(report, reports)

@@ -1,4 +1,4 @@
-"""Build the collection and check what the tarball holds: what a user needs, and nothing that a checkout leaves about."""
+"""Build the collection and check what the tarball holds: what a user needs, and nothing else that lies about."""
 
 from __future__ import annotations
 

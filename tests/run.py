@@ -12,10 +12,10 @@ import signal
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
@@ -30,14 +30,14 @@ TIMEOUT_SECONDS = 20 * 60
 
 @dataclass
 class Result:
-    """What became of one part; counts are tests, `skipped` is shown but counts as neither passed nor failed."""
+    """What became of one part. `skipped` names tests with the reason: they neither passed nor failed, but are shown."""
 
     part: str
     name: str
     seconds: float
     passed: int
     failed: int
-    skipped: int = 0
+    skipped: tuple[str, ...] = ()
 
 
 def environment() -> dict[str, str]:
@@ -86,21 +86,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def tracked(*patterns: str) -> list[str]:
     """The checkout's files that match git pathspecs: tracked or new, without the ignored."""
-    listing = subprocess.run(
-        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--"]
-        + list(patterns),
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listing = subprocess.run([*command, "--", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
     return sorted({name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()})
 
 
 def mypy_command() -> list[str]:
     """Typed code: plugins, unit tests, tools, and the scripts that roles and jobs bring to the hosts."""
     inside = tracked("plugins/*.py", "tests/*.py", "tools/*.py", "jobs/*.py", "roles/*.py")
-    return ["mypy", "--cache-dir", ".cache/mypy", *(f"{COLLECTION}/{name}" for name in inside)]
+    return ["mypy", *(f"{COLLECTION}/{name}" for name in inside)]
 
 
 def lint_checks() -> dict[str, list[str]]:
@@ -108,8 +102,8 @@ def lint_checks() -> dict[str, list[str]]:
     return {
         "ansible-lint": ["ansible-lint", "--offline", "--strict", "-c", ".config/ansible-lint.yml"],
         "yamllint": ["yamllint", "--strict", "-c", ".config/yamllint.yml", *tracked("*.yml", "*.yaml")],
-        "ruff check": ["ruff", "check", "--cache-dir", ".cache/ruff"],
-        "ruff format": ["ruff", "format", "--check", "--cache-dir", ".cache/ruff"],
+        "ruff check": ["ruff", "check"],
+        "ruff format": ["ruff", "format", "--check"],
         "mypy": mypy_command(),
         "role interfaces": [PYTHON, "tools/role_interfaces.py", "check"],
         "changelog": ["antsibull-changelog", "lint"],
@@ -147,19 +141,20 @@ def run_counted(part: str, name: str, command: list[str]) -> list[Result]:
     return [Result(part, name, seconds, passed, failed, skipped)]
 
 
-def count_reports(folder: Path) -> tuple[int, int, int]:
-    """The tests that passed, failed and were skipped, in a folder of JUnit files."""
-    passed = failed = skipped = 0
-    for report in folder.glob("*.xml"):
+def count_reports(folder: Path) -> tuple[int, int, tuple[str, ...]]:
+    """The number of tests that passed and that failed, and the skipped ones, in a folder of JUnit files."""
+    passed = failed = 0
+    skipped = []
+    for report in sorted(folder.glob("*.xml")):
         for case in ElementTree.parse(report).iter("testcase"):
-            outcome = {child.tag for child in case}
-            if outcome & {"failure", "error"}:
+            reason = case.find("skipped")
+            if case.find("failure") is not None or case.find("error") is not None:
                 failed += 1
-            elif "skipped" in outcome:
-                skipped += 1
+            elif reason is not None:
+                skipped.append(f"{case.get('name')}: {reason.get('message') or reason.text}")
             else:
                 passed += 1
-    return passed, failed, skipped
+    return passed, failed, tuple(skipped)
 
 
 def run_unit() -> list[Result]:
@@ -167,7 +162,7 @@ def run_unit() -> list[Result]:
     return run_counted(
         "unit",
         "unit tests",
-        ["pytest", "-ra", "-o", "cache_dir=.cache/pytest", f"--junitxml={REPORTS / 'unit' / 'pytest.xml'}"],
+        ["pytest", "-ra", f"--junitxml={REPORTS / 'unit' / 'pytest.xml'}"],
     )
 
 
@@ -223,10 +218,13 @@ def print_summary(results: list[Result], seconds: float) -> None:
     for result in results:
         parts = [f"{result.passed} passed", f"{result.failed} failed"]
         if result.skipped:
-            parts.append(f"{result.skipped} skipped")
+            parts.append(f"{len(result.skipped)} skipped")
         verdict = "FAILED" if result.failed else "ok"
         print(f"{result.part:<9} {result.name:<{width}} {result.seconds:>8.1f}  {verdict:<7} {', '.join(parts)}")
     print(f"{'all':<9} {'':<{width}} {seconds:>8.1f}\n")
+    for result in results:
+        for reason in result.skipped:
+            print(f"skipped in {result.name}: {reason}")
     print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed", flush=True)
 
 

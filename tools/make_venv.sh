@@ -60,18 +60,20 @@ is_current() {
 # itself. Prints the wheel's path.
 debian_pip_wheel() {
     local folder="$1" wheels
-    command -v apt-get >/dev/null && command -v dpkg-deb >/dev/null ||
+    if ! command -v apt-get >/dev/null; then
         fail "this Python has no ensurepip, and this is not Debian or Ubuntu, where pip could be taken from a package." \
             "Install your distribution's package for Python virtual environments, then run this again."
+    fi
     mkdir -p "$folder/state/lists/partial" "$folder/cache/archives/partial" "$folder/unpacked"
     cd "$folder"
-    # As root apt would drop to a user that cannot write here.
-    local private=(-o APT::Sandbox::User="$(id -un)" -o Dir::State="$folder/state"
-        -o Dir::State::status=/var/lib/dpkg/status -o Dir::Cache="$folder/cache")
-    if ! apt-get -q -o APT::Sandbox::User="$(id -un)" download python3-pip-whl >log 2>&1; then
+    # As root apt would change to a user that cannot write here.
+    local options=(-q -o APT::Sandbox::User="$(id -un)" -o Dir::Cache="$folder/cache")
+    if ! apt-get "${options[@]}" download python3-pip-whl >log 2>&1; then
         # A fresh machine has no package lists, or old ones: fetch them to a private place.
-        { apt-get -q "${private[@]}" update && apt-get -q "${private[@]}" download python3-pip-whl; } >>log 2>&1 ||
+        options+=(-o Dir::State="$folder/state" -o Dir::State::status=/var/lib/dpkg/status)
+        if ! { apt-get "${options[@]}" update && apt-get "${options[@]}" download python3-pip-whl; } >>log 2>&1; then
             fail "could not download the package python3-pip-whl:" "$(cat log)"
+        fi
     fi
     dpkg-deb -x python3-pip-whl_*.deb unpacked
     wheels=(unpacked/usr/share/python-wheels/pip-*.whl)

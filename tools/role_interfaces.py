@@ -1,7 +1,7 @@
 """Keep each role's three descriptions of its interface the same: argument_specs, defaults and README.
 
-    tools/role_interfaces.py check    fails, naming each difference
-    tools/role_interfaces.py write    writes roles/*/README.md from meta/argument_specs.yml and defaults/main.yml
+tools/role_interfaces.py check    fails, naming each difference
+tools/role_interfaces.py write    writes roles/*/README.md from meta/argument_specs.yml and defaults/main.yml
 """
 
 from __future__ import annotations
