@@ -1,0 +1,41 @@
+# Every target is a short call of something that can also be called by hand.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint unit sanity molecule docs clean
+
+# Ansible wants UTF-8, and ignores the ansible.cfg of a folder that anyone may write to unless it is named.
+export LC_ALL := C.UTF-8
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+# The Python to make .venv with; by default the first of version 3.11 to 3.13 on PATH.
+export PYTHON
+
+help: ## list these targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: ## make this machine a cluster of one (in .cluster/, no root) and fine-tune a language model on it
+	@echo "Makes this machine a cluster of one inside this folder (.venv, .cluster), then fine-tunes MiniLM on its CPU cores."
+	@tools/make_venv.sh
+	.venv/bin/ansible-playbook site.yml
+	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
+
+test: ## everything: lint, unit tests, ansible-test sanity, every molecule scenario
+	@tools/make_venv.sh tests
+	@.venv/bin/python tests/run.py
+
+lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, changelog, the built collection
+unit: ## unit tests
+sanity: ## ansible-test sanity, in a copy of the collection
+lint unit sanity:
+	@tools/make_venv.sh tests
+	@.venv/bin/python tests/run.py $@
+
+molecule: ## the scenarios on clusters of containers; one only: make molecule SCENARIO=default
+	@tools/make_venv.sh tests
+	@.venv/bin/python tests/run.py molecule $(SCENARIO)
+
+docs: ## write each role's README.md from its argument_specs and defaults
+	@tools/make_venv.sh tests
+	@.venv/bin/python tools/role_interfaces.py write
+
+clean: ## remove .venv and caches; what the demo installed and trained (.cluster) stays
+	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,58 @@
+"""Build the collection and check what the tarball holds: what a user needs, and nothing else that lies about."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tracked() -> set[str]:
+    """The files that git knows of or would add, relative to the checkout."""
+    listing = subprocess.run(
+        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return set(listing.stdout.split("\0"))
+
+
+def problems(held: set[str], known: set[str]) -> list[str]:
+    """What is wrong with a tarball that holds these files, given those that git knows; one sentence each."""
+    found = [f"holds {name}, which is not a file of the project" for name in sorted(held - known)]
+    found += [f"holds {name}, which only a checkout needs" for name in sorted(held) if name.startswith(".c")]
+    needed = {name for name in known if name.startswith(("plugins/", "roles/", "playbooks/", "meta/"))}
+    found += [f"does not hold {name}" for name in sorted((needed | {"README.md", "LICENSE"}) - held)]
+    return found
+
+
+def main() -> int:
+    """Build into a temporary folder and report. Returns the exit code."""
+    galaxy = Path(sys.executable).parent / "ansible-galaxy"
+    with tempfile.TemporaryDirectory() as folder:
+        built = subprocess.run(
+            [str(galaxy), "collection", "build", "--output-path", folder], cwd=ROOT, check=False, capture_output=True
+        )
+        if built.returncode:
+            print(built.stdout.decode(), built.stderr.decode())
+            return 1
+        (tarball,) = Path(folder).glob("amx-cluster-*.tar.gz")
+        with tarfile.open(tarball) as archive:
+            # Written by the build itself: MANIFEST.json and FILES.json.
+            held = {member.name for member in archive if not member.isdir()} - {"MANIFEST.json", "FILES.json"}
+        size = tarball.stat().st_size
+    found = problems(held, tracked())
+    for problem in found:
+        print(f"{tarball.name} {problem}")
+    print(f"{tarball.name}: {len(held)} files, {size / 1024:.0f} KiB, {len(found)} problems")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

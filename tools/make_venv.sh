@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# Make .venv, the control machine's Python environment, with the versions that requirements.txt pins.
+#
+#   tools/make_venv.sh          Ansible and pip (requirements.txt)
+#   tools/make_venv.sh tests    the same, and what `make test` needs (tests/requirements.txt)
+#
+# PYTHON=/path/to/python3.12 names the Python to use; otherwise the first supported one on PATH is taken.
+# Nothing outside the checkout is written, and root is not needed. A second run ends at once; a run that was
+# interrupted is repaired by the next.
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+venv="$PWD/.venv"
+wanted="${1:-control}"
+
+# What belongs to another Python must not make pip believe that a package is there already.
+unset PYTHONPATH PYTHONHOME
+export PIP_USER=0 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+
+fail() {
+    printf 'make_venv: %s\n' "$@" >&2
+    exit 1
+}
+
+case "$wanted" in
+    control | tests) ;;
+    *) fail "unknown argument '$wanted': expected nothing, or 'tests'." ;;
+esac
+
+# ansible-core 2.19 runs on Python 3.11 to 3.13.
+find_python() {
+    local name found
+    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
+        found="$("$name" -c 'import sys; (3, 11) <= sys.version_info < (3, 14) and print(sys.executable)' 2>/dev/null)" || continue
+        if [[ -n "$found" ]]; then
+            echo "$found"
+            return
+        fi
+    done
+    fail "found no Python 3.11, 3.12 or 3.13 (looked for: ${PYTHON:-python3 python3.13 python3.12 python3.11})." \
+        "Debian 12 and Ubuntu 24.04 carry one as 'python3'; Ubuntu 22.04 as the package 'python3.11'." \
+        "A Python elsewhere is named with PYTHON, for example: make demo PYTHON=/opt/python/bin/python3.12"
+}
+
+# The requirements that a stamp stands for, with this place (scripts in .venv name it) and the environment's Python.
+fingerprint() {
+    { echo "$venv"; "$venv/bin/python" -VV; cat "$@"; } 2>/dev/null | sha256sum
+}
+
+is_current() {
+    [[ -x "$venv/bin/python" && ! -e "$venv/unfinished" && -e "$venv/stamp_$1" ]] || return 1
+    case "$1" in
+        control) [[ "$(cat "$venv/stamp_control")" == "$(fingerprint requirements.txt)" ]] ;;
+        tests) [[ "$(cat "$venv/stamp_tests")" == "$(fingerprint requirements.txt tests/requirements.txt)" ]] ;;
+    esac
+}
+
+# Debian and Ubuntu leave pip out of Python (no ensurepip) until packages are installed, which takes root. The package
+# with pip's wheel is downloaded and unpacked into a temporary folder instead; pip runs from there once, to install
+# itself. Prints the wheel's path.
+debian_pip_wheel() {
+    local folder="$1" wheels
+    if ! command -v apt-get >/dev/null; then
+        fail "this Python has no ensurepip, and this is not Debian or Ubuntu, where pip could be taken from a package." \
+            "Install your distribution's package for Python virtual environments, then run this again."
+    fi
+    mkdir -p "$folder/state/lists/partial" "$folder/cache/archives/partial" "$folder/unpacked"
+    cd "$folder"
+    # As root apt would change to a user that cannot write here.
+    local options=(-q -o APT::Sandbox::User="$(id -un)" -o Dir::Cache="$folder/cache")
+    if ! apt-get "${options[@]}" download python3-pip-whl >log 2>&1; then
+        # A fresh machine has no package lists, or old ones: fetch them to a private place.
+        options+=(-o Dir::State="$folder/state" -o Dir::State::status=/var/lib/dpkg/status)
+        if ! { apt-get "${options[@]}" update && apt-get "${options[@]}" download python3-pip-whl; } >>log 2>&1; then
+            fail "could not download the package python3-pip-whl:" "$(cat log)"
+        fi
+    fi
+    dpkg-deb -x python3-pip-whl_*.deb unpacked
+    wheels=(unpacked/usr/share/python-wheels/pip-*.whl)
+    [[ -e "${wheels[0]}" ]] || fail "the package python3-pip-whl holds no usr/share/python-wheels/pip-*.whl."
+    echo "$folder/${wheels[0]}"
+}
+
+create() {
+    local python pip_pin
+    python="$(find_python)"
+    pip_pin="$(grep -E '^pip==' requirements.txt)"
+    echo "Making .venv with $("$python" -V) ($python)"
+    rm -rf "$venv"
+    mkdir "$venv"
+    touch "$venv/unfinished"
+    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+        "$python" -m venv "$venv"
+        "$venv/bin/python" -m pip install --quiet "$pip_pin"
+    else
+        local wheel
+        "$python" -m venv --without-pip "$venv"
+        temporary="$(mktemp -d)"
+        trap 'rm -rf "$temporary"' EXIT
+        wheel="$(debian_pip_wheel "$temporary")"
+        "$venv/bin/python" "$wheel/pip" install --quiet "$pip_pin"
+    fi
+}
+
+install_requirements() {
+    local part="$1" file arguments=()
+    shift
+    for file in "$@"; do
+        arguments+=(-r "$file")
+    done
+    echo "Installing into .venv: $(grep -hoE '^[A-Za-z][^ ]*' "$@" | paste -sd ' ')"
+    touch "$venv/unfinished"
+    "$venv/bin/python" -m pip install --quiet "${arguments[@]}"
+    fingerprint "$@" >"$venv/stamp_$part"
+    rm "$venv/unfinished"
+}
+
+# Two makes at once must not build the same environment.
+mkdir -p .cache
+exec 9>.cache/make_venv.lock
+flock 9
+
+if ! is_current control; then
+    # Also after an interrupted run: what pip left half done cannot be told from what is whole. pip's own cache
+    # keeps what was downloaded.
+    create
+    install_requirements control requirements.txt
+fi
+if [[ "$wanted" == tests ]] && ! is_current tests; then
+    install_requirements tests requirements.txt tests/requirements.txt
+fi

@@ -1,0 +1,155 @@
+"""Keep each role's three descriptions of its interface the same: argument_specs, defaults and README.
+
+tools/role_interfaces.py check    fails, naming each difference
+tools/role_interfaces.py write    writes roles/*/README.md from meta/argument_specs.yml and defaults/main.yml
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = "<!-- Written by `make docs` from meta/argument_specs.yml and defaults/main.yml. -->"
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A YAML mapping; empty if there is no such file or nothing in it. ValueError if it is something else."""
+    if not path.is_file():
+        return {}
+    data = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    if not isinstance(data, dict):
+        raise ValueError(f"{path.relative_to(ROOT)}: expected a mapping")
+    return data
+
+
+def entry_points(role: Path) -> dict[str, Any]:
+    """The role's entry points by name, `main` first."""
+    specs = load(role / "meta" / "argument_specs.yml").get("argument_specs", {})
+    return {name: specs[name] or {} for name in sorted(specs, key=lambda name: (name != "main", name))}
+
+
+def differences(role: Path) -> list[str]:
+    """What is wrong with a role's interface, one sentence each.
+
+    Every option stands in defaults, except those a caller must give (`required: true`), and every default is an
+    option. Names begin with the role's, so that roles cannot read each other's variables by accident.
+    """
+    points = entry_points(role)
+    defaults = load(role / "defaults" / "main.yml")
+    if "main" not in points:
+        return ["meta/argument_specs.yml has no entry point `main`"]
+    found: list[str] = []
+    options: dict[str, Any] = {}
+    for point, spec in points.items():
+        if not spec.get("short_description"):
+            found.append(f"entry point {point} has no short_description")
+        for name, option in (spec.get("options") or {}).items():
+            options[name] = option
+            found += [f"option {name} has no {key}" for key in ("type", "description") if not option.get(key)]
+    for name, option in options.items():
+        if not name.startswith(f"{role.name}_"):
+            found.append(f"option {name} does not begin with {role.name}_")
+        if option.get("required"):
+            if name in defaults:
+                found.append(f"option {name} is required, but has a default")
+        elif name not in defaults:
+            found.append(f"option {name} is not in defaults/main.yml")
+        if "default" in option and name in defaults and option["default"] != defaults[name]:
+            found.append(
+                f"option {name} has the default {option['default']!r} in argument_specs,"
+                f" {defaults[name]!r} in defaults/main.yml"
+            )
+    found += [f"default {name} is not in meta/argument_specs.yml" for name in defaults if name not in options]
+    return found
+
+
+def text(description: Any) -> str:
+    """A description, which may be a string or a list of paragraphs, as one string."""
+    paragraphs = description if isinstance(description, list) else [description or ""]
+    return "\n\n".join(str(paragraph).strip() for paragraph in paragraphs)
+
+
+def yaml_value(value: Any) -> str:
+    """A default as it is written in YAML, on one line."""
+    return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip()
+
+
+def option_type(option: dict[str, Any]) -> str:
+    """An option's type in words: `list of str`, or its choices."""
+    kind = str(option.get("type", "str"))
+    if kind == "list" and option.get("elements"):
+        kind = f"list of {option['elements']}"
+    if option.get("choices"):
+        kind += ": " + ", ".join(f"`{choice}`" for choice in option["choices"])
+    return kind
+
+
+def option_rows(options: dict[str, Any], defaults: dict[str, Any], prefix: str = "") -> list[str]:
+    """Table rows for options; those within a dictionary follow it, as `dictionary.key`."""
+    rows = []
+    for name, option in options.items():
+        if option.get("required"):
+            default = "**required**"
+        elif name in defaults:
+            default = f"`{yaml_value(defaults[name])}`"
+        elif "default" in option:
+            default = f"`{yaml_value(option['default'])}`"
+        else:
+            default = ""
+        description = " ".join(text(option.get("description")).split())
+        cells = (f"`{prefix}{name}`", option_type(option), default, description)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        rows += option_rows(option.get("options") or {}, {}, f"{prefix}{name}.")
+    return rows
+
+
+def readme(role: Path) -> str:
+    """The text of a role's README.md."""
+    defaults = load(role / "defaults" / "main.yml")
+    lines = [f"# amx.cluster.{role.name}", "", GENERATED, ""]
+    for point, spec in entry_points(role).items():
+        if point != "main":
+            lines += [f"## Entry point `{point}`", ""]
+        lines += [text(spec.get("short_description")).rstrip(".") + ".", ""]
+        if spec.get("description"):
+            lines += [text(spec["description"]), ""]
+        options = spec.get("options") or {}
+        if options:
+            lines += ["| variable | type | default | what it is |", "|---|---|---|---|"]
+            lines += [*option_rows(options, defaults), ""]
+        else:
+            lines += ["It has no variables.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main(arguments: list[str]) -> int:
+    """Check or write the interfaces of all roles. Returns the exit code."""
+    if arguments not in (["check"], ["write"]):
+        print("usage: tools/role_interfaces.py check | write", file=sys.stderr)
+        return 2
+    roles = sorted(path for path in (ROOT / "roles").glob("*") if (path / "tasks").is_dir())
+    problems = 0
+    for role in roles:
+        found = differences(role)
+        expected = readme(role)
+        path = role / "README.md"
+        current = path.read_text(encoding="utf-8") if path.is_file() else ""
+        if current != expected:
+            if arguments == ["write"]:
+                path.write_text(expected, encoding="utf-8")
+                print(f"wrote roles/{role.name}/README.md")
+            else:
+                found.append("README.md is not current: run `make docs`")
+        for problem in found:
+            print(f"roles/{role.name}: {problem}")
+        problems += len(found)
+    print(f"{len(roles)} roles, {problems} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
