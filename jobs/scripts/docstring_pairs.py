@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 # Tests are written for machines, and site-packages is not the same on two machines.
 SKIPPED_DIRECTORIES = {"__pycache__", "dist-packages", "idle_test", "site-packages", "test", "tests"}
-WORDS = range(4, 51)
+WORDS = range(7, 51)
 _PLAIN = re.compile(r"""[A-Z][\w ,;:'"`*%().!?/-]*[.!?][)"']?""", re.ASCII)
 _CODE = re.compile(r"::|--|\.\.|``.* .*``")
 _WORD = re.compile(r"[A-Z]?[a-z]+(?:['-][a-z]+)*|[A-Z]")
@@ -117,16 +117,18 @@ def neighbours(library: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def split_groups(sizes: dict[str, int], wanted: int, rng: random.Random) -> list[str]:
-    """Choose groups for validation until they hold `wanted` neighbouring pairs.
+    """Choose groups for validation, at least two, until they hold `wanted` neighbouring pairs.
 
-    A group larger than a quarter of that is for training only, so that validation is about several modules.
+    A group larger than a quarter of that is taken only if the smaller ones do not suffice, so that validation is about
+    several modules.
     """
-    small = [group for group, size in sizes.items() if size <= max(1, wanted // 4)]
-    rng.shuffle(small)
+    order = list(sizes)
+    rng.shuffle(order)
+    order.sort(key=lambda group: sizes[group] > wanted // 4)
     chosen: list[str] = []
     total = 0
-    for group in small:
-        if total >= wanted:
+    for group in order:
+        if total >= wanted and len(chosen) >= 2:
             break
         chosen.append(group)
         total += sizes[group]

@@ -557,6 +557,9 @@ def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> 
         data_collator=transformers.DataCollatorWithPadding(prepared.tokenizer),
         compute_metrics=prepared.compute_metrics,
     )
+    # The losses of these models are means over a batch. Trainer takes every model whose forward() has **kwargs for one
+    # that divides by the items of all batches, and would multiply the loss by ranks and accumulation steps.
+    trainer.model_accepts_loss_kwargs = False
     began = time.monotonic()
 
     class LogLine(transformers.TrainerCallback):

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
+    return load_script("train_text")
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answer", "exact", "f1"),
+    [
+        ("The Xeon servers", "xeon servers.", 1.0, 1.0),
+        ("an old Xeon", "Xeon server", 0.0, 0.5),
+        ("to be or not to be", "to be", 0.0, 0.5),
+        ("cat", "dog", 0.0, 0.0),
+        ("", "", 1.0, 1.0),
+        ("the", "", 1.0, 1.0),
+        ("", "dog", 0.0, 0.0),
+    ],
+)
+def test_answers_compare_as_in_squad(script: ModuleType, prediction: str, answer: str, exact: float, f1: float) -> None:
+    assert script.exact_match(prediction, answer) == exact
+    assert script.answer_f1(prediction, answer) == pytest.approx(f1)
+
+
+def test_qa_metrics_take_the_best_answer_in_percent(script: ModuleType) -> None:
+    predictions = {"1": "red house", "2": "blue", "3": "anything"}
+    answers = {"1": ["house", "the red house"], "2": ["green", "blue sky"], "3": []}
+    metrics = script.qa_metrics(predictions, answers)
+    assert metrics == pytest.approx({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3 + 0) / 3})
+
+
+OFFSETS = [None, None, (0, 3), (4, 9), (10, 12), (13, 20)]
+
+
+def test_best_span_stays_in_the_context(script: ModuleType) -> None:
+    start, end = [9.0, 0, 1, 5, 0, 0], [9.0, 0, 0, 1, 4, 0]
+    assert script.best_span(start, end, OFFSETS, 10) == (9.0, (4, 12))
+
+
+def test_best_span_is_neither_backward_nor_too_long(script: ModuleType) -> None:
+    start, end = [0.0, 0, 5, 0, 0, 6], [0.0, 0, 1, 0, 0, 5]
+    assert script.best_span(start, end, OFFSETS, 4) == (11.0, (13, 20))
+    assert script.best_span([0.0, 0, 5, 0, 0, -9], end, OFFSETS, 3) == (6.0, (0, 3))
+    assert script.best_span(start, end, [None] * 6, 10) is None
+
+
+def test_best_span_ignores_padding(script: ModuleType) -> None:
+    assert script.best_span([0.0, 1, 0, 99], [0.0, 1, 0, 99], [None, (0, 1)], 5) == (2.0, (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "expected"),
+    [("sentence", 4, (3, 3)), ("bar sentence", 0, (2, 3)), ("x", 50, (-1, -1)), ("23 a", 17, (-1, -1))],
+)
+def test_locate(script: ModuleType, text: str, first: int, expected: tuple[int, int]) -> None:
+    offsets = [None, None, (0, 3), (4, 12), (13, 19)]
+    assert script.locate({"text": [text], "answer_start": [first]}, offsets) == expected
+
+
+def test_locate_without_answer(script: ModuleType) -> None:
+    assert script.locate({"text": [], "answer_start": []}, [(0, 3)]) == (-1, -1)
+
+
+def test_labels_sort_as_numbers_if_they_are(script: ModuleType) -> None:
+    names, number_of = script.number_labels(["10", "2", "2", "1"], "the training data")
+    assert names == ["1", "2", "10"]
+    assert [number_of(value) for value in (1, "10")] == [0, 2]
+    error = "label 'maybe' is not among the labels of the training data: no, yes"
+    with pytest.raises(script.InputError, match=f"^{re.escape(error)}$"):
+        script.number_labels(["yes", "no"], "the training data")[1]("maybe")
+
+
+def test_csv_values_stay_text(script: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text('sentence1,label\n"null, or\na second line",1\nNA,0\n', encoding="utf-8")
+    assert script.read_rows(path) == [
+        {"sentence1": "null, or\na second line", "label": "1"},
+        {"sentence1": "NA", "label": "0"},
+    ]
+
+
+@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "list.json", "data.json"])
+def test_json_forms(script: ModuleType, tmp_path: Path, name: str) -> None:
+    rows = [{"sentence1": "one", "label": 1}, {"sentence1": "two", "label": 0}]
+    lines = "\n".join(map(json.dumps, rows)) + "\n"
+    whole = {"list.json": json.dumps(rows, indent=2), "data.json": json.dumps({"data": rows})}
+    (tmp_path / name).write_text(whole.get(name, lines), encoding="utf-8")
+    assert script.read_rows(tmp_path / name) == rows
+
+
+def test_squad_nesting_is_flattened(script: ModuleType, tmp_path: Path) -> None:
+    qa = {"id": "7", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
+    nested = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "Ada did.", "qas": [qa]}]}]}
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps(nested), encoding="utf-8")
+    answers = {"text": ["Ada"], "answer_start": [0]}
+    assert script.read_rows(path) == [{"id": "7", "question": "Who?", "context": "Ada did.", "answers": answers}]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "error"),
+    [
+        ("none.csv", None, "No such file or directory"),
+        ("data.txt", "x", "the name must end in .csv, .json or .jsonl"),
+        ("empty.csv", "sentence1,label\n", "expected rows with named columns, at least one"),
+        ("list.json", "[1, 2]", "expected rows with named columns, at least one"),
+        ("short.csv", "sentence1,label\na,1\nb\n", "row 2 differs from the first: label"),
+        ("long.csv", "sentence1,label\na,1\nb,0,c\n", "row 2 differs from the first: too many values"),
+        ("bad.json", "[{]", "Expecting property name enclosed in double quotes: line 1 column 3 (char 2)"),
+    ],
+)
+def test_wrong_files(script: ModuleType, tmp_path: Path, name: str, text: str | None, error: str) -> None:
+    path = tmp_path / name
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(script.InputError, match=f"^{re.escape(f'{path}: {error}')}"):
+        script.read_rows(path)
+
+
+class Rows(list[dict[str, Any]]):
+    """As much of a data set as `check_questions` looks at."""
+
+    @property
+    def column_names(self) -> list[str]:
+        return list(self[0])
+
+
+@pytest.mark.parametrize(
+    ("row", "error"),
+    [
+        ({"question": "q", "context": "c"}, "train data lack answers; they have: question, context"),
+        (
+            {"question": "q", "context": "c", "answers": "c"},
+            "train data, row 1: answers must have text and answer_start, not 'c'",
+        ),
+        (
+            {"question": "q", "context": "one two", "answers": {"text": ["two"], "answer_start": [3]}},
+            "train data, row 1: answer 'two' is not at 3 in the context",
+        ),
+    ],
+)
+def test_wrong_questions(script: ModuleType, row: dict[str, Any], error: str) -> None:
+    with pytest.raises(script.InputError, match=f"^{re.escape(error)}$"):
+        script.check_questions({"train": Rows([row])}, exact=True)
+
+
+def test_nothing_named(script: ModuleType) -> None:
+    pytest.importorskip("datasets")
+    with pytest.raises(script.InputError, match=r"^one of --task_name, --dataset_name and --train_file is needed$"):
+        script.load_splits(script.DataArguments())
+
+
+def test_glue_metrics(script: ModuleType) -> None:
+    pytest.importorskip("sklearn")
+    labels, predictions = [1, 1, 0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 1, 0, 1, 1]
+    assert script.classification_metrics("sst2", predictions, labels) == {"accuracy": 0.75}
+    assert script.classification_metrics("mrpc", predictions, labels) == pytest.approx({"accuracy": 0.75, "f1": 0.8})
+    matthews = (4 * 2 - 1 * 1) / (5 * 5 * 3 * 3) ** 0.5
+    assert script.classification_metrics("cola", predictions, labels) == pytest.approx(
+        {"matthews_correlation": matthews}
+    )
+    metrics = script.classification_metrics("stsb", [1.0, 2.0, 4.0], [2.0, 4.0, 5.0])
+    assert metrics == pytest.approx({"pearson": 0.92857143, "spearmanr": 1.0})
+    assert script.classification_metrics(None, [0, 1, 2], [0, 1, 1]) == pytest.approx({"accuracy": 2 / 3, "f1": 5 / 9})
