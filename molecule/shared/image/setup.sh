@@ -5,6 +5,7 @@ set -eu
 # Hosts made from one image must not share an identity: keys and machine id are made at first boot.
 rm -f /etc/ssh/ssh_host_*
 : > /etc/machine-id
+ln -sf /etc/machine-id /var/lib/dbus/machine-id
 
 useradd --create-home --shell /bin/bash train
 # An unlocked account with no valid password: sshd refuses keys too for a locked one.

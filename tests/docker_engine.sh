@@ -1,0 +1,101 @@
+#!/bin/sh
+# Make sure that a Docker engine answers: tests/docker_engine.sh start | stop
+#
+# start: does nothing when one answers. Otherwise, as root on Debian or Ubuntu, installs docker.io and debootstrap where
+#        they are missing and starts dockerd in the background (log: .cache/dockerd.log).
+# stop:  ends the dockerd that start started, and no other.
+#
+# DOCKER_HOST (a unix:// socket) and DOCKERD_FLAGS (more flags for dockerd) are honoured.
+set -eu
+
+cache="$(cd "$(dirname "$0")/.." && pwd)/.cache"
+pid_file="$cache/dockerd.pid"
+log="$cache/dockerd.log"
+PATH="$PATH:/usr/sbin:/sbin"
+
+installed() {
+    command -v "$1" > /dev/null
+}
+
+answers() {
+    installed docker && timeout 10 docker version --format '{{.Server.Version}}' > /dev/null 2>&1
+}
+
+fail() {
+    printf 'No Docker engine: %s\n' "$1" >&2
+    exit 1
+}
+
+ours() {
+    [ -f "$pid_file" ] && [ "$(cat "/proc/$(cat "$pid_file")/comm" 2> /dev/null)" = dockerd ]
+}
+
+start() {
+    if answers; then
+        return
+    fi
+    host="${DOCKER_HOST:-unix:///var/run/docker.sock}"
+    case "$host" in
+        unix://*) ;;
+        *) fail "DOCKER_HOST is $host, and nothing answers there. Start that engine, or unset DOCKER_HOST." ;;
+    esac
+    if [ "$(id -u)" -ne 0 ]; then
+        fail "nothing answers at $host for user $(id -un). Start Docker and add the user to its group (usermod -aG docker $(id -un)), or run this as root."
+    fi
+    if ! installed docker || ! installed dockerd || ! installed debootstrap; then
+        if ! grep -qE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release 2> /dev/null; then
+            fail "it is installed here by itself on Debian and Ubuntu only. Install Docker and start dockerd."
+        fi
+        mkdir -p "$cache"
+        echo "Installing docker.io and debootstrap (log: $cache/docker_install.log)"
+        export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
+        if ! { apt-get update && apt-get install --yes docker.io debootstrap debian-archive-keyring; } \
+            > "$cache/docker_install.log" 2>&1; then
+            tail -n 5 "$cache/docker_install.log" >&2
+            fail "apt-get could not install docker.io and debootstrap. Check this machine's apt sources and network."
+        fi
+        # Where systemd runs, the package has started the engine.
+        if answers; then
+            return
+        fi
+    fi
+    if [ -z "$(ls -A /sys/fs/cgroup)" ] && installed cgroupfs-mount; then
+        cgroupfs-mount
+    fi
+    mkdir -p "$cache"
+    # shellcheck disable=SC2086 # flags are separate words
+    setsid dockerd --host "$host" ${DOCKERD_FLAGS:-} > "$log" 2>&1 < /dev/null &
+    echo $! > "$pid_file"
+    tries=0
+    until answers; do
+        tries=$((tries + 1))
+        if ! ours || [ "$tries" -ge 120 ]; then
+            tail -n 5 "$log" >&2
+            stop
+            fail "dockerd did not come up; the whole log is $log."
+        fi
+        sleep 0.5
+    done
+    echo "Started dockerd (process $(cat "$pid_file"), log: $log)"
+}
+
+stop() {
+    if ours; then
+        pid="$(cat "$pid_file")"
+        kill "$pid"
+        while ours; do
+            sleep 0.2
+        done
+        echo "Ended dockerd (process $pid)"
+    fi
+    rm -f "$pid_file"
+}
+
+case "${1:-}" in
+    start) start ;;
+    stop) stop ;;
+    *)
+        echo "usage: $0 start|stop" >&2
+        exit 2
+        ;;
+esac
