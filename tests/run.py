@@ -7,6 +7,7 @@ code is 0 only if nothing failed. Called by the Makefile with the Python of .ven
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -74,14 +75,13 @@ def call(command: list[str], timeout: float = TIMEOUT_SECONDS) -> int:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started: molecule destroys nothing when interrupted, but must not go on running."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        os.killpg(process.pid, number)
-        try:
-            process.wait(15)
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    """End a command and all that it started: politely first, so that it can tidy up."""
+    os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(15)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def tracked(*patterns: str) -> list[str]:
@@ -93,7 +93,7 @@ def tracked(*patterns: str) -> list[str]:
 
 def mypy_command() -> list[str]:
     """Typed code: plugins, unit tests, tools, and the scripts that roles and jobs bring to the hosts."""
-    inside = tracked("plugins/*.py", "tests/*.py", "tools/*.py", "jobs/*.py", "roles/*.py")
+    inside = tracked("plugins/*.py", "tests/*.py", "tools/*.py", "jobs/*.py", "roles/*.py", "molecule/*.py")
     return ["mypy", *(f"{COLLECTION}/{name}" for name in inside)]
 
 
@@ -247,4 +247,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")
