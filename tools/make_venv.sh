@@ -27,6 +27,18 @@ case "$wanted" in
     *) fail "unknown argument '$wanted': expected nothing, or 'tests'." ;;
 esac
 
+# pip_install PIP... -- PACKAGE...: pip by the command PIP, quiet on the screen, with all details in a file.
+pip_install() {
+    local pip=()
+    while [[ "$1" != -- ]]; do
+        pip+=("$1")
+        shift
+    done
+    "${pip[@]}" install --quiet --log .cache/make_venv.log "${@:2}" ||
+        fail "pip could not install ${*:2}: see above, and .cache/make_venv.log for details." \
+            "Once the reason is gone, run this again."
+}
+
 # ansible-core 2.19 runs on Python 3.11 to 3.13.
 find_python() {
     local name found
@@ -89,9 +101,9 @@ install_pip_from_debian() {
     [[ -e "${wheels[0]}" ]] || fail "the package python3-pip-whl holds no usr/share/python-wheels/pip-*.whl."
     if [[ "${packages[*]}" == *ca-certificates* ]]; then
         cat "$folder"/unpacked/usr/share/ca-certificates/mozilla/*.crt >"$folder/certificates"
-        PIP_CERT="$folder/certificates" "$venv/bin/python" "${wheels[0]}/pip" install --quiet "$pin"
+        pip_install env PIP_CERT="$folder/certificates" "$venv/bin/python" "${wheels[0]}/pip" -- "$pin"
     else
-        "$venv/bin/python" "${wheels[0]}/pip" install --quiet "$pin"
+        pip_install "$venv/bin/python" "${wheels[0]}/pip" -- "$pin"
     fi
 }
 
@@ -100,12 +112,12 @@ create() {
     python="$(find_python)"
     pip_pin="$(grep -E '^pip==' requirements.txt)"
     echo "Making .venv with $("$python" -V) ($python)"
-    rm -rf "$venv"
+    rm -rf "$venv" .cache/make_venv.log
     mkdir "$venv"
     touch "$venv/unfinished"
     if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         "$python" -m venv "$venv"
-        "$venv/bin/python" -m pip install --quiet "$pip_pin"
+        pip_install "$venv/bin/python" -m pip -- "$pip_pin"
     else
         "$python" -m venv --without-pip "$venv"
         install_pip_from_debian "$pip_pin"
@@ -120,7 +132,7 @@ install_requirements() {
     done
     echo "Installing into .venv: $(grep -hoE '^[A-Za-z][^ ]*' "$@" | paste -sd ' ')"
     touch "$venv/unfinished"
-    "$venv/bin/python" -m pip install --quiet "${arguments[@]}"
+    pip_install "$venv/bin/python" -m pip -- "${arguments[@]}"
     fingerprint "$@" >"$venv/stamp_$part"
     rm "$venv/unfinished"
 }
