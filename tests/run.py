@@ -7,6 +7,7 @@ code is 0 only if nothing failed. Called by the Makefile with the Python of .ven
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 PYTHON = str(BIN / "python")
-# The checkout by its name as a collection: so a file has one module name, whoever looks at it.
+# The checkout by its name as a collection.
 COLLECTION = ".collections/ansible_collections/amx/cluster"
 REPORTS = ROOT / ".cache" / "test_reports"
 ENGINE = "tests/docker_engine.sh"
@@ -74,14 +75,13 @@ def call(command: list[str], timeout: float = TIMEOUT_SECONDS) -> int:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a command and what it started: molecule destroys nothing when interrupted, but must not go on running."""
-    for number in (signal.SIGINT, signal.SIGKILL):
-        os.killpg(process.pid, number)
-        try:
-            process.wait(15)
-            return
-        except subprocess.TimeoutExpired:
-            continue
+    """End a command and all that it started: politely first, so that it can tidy up."""
+    os.killpg(process.pid, signal.SIGINT)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(15)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def tracked(*patterns: str) -> list[str]:
@@ -92,9 +92,9 @@ def tracked(*patterns: str) -> list[str]:
 
 
 def mypy_command() -> list[str]:
-    """Typed code: plugins, unit tests, tools, and the scripts that roles and jobs bring to the hosts."""
-    inside = tracked("plugins/*.py", "tests/*.py", "tools/*.py", "jobs/*.py", "roles/*.py")
-    return ["mypy", *(f"{COLLECTION}/{name}" for name in inside)]
+    """Typed code: plugins (by their name in the collection), tests, tools, and what roles and jobs bring to hosts."""
+    plugins = [f"{COLLECTION}/{name}" for name in tracked("plugins/*.py")]
+    return ["mypy", *plugins, *tracked("tests/*.py", "tools/*.py", "jobs/*.py", "roles/*.py", "molecule/*.py")]
 
 
 def lint_checks() -> dict[str, list[str]]:
@@ -191,7 +191,7 @@ def run_molecule(wanted: list[str]) -> list[Result]:
         return [Result("molecule", "(no scenario)", 0.0, 0, 1)]
     heading("container engine")
     started = time.monotonic()
-    code = call([ENGINE])
+    code = call([ENGINE, "start"])
     results = [Result("molecule", "container engine", time.monotonic() - started, int(code == 0), int(code != 0))]
     try:
         for name in chosen:
@@ -247,4 +247,7 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -27,6 +27,18 @@ case "$wanted" in
     *) fail "unknown argument '$wanted': expected nothing, or 'tests'." ;;
 esac
 
+# pip_install PIP... -- PACKAGE...: pip by the command PIP, quiet on the screen, with all details in a file.
+pip_install() {
+    local pip=()
+    while [[ "$1" != -- ]]; do
+        pip+=("$1")
+        shift
+    done
+    "${pip[@]}" install --quiet --log .cache/make_venv.log "${@:2}" ||
+        fail "pip could not install ${*:2}: see above, and .cache/make_venv.log for details." \
+            "Once the reason is gone, run this again."
+}
+
 # ansible-core 2.19 runs on Python 3.11 to 3.13.
 find_python() {
     local name found
@@ -55,30 +67,44 @@ is_current() {
     esac
 }
 
-# Debian and Ubuntu leave pip out of Python (no ensurepip) until packages are installed, which takes root. The package
-# with pip's wheel is downloaded and unpacked into a temporary folder instead; pip runs from there once, to install
-# itself. Prints the wheel's path.
-debian_pip_wheel() {
-    local folder="$1" wheels
+# Debian and Ubuntu leave pip out of Python (no ensurepip) until packages are installed, which takes root. So the
+# package with pip's wheel, and certificates where there are none, are downloaded and unpacked into a temporary folder,
+# and pip runs from there once, to install itself.
+install_pip_from_debian() {
+    local pin="$1" packages=(python3-pip-whl) wheels
     if ! command -v apt-get >/dev/null; then
         fail "this Python has no ensurepip, and this is not Debian or Ubuntu, where pip could be taken from a package." \
             "Install your distribution's package for Python virtual environments, then run this again."
     fi
-    mkdir -p "$folder/state/lists/partial" "$folder/cache/archives/partial" "$folder/unpacked"
-    cd "$folder"
-    # As root apt would change to a user that cannot write here.
-    local options=(-q -o APT::Sandbox::User="$(id -un)" -o Dir::Cache="$folder/cache")
-    if ! apt-get "${options[@]}" download python3-pip-whl >log 2>&1; then
-        # A fresh machine has no package lists, or old ones: fetch them to a private place.
-        options+=(-o Dir::State="$folder/state" -o Dir::State::status=/var/lib/dpkg/status)
-        if ! { apt-get "${options[@]}" update && apt-get "${options[@]}" download python3-pip-whl; } >>log 2>&1; then
-            fail "could not download the package python3-pip-whl:" "$(cat log)"
+    # What Debian's pip trusts; a minimal system may lack it.
+    [[ -s /etc/ssl/certs/ca-certificates.crt || -n "${PIP_CERT:-}" ]] || packages+=(ca-certificates)
+
+    folder="$(mktemp -d)"
+    trap 'rm -rf "$folder"' EXIT
+    (
+        cd "$folder"
+        mkdir -p state/lists/partial cache/archives/partial unpacked
+        # As root apt would change to a user that cannot write here.
+        options=(-q -o APT::Sandbox::User="$(id -un)" -o Dir::Cache="$folder/cache")
+        if ! apt-get "${options[@]}" download "${packages[@]}" >log 2>&1; then
+            # A fresh machine has no package lists, or old ones: fetch them to a private place.
+            options+=(-o Dir::State="$folder/state" -o Dir::State::status=/var/lib/dpkg/status)
+            if ! { apt-get "${options[@]}" update && apt-get "${options[@]}" download "${packages[@]}"; } >>log 2>&1; then
+                fail "could not download ${packages[*]}:" "$(cat log)"
+            fi
         fi
-    fi
-    dpkg-deb -x python3-pip-whl_*.deb unpacked
-    wheels=(unpacked/usr/share/python-wheels/pip-*.whl)
+        for package in *.deb; do
+            dpkg-deb -x "$package" unpacked
+        done
+    )
+    wheels=("$folder"/unpacked/usr/share/python-wheels/pip-*.whl)
     [[ -e "${wheels[0]}" ]] || fail "the package python3-pip-whl holds no usr/share/python-wheels/pip-*.whl."
-    echo "$folder/${wheels[0]}"
+    if [[ "${packages[*]}" == *ca-certificates* ]]; then
+        cat "$folder"/unpacked/usr/share/ca-certificates/mozilla/*.crt >"$folder/certificates"
+        pip_install env PIP_CERT="$folder/certificates" "$venv/bin/python" "${wheels[0]}/pip" -- "$pin"
+    else
+        pip_install "$venv/bin/python" "${wheels[0]}/pip" -- "$pin"
+    fi
 }
 
 create() {
@@ -86,19 +112,15 @@ create() {
     python="$(find_python)"
     pip_pin="$(grep -E '^pip==' requirements.txt)"
     echo "Making .venv with $("$python" -V) ($python)"
-    rm -rf "$venv"
+    rm -rf "$venv" .cache/make_venv.log
     mkdir "$venv"
     touch "$venv/unfinished"
     if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
         "$python" -m venv "$venv"
-        "$venv/bin/python" -m pip install --quiet "$pip_pin"
+        pip_install "$venv/bin/python" -m pip -- "$pip_pin"
     else
-        local wheel
         "$python" -m venv --without-pip "$venv"
-        temporary="$(mktemp -d)"
-        trap 'rm -rf "$temporary"' EXIT
-        wheel="$(debian_pip_wheel "$temporary")"
-        "$venv/bin/python" "$wheel/pip" install --quiet "$pip_pin"
+        install_pip_from_debian "$pip_pin"
     fi
 }
 
@@ -110,7 +132,7 @@ install_requirements() {
     done
     echo "Installing into .venv: $(grep -hoE '^[A-Za-z][^ ]*' "$@" | paste -sd ' ')"
     touch "$venv/unfinished"
-    "$venv/bin/python" -m pip install --quiet "${arguments[@]}"
+    pip_install "$venv/bin/python" -m pip -- "${arguments[@]}"
     fingerprint "$@" >"$venv/stamp_$part"
     rm "$venv/unfinished"
 }

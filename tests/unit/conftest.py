@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# `ansible_collections.amx.cluster` is this checkout, through a link.
-sys.path.insert(0, str(ROOT / ".collections"))
+# The collection is this checkout, through a link in .collections; in tests lies what tests share.
+for folder in (ROOT / "tests", ROOT / ".collections"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".cache" / "hypothesis"))
