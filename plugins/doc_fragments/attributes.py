@@ -21,3 +21,20 @@ attributes:
       - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
       - This assumes that the system controlled or queried by the module has not changed in a relevant way.
 """
+
+    INFO_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+    details:
+      - This module does not modify state.
+  diff_mode:
+    support: N/A
+    details:
+      - This module does not modify state.
+  idempotent:
+    support: full
+    details:
+      - This module does not modify state.
+"""

@@ -40,6 +40,7 @@ class Model:
 class Job:
     """A valid job. Paths are absolute, on the control machine."""
 
+    file: Path
     name: str
     script: Path
     description: str = ""
@@ -108,7 +109,7 @@ def parse(data: object, path: Path) -> Job:
                 errors.append(f"{key}: {error}")
     if errors:
         raise JobFileError(path, errors)
-    return Job(**values)
+    return Job(file=path, **values)
 
 
 def _kind(value: object) -> str:

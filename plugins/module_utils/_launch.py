@@ -82,7 +82,8 @@ def make_plan(
                     **job["env"],
                 },
                 "ranks": ranks,
-                **{key: allocation[key] for key in ("threads_per_rank", "map", "warnings") if key in allocation},
+                **{key: allocation[key] for key in ("threads_per_rank", "map")},
+                "warnings": allocation.get("warnings", []),
             }
         )
         plan["world_size"] += len(ranks)
@@ -156,11 +157,11 @@ def launch_script(plan: Mapping[str, Any], script: str, arguments: Sequence[str]
         pin = f" -genv I_MPI_PIN_DOMAIN {shlex.quote(pins.pop())}"
         run = f"exec {start}{pin} \\\n  {command}"
     else:
-        sets = [
-            f"-n {len(host['ranks'])} -host {shlex.quote(host['host'])} "
-            f"-env I_MPI_PIN_DOMAIN {shlex.quote(host["env"]["I_MPI_PIN_DOMAIN"])} \\\n  {command}"
-            for host in plan["hosts"]
-        ]
+        sets = []
+        for host in plan["hosts"]:
+            name, domain = shlex.quote(host["host"]), shlex.quote(host["env"]["I_MPI_PIN_DOMAIN"])
+            count = len(host["ranks"])
+            sets.append(f"-n {count} -host {name} -env I_MPI_PIN_DOMAIN {domain} \\\n  {command}")
         run = "exec mpirun " + " : \\\n  ".join(sets)
     return LAUNCH.format(
         job=plan["job"], ranks=plan["world_size"], hosts=len(plan["hosts"]), python=shlex.quote(python), run=run
@@ -194,3 +195,20 @@ set +a
 
 {run}
 """
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """Say what each host would do, for a person to read; hosts that do the same are named together."""
+    groups: dict[str, list[str]] = {}
+    for host in plan["hosts"]:
+        cores = {len(rank["compute_cpus"]) for rank in host["ranks"]}
+        said = [f"{len(host['ranks'])} rank(s) of {host['threads_per_rank']} thread(s) on {max(cores)} compute core(s) each"]
+        said += ["  " + line for line in host["map"].splitlines()]
+        said += [f"  {name}={value}" for name, value in sorted(host["env"].items())]
+        said += [f"  note: {warning}" for warning in host["warnings"]]
+        groups.setdefault("\n".join(said), []).append(host["host"])
+    head = (
+        f"job {plan['job']}: {plan['world_size']} rank(s) on {len(plan['hosts'])} host(s), {plan['precision']}, "
+        f"backend {plan['backend']}, stack {plan['stack']}"
+    )
+    return "\n".join([head, *(f"{', '.join(hosts)}: {said}" for said, hosts in groups.items())])

@@ -23,7 +23,7 @@ def choose(catalogue: Mapping[str, Any], name: str, python: Iterable[str]) -> di
     """
     if name not in catalogue:
         raise ValueError(f"cluster_stack: there is no stack {name!r}; the catalogue has {', '.join(sorted(catalogue))}")
-    stack = dict(catalogue[name])
+    stack = {"name": name, **catalogue[name]}
     versions = sorted(set(python))
     if len(versions) > 1:
         raise ValueError(
@@ -59,6 +59,14 @@ def platforms(glibc: str) -> list[str]:
         if number in legacy:
             names.append(legacy[number])
     return [*names, "linux_x86_64"]
+
+
+def oldest(versions: Iterable[str]) -> str:
+    """Return the oldest of these versions of dotted numbers; raises ValueError where there is none or one is not such."""
+    try:
+        return min(versions, key=lambda version: [int(part) for part in version.split(".")])
+    except ValueError:
+        raise ValueError(f"{list(versions)} are not versions of the GNU C library such as 2.36") from None
 
 
 def wheelhouse_key(wanted: Iterable[str], constraints: str, python: str, glibc: str) -> str:

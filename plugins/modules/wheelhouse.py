@@ -48,8 +48,9 @@ options:
     type: str
     required: true
   glibc:
-    description: The version of the oldest GNU C library among the hosts, such as V(2.36).
-    type: str
+    description: The versions of the hosts' GNU C library, such as V(2.36). The oldest decides.
+    type: list
+    elements: str
     required: true
   index_urls:
     description: Further package indexes. One that does not answer within O(index_timeout) is left out.
@@ -68,7 +69,7 @@ EXAMPLES = r"""
     path: ~/.cache/amx.cluster/wheelhouse
     requirements: [torch==2.13.0+cpu, transformers==5.23.0]
     python: "3.11"
-    glibc: "2.36"
+    glibc: ["2.36", "2.31"]
     index_urls: [https://download.pytorch.org/whl/cpu]
   delegate_to: localhost
   run_once: true
@@ -135,11 +136,11 @@ def pip(module: AnsibleModule, arguments: list[str], silent: list[str]) -> None:
         module.fail_json(msg="pip could not collect the wheels: " + "\n".join(said[-6:]) + tried, rc=code)
 
 
-def collect(module: AnsibleModule, staging: Path) -> list[str]:
+def collect(module: AnsibleModule, staging: Path, glibc: str) -> list[str]:
     """Fill `staging` with the wheels; return the indexes that did not answer."""
     asked = module.params
     answering, silent = probe(asked["index_urls"], asked["index_timeout"])
-    common = ["--quiet", "--no-input", "--disable-pip-version-check", *_stack.pip_arguments(asked["python"], asked["glibc"])]
+    common = ["--quiet", "--no-input", "--disable-pip-version-check", *_stack.pip_arguments(asked["python"], glibc)]
     for url in answering:
         common += ["--extra-index-url", url]
     pinned = asked["requirements"]
@@ -167,7 +168,7 @@ def main() -> None:
             "constraints": {"type": "path"},
             "dependencies": {"type": "bool", "default": True},
             "python": {"type": "str", "required": True},
-            "glibc": {"type": "str", "required": True},
+            "glibc": {"type": "list", "elements": "str", "required": True},
             "index_urls": {"type": "list", "elements": "str", "default": []},
             "index_timeout": {"type": "int", "default": 5},
         },
@@ -176,7 +177,8 @@ def main() -> None:
     asked = module.params
     try:
         limits = Path(asked["constraints"]).read_text(encoding="utf-8") if asked["constraints"] else ""
-        key = _stack.wheelhouse_key(asked["requirements"], limits, asked["python"], asked["glibc"])
+        glibc = _stack.oldest(asked["glibc"])
+        key = _stack.wheelhouse_key(asked["requirements"], limits, asked["python"], glibc)
         house = Path(asked["path"], key)
         result: dict[str, Any] = {"changed": False, "path": str(house), "key": key, "wheels": []}
         if house.is_dir():
@@ -185,7 +187,7 @@ def main() -> None:
         result["changed"] = True
         if not module.check_mode:
             staging = house.with_name(key + ".partial")
-            result["unreachable_indexes"] = collect(module, staging)
+            result["unreachable_indexes"] = collect(module, staging, glibc)
             made = _stack.manifest(staging)
             (staging / "requirements.txt").write_text(_stack.locked_requirements(made), encoding="utf-8")
             (staging / _stack.MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")

@@ -56,7 +56,6 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
         "LOCAL_RANK": str(local),
         "LOCAL_WORLD_SIZE": str(len(host["ranks"])),
         "PYTHONPATH": os.pathsep.join(filter(None, [f"{here}/observe", environ.get("PYTHONPATH", "")])),
-        "PYTHONUNBUFFERED": "1",
         "AMX_CLUSTER_JOB": here,
         "AMX_CLUSTER_HOST": name,
     }

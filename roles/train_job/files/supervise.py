@@ -174,5 +174,27 @@ class Supervisor:
         write_json(self.folder / "status.json", self.status)
 
 
+def detach(folder: Path) -> None:
+    """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
+
+    The process that was started ends when the other has written status.json, so that whoever looks then finds it.
+    """
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0 if (folder / "status.json").exists() else 1)
+    os.close(reader)
+    os.setsid()
+    with (folder / "supervise.log").open("ab") as own_log, open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(own_log.fileno(), 1)
+        os.dup2(own_log.fileno(), 2)
+    supervisor = Supervisor(folder)
+    supervisor.save()
+    os.close(writer)
+    supervisor.run()
+
+
 if __name__ == "__main__":
-    Supervisor(Path(sys.argv[1]).resolve()).run()
+    detach(Path(sys.argv[1]).resolve())

@@ -1,8 +1,11 @@
-"""See from within a rank, without a change to its script, that the ranks really form one group.
+"""See from within a rank, without a change to its script, how the job goes.
 
-rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script. When the script has
-called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0 writes world.json. A
-script that trains although it is in no group is ended at its first optimizer step: it would train a model of its own.
+rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script.
+- When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0 writes
+  world.json. A script that trains although it is in no group is ended at its first optimizer step: it would train a model of
+  its own.
+- While transformers' Trainer trains, rank 0 writes progress.json.
+- What ends a rank is printed in one piece, with its rank and host.
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import importlib.util
 import json
 import os
 import sys
+import time
+import traceback
 from typing import Any
 
 JOB = os.environ.get("AMX_CLUSTER_JOB", "")
@@ -90,7 +95,62 @@ def watch_steps(optimizer: Any) -> None:
     handle = register(first_step)
 
 
-WATCHED = {"torch.distributed.distributed_c10d": watch_group, "torch.optim.optimizer": watch_steps}
+def watch_trainer(trainer: Any) -> None:
+    """Have transformers' Trainer report its steps to progress.json, at most once a second, on rank 0."""
+    from transformers import TrainerCallback
+
+    class Progress(TrainerCallback):
+        """Keeps progress.json: {step, max_steps, epoch, samples_per_step, step_time, time, metrics}."""
+
+        def __init__(self) -> None:
+            self.metrics: dict[str, float] = {}
+            self.began = self.wrote = 0.0
+
+        def on_train_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            self.began = time.time()
+            self.report(args, state)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            if time.time() - self.wrote >= 1:
+                self.report(args, state)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_others: Any) -> None:
+            self.metrics.update({key: value for key, value in (logs or {}).items() if isinstance(value, (int, float))})
+            self.report(args, state)
+
+        def report(self, args: Any, state: Any) -> None:
+            if os.environ.get("RANK") != "0" or not state.max_steps:
+                return
+            self.wrote = time.time()
+            write(
+                "progress.json",
+                {
+                    "step": state.global_step,
+                    "max_steps": state.max_steps,
+                    "epoch": state.epoch,
+                    "samples_per_step": args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
+                    "began": self.began,
+                    "time": self.wrote,
+                    "metrics": self.metrics,
+                },
+            )
+
+    trainer.DEFAULT_CALLBACKS.append(Progress)
+
+
+def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
+    """Print what ends this rank in one piece, so that other ranks' words do not stand in between."""
+    text = "".join(traceback.format_exception(kind, error, trace))
+    sys.stdout.flush()
+    sys.stderr.write(f"--- rank {os.environ.get('RANK')} on {os.environ.get('AMX_CLUSTER_HOST')} failed ---\n{text}")
+    sys.stderr.flush()
+
+
+WATCHED = {
+    "torch.distributed.distributed_c10d": watch_group,
+    "torch.optim.optimizer": watch_steps,
+    "transformers.trainer": watch_trainer,
+}
 
 
 class Loader(importlib.abc.Loader):
@@ -128,6 +188,9 @@ def next_sitecustomize() -> None:
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 
 
-if JOB:
+if JOB and "RANK" in os.environ:
+    # Whole lines: with several ranks in one log, pieces of lines would mix.
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.excepthook = tell_failure
     sys.meta_path.insert(0, Finder())
 next_sitecustomize()

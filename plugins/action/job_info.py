@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import time
+from typing import Any, Optional
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.amx.cluster.plugins.module_utils import _progress, _results
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Runs the module job_info on the head, again and again when it is to follow the job."""
+
+    _supports_check_mode = True
+    _requires_connection = True
+
+    def run(self, tmp: Optional[str] = None, task_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        asked = dict(self._task.args)
+        follow = self._templar.template(asked.get("follow", False)) in (True, "true", "yes", "True")
+        if not follow:
+            return self._execute_module(module_name="amx.cluster.job_info", module_args=asked, task_vars=task_vars)
+        return self.follow(asked, task_vars)
+
+    def follow(self, asked: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
+        """Show what the job does until it ends."""
+        interval = float(asked.get("interval", 2))
+        display.display(f"Following {asked['path']}/log; interrupting this leaves the job running.")
+        offset, log, shown, due = 0, "", "", 0.0
+        began = time.monotonic()
+        while True:
+            module_args = {**asked, "follow": False, "log_offset": offset}
+            seen = self._execute_module(module_name="amx.cluster.job_info", module_args=module_args, task_vars=task_vars)
+            if seen.get("failed") or seen.get("unreachable"):
+                return seen
+            for line in seen["log"].splitlines():
+                display.v(line)
+            offset, log = seen["log_offset"], log + seen["log"]
+            progress = _progress.describe(seen["progress"]) if seen["progress"] else ""
+            ended = seen["status"]["state"] != "running"
+            if progress != shown and (ended or time.monotonic() >= due):
+                display.display(f"  {progress}")
+                shown = progress
+                due = time.monotonic() + self.pause(time.monotonic() - began)
+            if ended and not seen["log"]:
+                return self.conclude(seen, log)
+            if not ended:
+                time.sleep(interval)
+
+    @staticmethod
+    def pause(elapsed: float) -> float:
+        """Return the seconds between two lines of progress: a job that has run for long says less often how it goes."""
+        return min(60.0, max(5.0, elapsed / 20))
+
+    @staticmethod
+    def conclude(seen: dict[str, Any], log: str) -> dict[str, Any]:
+        """Show the results; a job that failed fails the task with what its log tells."""
+        status, outcome = seen["status"], seen["outcome"]
+        if outcome:
+            display.display(_results.table(outcome))
+        if status["state"] == "succeeded":
+            return {"changed": False, "status": status, "outcome": outcome}
+        told = f"job {status['job']} {status['state']}: {status['reason']}"
+        if status.get("returncode"):
+            told += f"\n{_progress.first_failure(log)}"
+        return {"changed": False, "failed": True, "status": status, "msg": told}

@@ -1,0 +1,46 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.amx.cluster.plugins.module_utils import _launch
+
+
+def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return _launch.make_plan(job, stack, env, hosts)
+    except ValueError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def _launch_files(plan: dict[str, Any], job: dict[str, Any], stack: dict[str, Any], host: str) -> dict[str, str]:
+    script = Path(job["script"]).name
+    arguments = _launch.script_arguments(job, stack, plan)
+    return {
+        "host": f"{host}\n",
+        "plan.json": json.dumps(plan, indent=1) + "\n",
+        "job.json": json.dumps(job, indent=1) + "\n",
+        "hostfile": _launch.hostfile(plan),
+        "env": _launch.environment_file(plan),
+        "launch.sh": _launch.launch_script(plan, script, arguments),
+    }
+
+
+class FilterModule:
+    """From a job and the hosts' allocations to the files of a job directory."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        return {
+            "launch_plan": _make_plan,
+            "launch_files": _launch_files,
+            "command_arguments": _launch.render_arguments,
+            "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
+            "plan_text": _launch.plan_text,
+        }

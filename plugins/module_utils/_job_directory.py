@@ -1,0 +1,105 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job directory: all that belongs to one run of a job, in one folder of a host."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+from typing import Any, Optional
+
+
+def read_json(path: Path) -> Optional[dict[str, Any]]:
+    """Return the content of a JSON file; None when it is not there or not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
+    """Tell whether process `pid` is the supervisor of the job in `folder`; a reused number is another process."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return any(word.endswith(b"supervise.py") for word in words) and os.fsencode(folder) in words
+
+
+def running(folder: Path, proc: Path = Path("/proc")) -> Optional[dict[str, Any]]:
+    """Return the status of the job in `folder` when it is running now, else None."""
+    status = read_json(folder / "status.json")
+    if status and status.get("state") == "running" and is_alive(int(status["pid"]), folder, proc):
+        return status
+    return None
+
+
+def set_aside(folder: Path) -> Optional[Path]:
+    """Return where the earlier run in `folder` is to be moved, so that nothing of it is lost; None when there is none.
+
+    The name is the folder's with the time at which that run was made, and a number where that name is taken.
+    """
+    if not folder.exists():
+        return None
+    made = os.path.getmtime(folder / "plan.json" if (folder / "plan.json").exists() else folder)
+    stamp = datetime.fromtimestamp(made, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    names = (f"{folder.name}.{stamp}" + (f".{number}" if number else "") for number in count())
+    return next(path for path in map(folder.with_name, names) if not path.exists())
+
+
+def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> None:
+    """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
+
+    files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in the
+    folder: target}. Raises OSError.
+    """
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    for name, content in files.items():
+        path = part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o755 if name.endswith(".sh") or content.startswith("#!") else 0o644)
+    for name, target in links.items():
+        path = part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+    os.replace(part, folder)
+
+
+def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
+    """Read how the job in `folder` stands.
+
+    Returns {status, progress, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most `limit` bytes, and
+    the byte up to which it goes. A job whose status says running while its supervisor is gone has the state "lost".
+    Raises ValueError when there is no job in the folder.
+    """
+    status = read_json(folder / "status.json")
+    if status is None:
+        raise ValueError(f"{folder} holds no job that was started: there is no status.json in it")
+    if status["state"] == "running" and not is_alive(int(status["pid"]), folder):
+        # It may have ended between the two looks.
+        status = read_json(folder / "status.json") or status
+        if status["state"] == "running":
+            status.update(state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?")
+    log = b""
+    if (folder / "log").exists():
+        with (folder / "log").open("rb") as stream:
+            stream.seek(log_offset)
+            log = stream.read(limit)
+    if status["state"] == "running":
+        log = log[: log.rfind(b"\n") + 1]
+    return {
+        "status": status,
+        "progress": read_json(folder / "progress.json") or {},
+        "outcome": read_json(folder / "results.json") or {},
+        "log": log.decode("utf-8", errors="replace"),
+        "log_offset": log_offset + len(log),
+    }

@@ -1,0 +1,63 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person wants to see of a running job, and of one that failed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# What a rank's observer prints before its traceback (roles/train_job/files/observe/sitecustomize.py).
+FAILURE = re.compile(r"^--- rank (\d+) on (\S+) failed ---$", re.MULTILINE)
+METRICS = {"loss": "loss", "eval_loss": "evaluation loss", "eval_accuracy": "evaluation accuracy"}
+
+
+def describe(progress: Mapping[str, Any]) -> str:
+    """Say in one line how far a job is.
+
+    progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks), began
+    and time (seconds since the Unix epoch), metrics ({name: latest value}).
+    """
+    step, last = progress["step"], progress["max_steps"]
+    parts = [f"step {step}/{last}"]
+    if progress.get("epoch") is not None:
+        parts.append(f"epoch {progress['epoch']:.2f}")
+    parts += [f"{words} {progress['metrics'][key]:.4g}" for key, words in METRICS.items() if key in progress["metrics"]]
+    elapsed = progress["time"] - progress["began"]
+    if step and elapsed > 0:
+        parts.append(f"{step * progress['samples_per_step'] / elapsed:.1f} samples/s")
+        if step < last:
+            parts.append(f"{duration((last - step) * elapsed / step)} left")
+    return "  ".join(parts)
+
+
+def duration(seconds: float) -> str:
+    """Say a time of `seconds` as a person would: 42 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def first_failure(log: str, lines: int = 12) -> str:
+    """Return the part of a log that tells why the job failed.
+
+    That is the traceback of the first rank that failed, headed by its rank and host; where none printed one, the last `lines`
+    lines.
+    """
+    found = FAILURE.search(log)
+    if found is None:
+        return "\n".join([line for line in log.splitlines() if line.strip()][-lines:])
+    trace = []
+    for line in log[found.end() + 1 :].splitlines():
+        if FAILURE.match(line):
+            break
+        trace.append(line)
+        # The last line of a traceback is the first after it began that is not indented.
+        if len(trace) > 1 and line and not line[0].isspace():
+            break
+    return f"rank {found[1]} on {found[2]}:\n" + "\n".join(trace)

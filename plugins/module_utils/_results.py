@@ -1,0 +1,45 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a person reads when a job has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Optional
+
+
+def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a results.json says as (name, value) pairs for a person; what the script did not report is left out."""
+    metrics = results["metrics"]
+    threads = sorted(set(results["threads_per_rank"]))
+    found: list[tuple[str, Optional[str]]] = [
+        ("state", results["state"] + (f": {results['reason']}" if results["reason"] else "")),
+        ("hosts", str(results["hosts"])),
+        ("ranks", str(results["ranks"])),
+        ("threads per rank", ", ".join(map(str, threads))),
+        ("precision", results["precision"]),
+        ("seconds, training", _number(metrics.get("train_runtime"), ".1f")),
+        ("seconds, in all", _number(results["seconds"], ".1f")),
+        ("samples/s, training", _number(metrics.get("train_samples_per_second"), ".1f")),
+    ]
+    for name in sorted(key[len("eval_before_") :] for key in metrics if key.startswith("eval_before_")):
+        if name.startswith(("runtime", "samples", "steps", "model_")) or f"eval_{name}" not in metrics:
+            continue
+        before, after = metrics[f"eval_before_{name}"], metrics[f"eval_{name}"]
+        found.append((f"{name}, before and after", f"{_number(before, '.3f')} -> {_number(after, '.3f')}"))
+    found.append(("artefacts", results["output"]))
+    return [(name, value) for name, value in found if value is not None]
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """Return the rows as a text table, framed by lines."""
+    cells = [("job", results["job"]), *rows(results)]
+    left = max(len(name) for name, _value in cells)
+    right = max(len(value) for _name, value in cells)
+    rule = "-" * (left + right + 3)
+    return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule])
+
+
+def _number(value: Any, form: str) -> Optional[str]:
+    return format(value, form) if isinstance(value, (int, float)) else None

@@ -1,0 +1,110 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: job_directory
+short_description: Make the directory of a job on a host
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Makes a new directory with the files that a run of a job needs. The directory of an earlier run is moved aside, to its
+    name with the time it was made, and never overwritten.
+  - Refuses while the job in it is running.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: none
+    details:
+      - Each run of a job gets a directory of its own.
+options:
+  path:
+    description: The job directory.
+    type: path
+    required: true
+  files:
+    description: The content of each file, by its path in the job directory.
+    type: dict
+    required: true
+  links:
+    description: The target of each symbolic link, by its path in the job directory.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Make the job's directory
+  amx.cluster.job_directory:
+    path: /opt/amx-cluster/jobs/demo
+    files:
+      hostfile: |
+        node0
+        node1
+    links:
+      models/minilm: /opt/amx-cluster/packages/minilm-1.0/model
+"""
+
+RETURN = r"""
+path:
+  description: The job directory.
+  returned: success
+  type: path
+moved_to:
+  description: Where the directory of the earlier run is now, when there was one.
+  returned: when there was one
+  type: path
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "files": {"type": "dict", "required": True},
+            "links": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    folder = Path(module.params["path"])
+    status = _job_directory.running(folder)
+    if status:
+        module.fail_json(
+            msg=f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): wait for "
+            "its end, or give this job another name"
+        )
+    result: dict[str, Any] = {"changed": True, "path": str(folder)}
+    try:
+        earlier = _job_directory.set_aside(folder)
+        if earlier:
+            result["moved_to"] = str(earlier)
+        if module._diff:
+            names = sorted([*module.params["files"], *module.params["links"]])
+            result["diff"] = {"before_header": str(folder), "after_header": str(folder), "before": ""}
+            result["diff"]["after"] = "".join(f"{name}\n" for name in names)
+        if not module.check_mode:
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            if earlier:
+                folder.rename(earlier)
+            _job_directory.create(folder, module.params["files"], module.params["links"])
+    except OSError as error:
+        module.fail_json(msg=f"the job directory {folder} cannot be made: {error}")
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: job_info
+short_description: Tell how a job stands, and follow it to its end
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Reads the state, the log and the results of a job from its directory on the head.
+  - With O(follow=true) it returns when the job has ended, and shows its progress until then. It fails when the job failed.
+    Interrupting it leaves the job running.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  path:
+    description: The job directory.
+    type: path
+    required: true
+  log_offset:
+    description: The byte of the log from which on it is returned.
+    type: int
+    default: 0
+  follow:
+    description: Whether to wait until the job has ended.
+    type: bool
+    default: false
+  interval:
+    description: Seconds between two looks at the job when following it.
+    type: float
+    default: 2
+"""
+
+EXAMPLES = r"""
+- name: Follow the job
+  amx.cluster.job_info:
+    path: /opt/amx-cluster/jobs/demo
+    follow: true
+"""
+
+RETURN = r"""
+status:
+  description: The content of the job's C(status.json). The state is V(lost) when the job's supervisor died without a word.
+  returned: success
+  type: dict
+  sample: {job: demo, state: running, ranks: 2, hosts: 1}
+progress:
+  description: How far transformers' Trainer is; empty before it begins, and for scripts without it.
+  returned: when not following
+  type: dict
+  sample: {step: 40, max_steps: 94, epoch: 0.43, samples_per_step: 32, metrics: {loss: 0.61}}
+outcome:
+  description: The content of C(results.json), empty while the job runs.
+  returned: when not following, and when the job succeeded
+  type: dict
+log:
+  description: The log from O(log_offset) on, at most 64 KiB of it.
+  returned: when not following
+  type: str
+log_offset:
+  description: The byte of the log up to which it was returned.
+  returned: when not following
+  type: int
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "log_offset": {"type": "int", "default": 0},
+            "follow": {"type": "bool", "default": False},
+            "interval": {"type": "float", "default": 2},
+        },
+        supports_check_mode=True,
+    )
+    folder = Path(module.params["path"])
+    try:
+        module.exit_json(changed=False, **_job_directory.look(folder, module.params["log_offset"]))
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()
