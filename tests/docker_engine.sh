@@ -22,7 +22,7 @@ answers() {
 }
 
 fail() {
-    printf 'No Docker engine: %s\n' "$1" >&2
+    printf 'No Docker engine: %s\n' "$*" >&2
     exit 1
 }
 
@@ -40,7 +40,9 @@ start() {
         *) fail "DOCKER_HOST is $host, and nothing answers there. Start that engine, or unset DOCKER_HOST." ;;
     esac
     if [ "$(id -u)" -ne 0 ]; then
-        fail "nothing answers at $host for user $(id -un). Start Docker and add the user to its group (usermod -aG docker $(id -un)), or run this as root."
+        user="$(id -un)"
+        fail "nothing answers at $host for user $user. Start Docker and add the user to its group" \
+            "(usermod -aG docker $user), or run this as root."
     fi
     if ! installed docker || ! installed dockerd || ! installed debootstrap; then
         if ! grep -qE '^ID(_LIKE)?=.*(debian|ubuntu)' /etc/os-release 2> /dev/null; then
