@@ -51,6 +51,9 @@ def environment() -> dict[str, str]:
     env["ANSIBLE_ROLES_PATH"] = str(ROOT / "roles")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     env.pop("PYTHONPATH", None)
+    env.setdefault("COLUMNS", "160")  # molecule would fold Ansible's output at 80
+    if not sys.stdout.isatty():
+        env["NO_COLOR"] = "1"
     return env
 
 
