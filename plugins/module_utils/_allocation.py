@@ -217,7 +217,9 @@ class _Asked:
         self.request = request
         self.cores = topology.usable_cores
         if request.backend not in BACKENDS:
-            raise self._refusal(f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", [])
+            raise self._refusal(
+                f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", ["backend=ccl", "backend=gloo"]
+            )
         if not self.cores:
             raise ValueError(f"No rank can be placed. {topology.describe()} No request fits.")
         self.threads_per_core = self._threads()
