@@ -209,6 +209,10 @@ class _Shares:
     reserved: int
 
 
+def _nodes_of_ranks(shares: _Shares) -> list[set[int]]:
+    return [{core.node for core in compute + comm} for compute, comm in shares.ranks]
+
+
 class _Asked:
     """A request read against a topology: numbers for words, and messages that name both."""
 
@@ -217,9 +221,8 @@ class _Asked:
         self.request = request
         self.cores = topology.usable_cores
         if request.backend not in BACKENDS:
-            raise self._refusal(
-                f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", ["backend=ccl", "backend=gloo"]
-            )
+            either = [f"backend={backend}" for backend in BACKENDS]
+            raise self._refusal(f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", either)
         if not self.cores:
             raise ValueError(f"No rank can be placed. {topology.describe()} No request fits.")
         self.threads_per_core = self._threads()
@@ -249,8 +252,7 @@ class _Asked:
         remainder = shares.system[shares.reserved :]
         if remainder:
             yield self._about_remainder(remainder, ranks, shares.reserved)
-        nodes = [sorted({core.node for core in compute + comm}) for compute, comm in shares.ranks]
-        for number, spanned in enumerate(nodes):
+        for number, spanned in enumerate(_nodes_of_ranks(shares)):
             if len(spanned) > 1:
                 yield (
                     f"rank {number} spans NUMA nodes {format_cpus(spanned)}, so part of its memory is remote to "
@@ -275,7 +277,7 @@ class _Asked:
         even = (other for step in range(1, ranks + 1) for other in (ranks - step, ranks + step))
         for other in even:
             shares = self._deal(other, self.comm_cores, reserved) if other else None
-            if shares and len(shares.system) == reserved:
+            if shares and len(shares.system) == reserved and all(len(nodes) == 1 for nodes in _nodes_of_ranks(shares)):
                 return f"{text}. ranks_per_node={other} would leave none"
         return text
 

@@ -152,8 +152,7 @@ class TestMachinesThatLaunchersGetWrong:
         assert plan.as_dict()["remainder_cpus"] == [0, 1]
         assert plan.warnings == (
             "2 of 6 usable cores left over (CPUs 0-1) and given to the system: each rank has as many compute cores as "
-            "the others and lies within one NUMA node. ranks_per_node=1 would leave none",
-            # one rank would use all six, though across two NUMA nodes
+            "the others and lies within one NUMA node. ranks_per_node=3 would leave none",
         )
 
     def test_three_ranks_on_two_sockets(self) -> None:
@@ -281,8 +280,8 @@ def test_cores_that_lie_wrongly_are_refused_with_the_rule() -> None:
     assert refusal(machine(2, 3), Request(3, "ccl", 1, 0)) == (
         "ranks_per_node=3, comm_cores=1 and reserved_cores=0 ask for at least 3 x (1 compute + 1 communication) + 0 = "
         "6 cores, and each rank must have as many compute cores as the others and lie within one NUMA node or socket "
-        "where there are no more of these than ranks. This node has 6 usable cores, 1 thread each at most, on 2 sockets "
-        "and 2 NUMA nodes. The nearest request that fits: ranks_per_node=2"
+        "where there are no more of these than ranks. This node has 6 usable cores, 1 thread each at most, "
+        "on 2 sockets and 2 NUMA nodes. The nearest request that fits: ranks_per_node=2"
     )
 
 

@@ -324,7 +324,7 @@ def test_the_nearest_request_in_a_refusal_fits(topology: Topology, request: Requ
             make_plan(topology, replace(request, ranks_per_node=1, comm_cores="auto", reserved_cores=0))
         return
     for change in nearest.group(1).split(", or "):
-        numbers = {name: int(value) for name, value in (pair.split("=") for pair in change.split(", "))}
+        numbers: dict[str, Any] = {name: int(value) for name, value in (pair.split("=") for pair in change.split(", "))}
         make_plan(topology, replace(request, **numbers))
 
 
