@@ -168,8 +168,9 @@ def make_plan(topology: Topology, request: Request) -> Plan:
 
 def _rank(number: int, compute: list[Core], comm: list[Core], backend: str, threads: int) -> Rank:
     compute_cpus = tuple(sorted(cpu for core in compute for cpu in core.cpus[:threads]))
-    comm_cpus = tuple(sorted(core.cpus[0] for core in comm))
     shared = backend == "gloo" and bool(comm)
+    # A oneCCL worker is one thread, which wants a core for itself; gloo's threads may use all that a domain offers.
+    comm_cpus = tuple(sorted(cpu for core in comm for cpu in core.cpus[: threads if shared else 1]))
     domain = tuple(sorted(compute_cpus + comm_cpus)) if shared else compute_cpus
     env = {}
     if shared:
@@ -208,6 +209,10 @@ class _Shares:
     reserved: int
 
 
+def _nodes_of_ranks(shares: _Shares) -> list[set[int]]:
+    return [{core.node for core in compute + comm} for compute, comm in shares.ranks]
+
+
 class _Asked:
     """A request read against a topology: numbers for words, and messages that name both."""
 
@@ -216,7 +221,8 @@ class _Asked:
         self.request = request
         self.cores = topology.usable_cores
         if request.backend not in BACKENDS:
-            raise self._refusal(f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", [])
+            either = [f"backend={backend}" for backend in BACKENDS]
+            raise self._refusal(f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", either)
         if not self.cores:
             raise ValueError(f"No rank can be placed. {topology.describe()} No request fits.")
         self.threads_per_core = self._threads()
@@ -238,16 +244,15 @@ class _Asked:
     def warnings(self, shares: _Shares) -> Iterator[str]:
         """What a person should know of a plan that was made."""
         ranks = len(shares.ranks)
-        if ranks < self.ranks:
+        if ranks < self.ranks and self.request.ranks_per_node == "auto":
             yield (
-                f"{ranks} instead of {self.ranks} ranks, as ranks_per_node={self.request.ranks_per_node} permits: "
-                f"{self.ranks} do not fit. {self.topology.describe()}"
+                f"ranks_per_node=auto gives {ranks}: one for each of {self.nodes} NUMA nodes does not fit. "
+                f"{self.topology.describe()}"
             )
         remainder = shares.system[shares.reserved :]
         if remainder:
             yield self._about_remainder(remainder, ranks, shares.reserved)
-        nodes = [sorted({core.node for core in compute + comm}) for compute, comm in shares.ranks]
-        for number, spanned in enumerate(nodes):
+        for number, spanned in enumerate(_nodes_of_ranks(shares)):
             if len(spanned) > 1:
                 yield (
                     f"rank {number} spans NUMA nodes {format_cpus(spanned)}, so part of its memory is remote to "
@@ -272,7 +277,7 @@ class _Asked:
         even = (other for step in range(1, ranks + 1) for other in (ranks - step, ranks + step))
         for other in even:
             shares = self._deal(other, self.comm_cores, reserved) if other else None
-            if shares and len(shares.system) == reserved:
+            if shares and len(shares.system) == reserved and all(len(nodes) == 1 for nodes in _nodes_of_ranks(shares)):
                 return f"{text}. ranks_per_node={other} would leave none"
         return text
 
@@ -440,14 +445,26 @@ class _Dealer:
         full = sum(core.number in self.full for core in group.cores)
         return min(full // self.compute, len(group.cores) // (self.compute + self.comm))
 
+    def _room_uncrossed(self, group: _Group) -> int:
+        """How many ranks fit within a group if none crosses a boundary inside it."""
+        return sum(self._room_uncrossed(part) for part in group.parts) if group.parts else self._room(group)
+
     def _place(self, group: _Group, ranks: int) -> None:
-        """Decide how many ranks each part of a group holds: as many as possible, spread evenly, larger parts first."""
+        """Decide how many ranks each part of a group holds.
+
+        As many as possible, first where they need not cross a boundary inside the part, spread evenly.
+        """
         group.ranks = ranks
         room = [self._room(part) for part in group.parts]
+        uncrossed = [self._room_uncrossed(part) for part in group.parts]
         held = [0] * len(room)
         for _ in range(min(ranks, sum(room))):
             open_parts = [index for index in range(len(room)) if held[index] < room[index]]
-            held[min(open_parts, key=lambda index: (held[index], -len(group.parts[index].cores)))] += 1
+            best = min(
+                open_parts,
+                key=lambda part: (held[part] >= uncrossed[part], held[part], -len(group.parts[part].cores)),
+            )
+            held[best] += 1
         for part, count in zip(group.parts, held):
             self._place(part, count)
 

@@ -160,7 +160,7 @@ def parse_lscpu(text: str) -> tuple[Cpu, ...]:
     try:
         rows = json.loads(re.sub(r'(":\s*)-(?=\s*[,}\n])', r"\1null", text))["cpus"]
         cpus = [_cpu(row) for row in rows]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"the output of lscpu --json --extended was not understood ({error}): {text[:200]!r}"
         ) from None

@@ -170,7 +170,8 @@ ranks:
       type: list
       elements: int
     comm_cpus:
-      description: CPUs for communication, one of each communication core.
+      description:
+        - CPUs for communication. With ccl one of each communication core, with gloo RV(threads_per_core) of each.
       type: list
       elements: int
     domain_cpus:

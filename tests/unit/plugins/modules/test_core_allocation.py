@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.modules import core_allocation
+from machines import machine
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def run(**options: Any) -> dict[str, Any]:
+    """What the module answers when it is run as a program, as Ansible does."""
+    done = subprocess.run(
+        [sys.executable, "-m", core_allocation.__name__],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
+    root = machine(1, 7, 2).write(tmp_path)
+    answer = run(root=str(root), ranks_per_node=2, backend="ccl", _ansible_check_mode=check_mode)
+    documented = yaml.safe_load(core_allocation.RETURN)
+    assert set(documented) <= set(answer)
+    assert set(answer["ranks"][0]) == set(documented["ranks"]["contains"])
+    assert set(answer["topology"]) == set(documented["topology"]["sample"])
+    assert answer["env"]["OMP_NUM_THREADS"] == "2"
+    assert answer["changed"] is False
+
+
+def test_a_request_that_does_not_fit_fails_with_the_message(tmp_path: Path) -> None:
+    answer = run(root=str(machine(1, 4).write(tmp_path)), ranks_per_node="9")
+    assert answer["failed"] is True
+    assert answer["msg"] == (
+        "ranks_per_node=9, comm_cores=0 and reserved_cores=0 ask for at least 9 x (1 compute + 0 communication) + 0 = "
+        "9 cores. This node has 4 usable cores, 1 thread each at most, on 1 socket and 1 NUMA node. "
+        "The nearest request that fits: ranks_per_node=4"
+    )
