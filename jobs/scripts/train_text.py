@@ -272,7 +272,9 @@ def prepare(data: DataArguments, model: ModelArguments) -> Prepared:
     from transformers import AutoConfig, AutoTokenizer
 
     splits = load_splits(data)
-    columns = list(next(iter(splits.values())).column_names) if splits else []
+    if not splits:
+        raise InputError("the data set has neither a train nor a validation split")
+    columns = next(iter(splits.values())).column_names
     try:
         config = AutoConfig.from_pretrained(model.model_name_or_path)
         tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path)
@@ -300,7 +302,7 @@ def prepare_texts(
                 f"{split} data need the columns {wanted} and label, but have: {', '.join(dataset.column_names)}"
             )
     columns = candidates[0]
-    source = splits.get("train", splits["validation"])
+    source = splits["train"] if "train" in splits else splits["validation"]
     values = set(source["label"])
     names = getattr(source.features["label"], "names", None)
     regression = data.task_name == "stsb" or any("." in str(value) and is_number(value) for value in values)
