@@ -4,11 +4,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Optional
+from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-
 from ansible_collections.amx.cluster.plugins.module_utils import _progress, _results
 
 display = Display()
@@ -20,7 +19,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
     _requires_connection = True
 
-    def run(self, tmp: Optional[str] = None, task_vars: Optional[dict[str, Any]] = None) -> dict[str, Any]:
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         asked = dict(self._task.args)
         follow = self._templar.template(asked.get("follow", False)) in (True, "true", "yes", "True")
@@ -28,7 +27,7 @@ class ActionModule(ActionBase):
             return self._execute_module(module_name="amx.cluster.job_info", module_args=asked, task_vars=task_vars)
         return self.follow(asked, task_vars)
 
-    def follow(self, asked: dict[str, Any], task_vars: Optional[dict[str, Any]]) -> dict[str, Any]:
+    def follow(self, asked: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Show what the job does until it ends."""
         interval = float(asked.get("interval", 2))
         display.display(f"Following {asked['path']}/log; interrupting this leaves the job running.")
@@ -36,7 +35,9 @@ class ActionModule(ActionBase):
         began = time.monotonic()
         while True:
             module_args = {**asked, "follow": False, "log_offset": offset}
-            seen = self._execute_module(module_name="amx.cluster.job_info", module_args=module_args, task_vars=task_vars)
+            seen = self._execute_module(
+                module_name="amx.cluster.job_info", module_args=module_args, task_vars=task_vars
+            )
             if seen.get("failed") or seen.get("unreachable"):
                 return seen
             for line in seen["log"].splitlines():

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.amx.cluster.plugins.module_utils import _launch
 
 

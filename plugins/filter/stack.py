@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-
 from ansible_collections.amx.cluster.plugins.module_utils import _launch, _stack
 
 

@@ -38,7 +38,6 @@ from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-
 from ansible_collections.amx.cluster.plugins.module_utils import _job
 
 

@@ -45,7 +45,9 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         buffer = bytearray(40 * 1024)
         pinned = (ctypes.c_char * len(buffer)).from_buffer(buffer)
-        length, _address = struct.unpack("iP", fcntl.ioctl(asker, 0x8912, struct.pack("iP", len(buffer), ctypes.addressof(pinned))))
+        length, _address = struct.unpack(
+            "iP", fcntl.ioctl(asker, 0x8912, struct.pack("iP", len(buffer), ctypes.addressof(pinned)))
+        )
         for start in range(0, length, 40):
             label = buffer[start : start + 16].split(b"\0")[0]
             mask_of = fcntl.ioctl(asker, 0x891B, struct.pack("16sH14s8x", label, socket.AF_INET, b""))
@@ -115,7 +117,9 @@ def problems(
                 host,
                 (f"could not be asked: {_message(answer)}", "It needs Python 3.9 or newer for Ansible's modules"),
             )
-    return _plain(host, *_shortcomings(info["host"], sudo, needed_bytes, become, glibc), *_network(info["host"], network))
+    return _plain(
+        host, *_shortcomings(info["host"], sudo, needed_bytes, become, glibc), *_network(info["host"], network)
+    )
 
 
 def _message(result: Mapping[str, Any]) -> str:

@@ -21,7 +21,9 @@ def errors(groups: Mapping[str, list[str]]) -> list[str]:
     cluster = list(groups.get("cluster", []))
     shape = "see inventories/example/hosts.yml"
     if not cluster:
-        found.append(f"the group 'cluster' has no hosts: put the servers into its children 'head' and 'workers' ({shape})")
+        found.append(
+            f"the group 'cluster' has no hosts: put the servers into its children 'head' and 'workers' ({shape})"
+        )
     elif not head:
         found.append(f"the group 'head' has no host: name there the one host from which jobs are launched ({shape})")
     if len(head) > 1:

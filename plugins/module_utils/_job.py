@@ -9,7 +9,7 @@ import difflib
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Optional, Union
+from typing import Any, Callable
 
 import yaml
 
@@ -45,13 +45,13 @@ class Job:
     script: Path
     description: str = ""
     args: dict[str, Any] = field(default_factory=dict)
-    prepare: Optional[Prepare] = None
+    prepare: Prepare | None = None
     models: dict[str, Model] = field(default_factory=dict)
     precision: str = "auto"
-    hosts: Optional[int] = None
-    ranks_per_node: Union[int, str] = "auto"
-    comm_cores: Union[int, str] = "auto"
-    reserved_cores: Union[int, str] = "auto"
+    hosts: int | None = None
+    ranks_per_node: int | str = "auto"
+    comm_cores: int | str = "auto"
+    reserved_cores: int | str = "auto"
     env: dict[str, str] = field(default_factory=dict)
     expect: dict[str, float] = field(default_factory=dict)
 
@@ -207,7 +207,7 @@ def _hosts(value: object, _folder: Path) -> int:
     return _count(value, 1)
 
 
-def _ranks_per_node(value: object, _folder: Path) -> Union[int, str]:
+def _ranks_per_node(value: object, _folder: Path) -> int | str:
     if value == "auto" or (isinstance(value, str) and AT_MOST.fullmatch(value)):
         return str(value)
     try:
@@ -219,7 +219,7 @@ def _ranks_per_node(value: object, _folder: Path) -> Union[int, str]:
         ) from None
 
 
-def _cores(value: object, _folder: Path) -> Union[int, str]:
+def _cores(value: object, _folder: Path) -> int | str:
     return "auto" if value == "auto" else _count(value, 0)
 
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 
-def read_json(path: Path) -> Optional[dict[str, Any]]:
+def read_json(path: Path) -> dict[str, Any] | None:
     """Return the content of a JSON file; None when it is not there or not whole."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -33,7 +33,7 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
     return any(word.endswith(b"supervise.py") for word in words) and os.fsencode(folder) in words
 
 
-def running(folder: Path, proc: Path = Path("/proc")) -> Optional[dict[str, Any]]:
+def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
     """Return the status of the job in `folder` when it is running now, else None."""
     status = read_json(folder / "status.json")
     if status and status.get("state") == "running" and is_alive(int(status["pid"]), folder, proc):
@@ -41,7 +41,7 @@ def running(folder: Path, proc: Path = Path("/proc")) -> Optional[dict[str, Any]
     return None
 
 
-def set_aside(folder: Path) -> Optional[Path]:
+def set_aside(folder: Path) -> Path | None:
     """Return where the earlier run in `folder` is to be moved, so that nothing of it is lost; None when there is none.
 
     The name is the folder's with the time at which that run was made, and a number where that name is taken.
@@ -88,7 +88,9 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         # It may have ended between the two looks.
         status = read_json(folder / "status.json") or status
         if status["state"] == "running":
-            status.update(state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?")
+            status.update(
+                state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?"
+            )
     log = b""
     if (folder / "log").exists():
         with (folder / "log").open("rb") as stream:

@@ -202,7 +202,9 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     groups: dict[str, list[str]] = {}
     for host in plan["hosts"]:
         cores = {len(rank["compute_cpus"]) for rank in host["ranks"]}
-        said = [f"{len(host['ranks'])} rank(s) of {host['threads_per_rank']} thread(s) on {max(cores)} compute core(s) each"]
+        said = [
+            f"{len(host['ranks'])} rank(s) of {host['threads_per_rank']} thread(s) on {max(cores)} compute core(s) each"
+        ]
         said += ["  " + line for line in host["map"].splitlines()]
         said += [f"  {name}={value}" for name, value in sorted(host["env"].items())]
         said += [f"  note: {warning}" for warning in host["warnings"]]

@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any
 
 
 def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return what a results.json says as (name, value) pairs for a person; what the script did not report is left out."""
     metrics = results["metrics"]
     threads = sorted(set(results["threads_per_rank"]))
-    found: list[tuple[str, Optional[str]]] = [
+    found: list[tuple[str, str | None]] = [
         ("state", results["state"] + (f": {results['reason']}" if results["reason"] else "")),
         ("hosts", str(results["hosts"])),
         ("ranks", str(results["ranks"])),
@@ -41,5 +41,5 @@ def table(results: Mapping[str, Any]) -> str:
     return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule])
 
 
-def _number(value: Any, form: str) -> Optional[str]:
+def _number(value: Any, form: str) -> str | None:
     return format(value, form) if isinstance(value, (int, float)) else None

@@ -82,7 +82,6 @@ host:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.amx.cluster.plugins.module_utils import _host
 
 

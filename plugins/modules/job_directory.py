@@ -67,7 +67,6 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
 
 

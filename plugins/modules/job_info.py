@@ -71,7 +71,6 @@ log_offset:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-
 from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
 
 

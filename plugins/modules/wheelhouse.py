@@ -111,7 +111,6 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-
 from ansible_collections.amx.cluster.plugins.module_utils import _stack
 
 
@@ -150,8 +149,18 @@ def collect(module: AnsibleModule, staging: Path, glibc: str) -> list[str]:
             limits = ["--constraint", asked["constraints"]] if asked["constraints"] else []
             pip(
                 module,
-                ["install", "--dry-run", "--ignore-installed", "--target", scratch, "--report", str(report)]
-                + [*common, *limits, *pinned],
+                [
+                    "install",
+                    "--dry-run",
+                    "--ignore-installed",
+                    "--target",
+                    scratch,
+                    "--report",
+                    str(report),
+                    *common,
+                    *limits,
+                    *pinned,
+                ],
                 silent,
             )
             pinned = _stack.requirements(_stack.check_resolution(json.loads(report.read_text(encoding="utf-8"))))

@@ -22,11 +22,15 @@ def wrong_versions(wanted: dict[str, str]) -> list[str]:
             problems.append(f"{name} {version} is not installed; run site.yml again")
             continue
         if found != version:
-            problems.append(f"{name} is {found} and should be {version}; another package replaced it, run site.yml again")
+            problems.append(
+                f"{name} is {found} and should be {version}; another package replaced it, run site.yml again"
+            )
     names = (distribution.metadata["Name"] or "" for distribution in importlib.metadata.distributions())
     cuda = sorted(name for name in names if name.lower().startswith("nvidia"))
     if cuda:
-        problems.append(f"CUDA packages are installed ({', '.join(cuda)}); torch must be pinned to its CPU build (+cpu)")
+        problems.append(
+            f"CUDA packages are installed ({', '.join(cuda)}); torch must be pinned to its CPU build (+cpu)"
+        )
     return problems
 
 
@@ -52,8 +56,19 @@ def broken_tools(prefix: Path) -> list[str]:
     """Look for Intel's OpenMP run time, and start two processes with Intel MPI."""
     problems = []
     if not (prefix / "lib" / "libiomp5.so").exists():
-        problems.append(f"{prefix}/lib/libiomp5.so is missing; KMP_* variables mean nothing without Intel's OpenMP run time")
-    command = [str(prefix / "bin" / "mpirun"), "-n", "2", "-hosts", "localhost", str(prefix / "bin" / "python"), "-S", "-c"]
+        problems.append(
+            f"{prefix}/lib/libiomp5.so is missing; KMP_* variables mean nothing without Intel's OpenMP run time"
+        )
+    command = [
+        str(prefix / "bin" / "mpirun"),
+        "-n",
+        "2",
+        "-hosts",
+        "localhost",
+        str(prefix / "bin" / "python"),
+        "-S",
+        "-c",
+    ]
     command.append("import os; print(os.environ['PMI_RANK'], os.environ['PMI_SIZE'])")
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -61,7 +76,9 @@ def broken_tools(prefix: Path) -> list[str]:
         return [*problems, f"Intel MPI's mpirun does not start: {error}"]
     if sorted(ran.stdout.split("\n")) != ["", "0 2", "1 2"]:
         said = " ".join((ran.stderr or ran.stdout).split())[-400:]
-        problems.append(f"Intel MPI's mpirun did not start two processes on this host (exit code {ran.returncode}): {said}")
+        problems.append(
+            f"Intel MPI's mpirun did not start two processes on this host (exit code {ran.returncode}): {said}"
+        )
     return problems
 
 

@@ -38,7 +38,9 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     """
     rank, size, local = place(environ)
     if size != plan["world_size"]:
-        raise ValueError(f"{size} rank(s) were started and the plan is for {plan['world_size']}: start the job with launch.sh")
+        raise ValueError(
+            f"{size} rank(s) were started and the plan is for {plan['world_size']}: start the job with launch.sh"
+        )
     host = next((entry for entry in plan["hosts"] if entry["host"] == name), None)
     if host is None:
         raise ValueError(f"{name} is not a host of the plan")
@@ -46,7 +48,9 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
         raise ValueError(f"{local + 1} ranks were started on {name} and the plan has {len(host['ranks'])} there")
     mine = host["ranks"][local]
     if mine["rank"] != rank:
-        raise ValueError(f"rank {rank} was started on {name} where the plan has rank {mine['rank']}: the host file was changed")
+        raise ValueError(
+            f"rank {rank} was started on {name} where the plan has rank {mine['rank']}: the host file was changed"
+        )
     here = os.getcwd()
     return {
         **host["env"],

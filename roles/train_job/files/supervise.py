@@ -16,7 +16,7 @@ import sys
 import time
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any
 
 GRACE = 10  # seconds that mpirun has to end its ranks after SIGTERM
 
@@ -25,7 +25,7 @@ def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def read_json(path: Path) -> Optional[dict[str, Any]]:
+def read_json(path: Path) -> dict[str, Any] | None:
     """Return the content of a JSON file, or None when it is not there."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
@@ -40,7 +40,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     os.replace(part, path)
 
 
-def wrong_world(plan: dict[str, Any], world: Optional[dict[str, Any]]) -> str:
+def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
     """Say how the group that formed differs from the one planned; an empty string when it does not.
 
     plan: plan.json. world: world.json, which rank 0 writes when the ranks have formed a group.
@@ -87,7 +87,7 @@ class Supervisor:
             "ranks": self.plan["world_size"],
         }
         self.stop_wanted = False
-        self.mpirun: Optional[subprocess.Popen[bytes]] = None
+        self.mpirun: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
         """Run launch.sh to its end and write what came of it."""
@@ -121,7 +121,10 @@ class Supervisor:
         write_json(
             self.folder / "results.json",
             {
-                **{key: self.status[key] for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks")},
+                **{
+                    key: self.status[key]
+                    for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks")
+                },
                 "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
                 "precision": self.plan["precision"],
                 "backend": self.plan["backend"],
