@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-import yaml
-
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!_-]+")
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
@@ -77,6 +75,8 @@ def load(path: Path) -> Job:
         raise JobFileError(path, [f"there is no such job file{there}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise JobFileError(path, [f"cannot be read: {error}"]) from error
+    import yaml  # only here: the control machine has it, while modules may bring this file to hosts that do not
+
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -17,8 +17,8 @@ METRICS = {"loss": "loss", "eval_loss": "evaluation loss", "eval_accuracy": "eva
 def describe(progress: Mapping[str, Any]) -> str:
     """Say in one line how far a job is.
 
-    progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks), began
-    and time (seconds since the Unix epoch), metrics ({name: latest value}).
+    progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
+    began and time (seconds since the Unix epoch), metrics ({name: latest value}).
     """
     step, last = progress["step"], progress["max_steps"]
     parts = [f"step {step}/{last}"]
@@ -46,8 +46,8 @@ def duration(seconds: float) -> str:
 def first_failure(log: str, lines: int = 12) -> str:
     """Return the part of a log that tells why the job failed.
 
-    That is the traceback of the first rank that failed, headed by its rank and host; where none printed one, the last `lines`
-    lines.
+    That is the traceback of the first rank that failed, headed by its rank and host; where none printed one, the last
+    `lines` lines.
     """
     found = FAILURE.search(log)
     if found is None:

@@ -10,7 +10,7 @@ from typing import Any
 
 
 def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a results.json says as (name, value) pairs for a person; what the script did not report is left out."""
+    """Return results.json as (name, value) pairs for a person; what the script did not report is left out."""
     metrics = results["metrics"]
     threads = sorted(set(results["threads_per_rank"]))
     found: list[tuple[str, str | None]] = [

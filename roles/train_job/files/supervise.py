@@ -2,8 +2,8 @@
 
     python -S supervise.py JOB_DIRECTORY
 
-Started in a session of its own, so that it outlives the connection that started it. Writes status.json whenever the state
-changes, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
+Started in a session of its own, so that it outlives the connection that started it. Writes status.json whenever the
+state changes, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     """Put a JSON file in place, whole or not at all."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    part.replace(path)
 
 
 def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
@@ -50,9 +50,9 @@ def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
         return ""
     if world is None:
         return (
-            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, so "
-            "each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among its "
-            "arguments"
+            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
+            "so each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among "
+            "its arguments"
         )
     formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
     if formed != planned:
@@ -189,7 +189,7 @@ def detach(folder: Path) -> None:
         os._exit(0 if (folder / "status.json").exists() else 1)
     os.close(reader)
     os.setsid()
-    with (folder / "supervise.log").open("ab") as own_log, open(os.devnull, "rb") as nothing:
+    with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)

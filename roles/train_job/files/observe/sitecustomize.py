@@ -1,9 +1,9 @@
 """See from within a rank, without a change to its script, how the job goes.
 
 rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script.
-- When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0 writes
-  world.json. A script that trains although it is in no group is ended at its first optimizer step: it would train a model of
-  its own.
+- When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0
+  writes world.json. A script that trains although it is in no group is ended at its first optimizer step: it would
+  train a model of its own.
 - While transformers' Trainer trains, rank 0 writes progress.json.
 - What ends a rank is printed in one piece, with its rank and host.
 """
