@@ -24,9 +24,13 @@ GIB = 2**30
 
 def existing_ancestor(path: Path) -> Path:
     """Return `path`, or the nearest folder above it that is there."""
-    while not path.exists():
+    while True:
+        try:
+            if path.exists():
+                return path
+        except PermissionError:
+            pass  # it is behind a folder that this user may not enter
         path = path.parent
-    return path
 
 
 def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:

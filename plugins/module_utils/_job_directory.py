@@ -30,7 +30,8 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
         words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return any(word.endswith(b"supervise.py") for word in words) and os.fsencode(folder) in words
+    paths = [Path(os.fsdecode(word)) for word in words]
+    return folder in paths and any(path.name == "supervise.py" for path in paths)
 
 
 def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
@@ -97,8 +98,10 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         with (folder / "log").open("rb") as stream:
             stream.seek(log_offset)
             log = stream.read(limit)
-    if status["state"] == "running":
-        log = log[: log.rfind(b"\n") + 1]
+    if status["state"] == "running" or len(log) == limit:
+        whole = log[: log.rfind(b"\n") + 1]
+        # A line that is longer than what is read at once has to be told in pieces.
+        log = whole or (log if len(log) == limit else b"")
     return {
         "status": status,
         "progress": read_json(folder / "progress.json") or {},

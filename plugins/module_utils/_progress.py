@@ -9,8 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# What a rank's observer prints before its traceback (roles/train_job/files/observe/sitecustomize.py).
-FAILURE = re.compile(r"^--- rank (\d+) on (\S+) failed ---$", re.MULTILINE)
+# What a rank's observer prints around its traceback (roles/train_job/files/observe/sitecustomize.py).
+FAILURE = re.compile(
+    r"^--- rank (\d+) on (\S+) failed ---\n(.*?)(?:^--- end of rank \1 ---$|\Z)", re.MULTILINE | re.DOTALL
+)
 METRICS = {"loss": "loss", "eval_loss": "evaluation loss", "eval_accuracy": "evaluation accuracy"}
 
 
@@ -52,12 +54,4 @@ def first_failure(log: str, lines: int = 12) -> str:
     found = FAILURE.search(log)
     if found is None:
         return "\n".join([line for line in log.splitlines() if line.strip()][-lines:])
-    trace = []
-    for line in log[found.end() + 1 :].splitlines():
-        if FAILURE.match(line):
-            break
-        trace.append(line)
-        # The last line of a traceback is the first after it began that is not indented.
-        if len(trace) > 1 and line and not line[0].isspace():
-            break
-    return f"rank {found[1]} on {found[2]}:\n" + "\n".join(trace)
+    return f"rank {found[1]} on {found[2]}:\n{found[3].rstrip()}"

@@ -142,7 +142,8 @@ def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
     """Print what ends this rank in one piece, so that other ranks' words do not stand in between."""
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stdout.flush()
-    sys.stderr.write(f"--- rank {os.environ.get('RANK')} on {os.environ.get('AMX_CLUSTER_HOST')} failed ---\n{text}")
+    rank, host = os.environ.get("RANK"), os.environ.get("AMX_CLUSTER_HOST")
+    sys.stderr.write(f"--- rank {rank} on {host} failed ---\n{text}--- end of rank {rank} ---\n")
     sys.stderr.flush()
 
 
