@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 # Copyright (c) 2026 The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -216,7 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"docstring_pairs: {error}", file=sys.stderr)
         return 2
-    groups = {name: {group for pair, _ in rows for group in pair[2:]} for name, rows in splits.items()}
+    groups = {name: {group for pair, _label in rows for group in pair[2:]} for name, rows in splits.items()}
     for name, rows in splits.items():
         print(f"{name}.csv: {len(rows)} pairs from {len(groups[name])} modules of Python {platform.python_version()}")
     return 0

@@ -24,17 +24,21 @@ GIB = 2**30
 
 def existing_ancestor(path: Path) -> Path:
     """Return `path`, or the nearest folder above it that is there."""
-    while not path.exists():
+    while True:
+        try:
+            if path.exists():
+                return path
+        except PermissionError:
+            pass  # it is behind a folder that this user may not enter
         path = path.parent
-    return path
 
 
 def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
     """Read the host's IPv4 addresses, also where the ip command is not installed.
 
     Returns one entry {interface, address, network (CIDR), default} for each; default tells whether the default route
-    leaves by that interface. Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes, an
-    entry of 40.
+    leaves by that interface. Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes,
+    an entry of 40.
     """
     default = ""
     for line in route.read_text(encoding="ascii").splitlines()[1:]:
@@ -67,7 +71,8 @@ def read(prefix: Path, cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
     prefix: where the environments and jobs are to live; it need not be there yet.
 
     Returns machine (as uname -m), glibc ("2.36", or "" for another C library), isa (see _amx.ISAS), cpu_model, prefix,
-    prefix_free_bytes, prefix_ancestor (the folder of prefix that is there), prefix_writable (by this process), addresses (see `addresses`).
+    prefix_free_bytes, prefix_ancestor (the folder of prefix that is there), prefix_writable (by this process),
+    addresses (see `addresses`).
     """
     text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     models = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
@@ -99,16 +104,17 @@ def problems(
     """Judge what a host answered: one entry {host, what, advice} for each thing that is in the way.
 
     facts, info, sudo: results of the tasks that gathered facts, ran `read` there (under the key "host") and tried sudo.
-    needed_bytes: free space that must be on the prefix's file system. become: whether roles may use sudo, so that a folder
-    which the user may not write is no hindrance. network: the cluster network as a CIDR, or "". glibc: the oldest that the
-    wheels run with (manylinux_2_28 is torch's).
+    needed_bytes: free space that must be on the prefix's file system. become: whether roles may use sudo, so that a
+    folder which the user may not write is no hindrance. network: the cluster network as a CIDR, or "". glibc: the
+    oldest that the wheels run with (manylinux_2_28 is torch's).
     """
     if facts.get("unreachable"):
         return _plain(
             host,
             (
                 f"cannot be reached: {_message(facts)}",
-                "Check its ansible_host and ansible_user, and that ssh from this machine to it works without a question",
+                "Check its ansible_host and ansible_user, and that ssh from this machine to it works "
+                "without a question",
             ),
         )
     for answer in (facts, info):

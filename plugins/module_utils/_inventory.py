@@ -28,7 +28,8 @@ def errors(groups: Mapping[str, list[str]]) -> list[str]:
         found.append(f"the group 'head' has no host: name there the one host from which jobs are launched ({shape})")
     if len(head) > 1:
         found.append(
-            f"the group 'head' has {len(head)} hosts ({', '.join(head)}): keep exactly one, put the others into 'workers'"
+            f"the group 'head' has {len(head)} hosts ({', '.join(head)}): keep exactly one, "
+            "put the others into 'workers'"
         )
     for host in sorted(set(head) & set(workers)):
         found.append(f"{host} is in 'head' and in 'workers': the head trains too, take it out of 'workers'")
@@ -40,7 +41,7 @@ def errors(groups: Mapping[str, list[str]]) -> list[str]:
 
 
 def host_order(groups: Mapping[str, list[str]]) -> list[str]:
-    """Return the cluster's hosts in the order of the hostfile: the head first, then the workers as the inventory has them."""
+    """Return the hosts in the order of the hostfile: the head first, then the workers as the inventory has them."""
     head = list(groups.get("head", []))
     return head + [host for host in groups.get("workers", []) if host not in head]
 
@@ -48,11 +49,11 @@ def host_order(groups: Mapping[str, list[str]]) -> list[str]:
 def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:
     """Find the interface of a host that carries the cluster network.
 
-    addresses: the host's, as `_host.addresses` returns them. network: the CIDR, or an empty string for the network of the
-    host's default route.
+    addresses: the host's, as `_host.addresses` returns them. network: the CIDR, or an empty string for the network of
+    the host's default route.
 
-    Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR, or
-    when no address, or more than one, lies in it.
+    Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR,
+    or when no address, or more than one, lies in it.
     """
     listed = ", ".join(f"{row['interface']} {row['address']} in {row['network']}" for row in addresses) or "none"
     if network:
@@ -63,8 +64,8 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
         found = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
         if len(found) != 1:
             raise ValueError(
-                f"{len(found) or 'none'} of the host's addresses {'lies' if not found else 'lie'} in cluster_network {network}, "
-                f"where one is expected; its addresses: {listed}"
+                f"{len(found) or 'none'} of the host's addresses {'lie' if found else 'lies'} in "
+                f"cluster_network {network}, where one is expected; its addresses: {listed}"
             )
     else:
         found = [row for row in addresses if row["default"]][:1]

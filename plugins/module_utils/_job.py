@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
-import yaml
-
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!_-]+")
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
 PRECISIONS = ("auto", "bf16", "fp32")
+# What the job directory has of its own beside the job's scripts.
+TAKEN = ("rank.py", "supervise.py")
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ def load(path: Path) -> Job:
         raise JobFileError(path, [f"there is no such job file{there}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise JobFileError(path, [f"cannot be read: {error}"]) from error
+    import yaml  # only here: the control machine has it, while modules may bring this file to hosts that do not
+
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -107,9 +109,25 @@ def parse(data: object, path: Path) -> Job:
                 values[key] = check(data[key], path.parent)
             except ValueError as error:
                 errors.append(f"{key}: {error}")
+    if not errors:
+        errors = _same_names([values["script"], *([values["prepare"].script] if "prepare" in values else [])])
     if errors:
         raise JobFileError(path, errors)
     return Job(file=path, **values)
+
+
+def _same_names(scripts: list[Path]) -> list[str]:
+    """Say which scripts would overwrite each other, or the launcher's own, in the job directory."""
+    errors = [
+        f"{script}: the job directory has a {script.name} of its own, rename it"
+        for script in scripts
+        if script.name in TAKEN
+    ]
+    if len(set(scripts)) > len({script.name for script in scripts}):
+        errors.append(
+            f"{' and '.join(map(str, scripts))} would have the same name in the job directory: rename one of them"
+        )
+    return errors
 
 
 def _kind(value: object) -> str:

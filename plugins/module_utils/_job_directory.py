@@ -30,7 +30,8 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
         words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return any(word.endswith(b"supervise.py") for word in words) and os.fsencode(folder) in words
+    paths = [Path(os.fsdecode(word)) for word in words]
+    return folder in paths and any(path.name == "supervise.py" for path in paths)
 
 
 def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
@@ -48,7 +49,8 @@ def set_aside(folder: Path) -> Path | None:
     """
     if not folder.exists():
         return None
-    made = os.path.getmtime(folder / "plan.json" if (folder / "plan.json").exists() else folder)
+    plan = folder / "plan.json"
+    made = (plan if plan.exists() else folder).stat().st_mtime
     stamp = datetime.fromtimestamp(made, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     names = (f"{folder.name}.{stamp}" + (f".{number}" if number else "") for number in count())
     return next(path for path in map(folder.with_name, names) if not path.exists())
@@ -57,8 +59,8 @@ def set_aside(folder: Path) -> Path | None:
 def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> None:
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
-    files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in the
-    folder: target}. Raises OSError.
+    files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in
+    the folder: target}. Raises OSError.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -71,15 +73,15 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> 
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
-    os.replace(part, folder)
+    part.replace(folder)
 
 
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
     """Read how the job in `folder` stands.
 
-    Returns {status, progress, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most `limit` bytes, and
-    the byte up to which it goes. A job whose status says running while its supervisor is gone has the state "lost".
-    Raises ValueError when there is no job in the folder.
+    Returns {status, progress, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most
+    `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone has
+    the state "lost". Raises ValueError when there is no job in the folder.
     """
     status = read_json(folder / "status.json")
     if status is None:
@@ -96,8 +98,10 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         with (folder / "log").open("rb") as stream:
             stream.seek(log_offset)
             log = stream.read(limit)
-    if status["state"] == "running":
-        log = log[: log.rfind(b"\n") + 1]
+    if status["state"] == "running" or len(log) == limit:
+        whole = log[: log.rfind(b"\n") + 1]
+        # A line that is longer than what is read at once has to be told in pieces.
+        log = whole or (log if len(log) == limit else b"")
     return {
         "status": status,
         "progress": read_json(folder / "progress.json") or {},

@@ -30,8 +30,8 @@ def mpi_environment(env: str) -> dict[str, str]:
 def choose_precision(wanted: str, isas: Mapping[str, str]) -> str:
     """Return "bf16" or "fp32" for a job that wants `wanted` ("auto", "bf16" or "fp32").
 
-    isas: {host: best instruction set, as _amx.best_isa names it}. auto is bf16 when every host multiplies bfloat16 matrices
-    in hardware, else fp32: one host that must emulate it would hold up all the others.
+    isas: {host: best instruction set, as _amx.best_isa names it}. auto is bf16 when every host multiplies bfloat16
+    matrices in hardware, else fp32: one host that must emulate it would hold up all the others.
     """
     if wanted != "auto":
         return wanted
@@ -46,13 +46,13 @@ def make_plan(
 ) -> dict[str, Any]:
     """Put together what each rank of a job is told.
 
-    job: as _job.Job has it. stack: an entry of the catalogue. env: the environment's folder, the same on every host. hosts:
-    in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
+    job: as _job.Job has it. stack: an entry of the catalogue. env: the environment's folder, the same on every host.
+    hosts: in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
     core_allocation returns it.
 
-    Returns {job, world_size, backend, precision, master_addr, hosts: [{host, address, interface, first_rank, env, ranks:
-    [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what all its ranks
-    are told and `env` of a rank what it is told besides.
+    Returns {job, world_size, backend, precision, master_addr, hosts: [{host, address, interface, first_rank, env,
+    ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
+    all its ranks are told and `env` of a rank what it is told besides.
     """
     plan: dict[str, Any] = {
         "job": job["name"],
@@ -91,11 +91,11 @@ def make_plan(
 
 
 def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
-    """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's own spelling.
+    """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
 
-    Added are output_dir, CPU only, the backend when there is more than one rank, and bf16 when the plan says so. Without the
-    CPU flag newer versions of accelerate train as many separate models as there are ranks (see docs/stacks.md), so it is
-    always there; the job's own value of an argument wins over an added one except for it.
+    Added are output_dir, CPU only, the backend when there is more than one rank, and bf16 when the plan says so.
+    Without the CPU flag newer versions of accelerate train as many separate models as there are ranks (see
+    docs/stacks.md), so it is always there; the job's own value of an argument wins over an added one except for it.
     """
     spelling = stack["arguments"]
     added: dict[str, Any] = {"output_dir": "output"}
@@ -109,8 +109,8 @@ def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Map
 def render_arguments(args: Mapping[str, Any]) -> list[str]:
     """Spell a mapping of arguments as transformers' HfArgumentParser reads it.
 
-    true is the bare flag, false is "--flag false" (a switch that is on by default can be turned off), a list is the flag
-    followed by its items.
+    true is the bare flag, false is "--flag false" (a switch that is on by default can be turned off), a list is the
+    flag followed by its items.
     """
     words = []
     for name, value in args.items():
@@ -185,8 +185,8 @@ LAUNCH = """\
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
 
-# What mpirun is told. What each rank is told besides (its cores, threads and interface) stands in plan.json, and rank.py
-# hands it over.
+# What mpirun is told. What each rank is told besides (its cores, threads and interface) stands in plan.json, and
+# rank.py hands it over.
 set -a
 source ./env
 # Where rank 0 waits for the others: a port that is free on this host now.

@@ -9,16 +9,18 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# What a rank's observer prints before its traceback (roles/train_job/files/observe/sitecustomize.py).
-FAILURE = re.compile(r"^--- rank (\d+) on (\S+) failed ---$", re.MULTILINE)
+# What a rank's observer prints around its traceback (roles/train_job/files/observe/sitecustomize.py).
+FAILURE = re.compile(
+    r"^--- rank (\d+) on (\S+) failed ---\n(.*?)(?:^--- end of rank \1 ---$|\Z)", re.MULTILINE | re.DOTALL
+)
 METRICS = {"loss": "loss", "eval_loss": "evaluation loss", "eval_accuracy": "evaluation accuracy"}
 
 
 def describe(progress: Mapping[str, Any]) -> str:
     """Say in one line how far a job is.
 
-    progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks), began
-    and time (seconds since the Unix epoch), metrics ({name: latest value}).
+    progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
+    began and time (seconds since the Unix epoch), metrics ({name: latest value}).
     """
     step, last = progress["step"], progress["max_steps"]
     parts = [f"step {step}/{last}"]
@@ -46,18 +48,10 @@ def duration(seconds: float) -> str:
 def first_failure(log: str, lines: int = 12) -> str:
     """Return the part of a log that tells why the job failed.
 
-    That is the traceback of the first rank that failed, headed by its rank and host; where none printed one, the last `lines`
-    lines.
+    That is the traceback of the first rank that failed, headed by its rank and host; where none printed one, the last
+    `lines` lines.
     """
     found = FAILURE.search(log)
     if found is None:
         return "\n".join([line for line in log.splitlines() if line.strip()][-lines:])
-    trace = []
-    for line in log[found.end() + 1 :].splitlines():
-        if FAILURE.match(line):
-            break
-        trace.append(line)
-        # The last line of a traceback is the first after it began that is not indented.
-        if len(trace) > 1 and line and not line[0].isspace():
-            break
-    return f"rank {found[1]} on {found[2]}:\n" + "\n".join(trace)
+    return f"rank {found[1]} on {found[2]}:\n{found[3].rstrip()}"

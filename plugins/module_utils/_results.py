@@ -10,7 +10,7 @@ from typing import Any
 
 
 def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what a results.json says as (name, value) pairs for a person; what the script did not report is left out."""
+    """Return results.json as (name, value) pairs for a person; what the script did not report is left out."""
     metrics = results["metrics"]
     threads = sorted(set(results["threads_per_rank"]))
     found: list[tuple[str, str | None]] = [
@@ -24,10 +24,9 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("samples/s, training", _number(metrics.get("train_samples_per_second"), ".1f")),
     ]
     for name in sorted(key[len("eval_before_") :] for key in metrics if key.startswith("eval_before_")):
-        if name.startswith(("runtime", "samples", "steps", "model_")) or f"eval_{name}" not in metrics:
-            continue
-        before, after = metrics[f"eval_before_{name}"], metrics[f"eval_{name}"]
-        found.append((f"{name}, before and after", f"{_number(before, '.3f')} -> {_number(after, '.3f')}"))
+        before, after = (_number(metrics.get(f"{prefix}_{name}"), ".3f") for prefix in ("eval_before", "eval"))
+        if before and after and not name.startswith(("runtime", "samples", "steps", "model_")):
+            found.append((f"{name}, before and after", f"{before} -> {after}"))
     found.append(("artefacts", results["output"]))
     return [(name, value) for name, value in found if value is not None]
 

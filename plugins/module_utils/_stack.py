@@ -62,7 +62,10 @@ def platforms(glibc: str) -> list[str]:
 
 
 def oldest(versions: Iterable[str]) -> str:
-    """Return the oldest of these versions of dotted numbers; raises ValueError where there is none or one is not such."""
+    """Return the oldest of these versions of dotted numbers.
+
+    Raises ValueError where there is none, or one is not such a version.
+    """
     try:
         return min(versions, key=lambda version: [int(part) for part in version.split(".")])
     except ValueError:

@@ -56,11 +56,11 @@ host:
       returned: success
     prefix:
       description: As asked.
-      type: path
+      type: str
       returned: success
     prefix_ancestor:
       description: The prefix, or the nearest folder above it that is there.
-      type: path
+      type: str
       returned: success
     prefix_free_bytes:
       description: Free bytes on the file system of the prefix.

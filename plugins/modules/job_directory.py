@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Makes a new directory with the files that a run of a job needs. The directory of an earlier run is moved aside, to its
-    name with the time it was made, and never overwritten.
+  - Makes a new directory with the files that a run of a job needs. The directory of an earlier run is moved aside, to
+    its name with the time it was made, and never overwritten.
   - Refuses while the job in it is running.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -56,11 +56,11 @@ RETURN = r"""
 path:
   description: The job directory.
   returned: success
-  type: path
+  type: str
 moved_to:
   description: Where the directory of the earlier run is now, when there was one.
   returned: when there was one
-  type: path
+  type: str
 """
 
 from pathlib import Path
@@ -83,8 +83,8 @@ def main() -> None:
     status = _job_directory.running(folder)
     if status:
         module.fail_json(
-            msg=f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): wait for "
-            "its end, or give this job another name"
+            msg=f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
+            "wait for its end, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
     try:

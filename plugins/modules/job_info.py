@@ -12,8 +12,8 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Reads the state, the log and the results of a job from its directory on the head.
-  - With O(follow=true) it returns when the job has ended, and shows its progress until then. It fails when the job failed.
-    Interrupting it leaves the job running.
+  - With O(follow=true) it returns when the job has ended, and shows its progress until then. It fails when the job
+    failed. Interrupting it leaves the job running.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
@@ -45,7 +45,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 status:
-  description: The content of the job's C(status.json). The state is V(lost) when the job's supervisor died without a word.
+  description:
+    - The content of the job's C(status.json). The state is V(lost) when the job's supervisor died without a word.
   returned: success
   type: dict
   sample: {job: demo, state: running, ranks: 2, hosts: 1}

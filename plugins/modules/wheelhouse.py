@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Resolves pinned packages for the Python and the C library of the hosts, which may differ from those of the machine it
-    runs on, and downloads their wheels into a folder, with a manifest of versions and SHA-256 sums.
+  - Resolves pinned packages for the Python and the C library of the hosts, which may differ from those of the machine
+    it runs on, and downloads their wheels into a folder, with a manifest of versions and SHA-256 sums.
   - Fails before it downloads anything when the resolution holds CUDA packages.
   - The folder appears whole or not at all. An interrupted download is taken up again by the next run.
   - Runs where there is a way to a package index, normally on the control machine, with pip as it is configured there.
@@ -79,7 +79,7 @@ RETURN = r"""
 path:
   description: The wheelhouse.
   returned: success
-  type: path
+  type: str
 key:
   description: Its name, made from what was asked; it changes when anything of that does.
   returned: success
@@ -103,7 +103,6 @@ unreachable_indexes:
 """
 
 import json
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -200,7 +199,7 @@ def main() -> None:
             made = _stack.manifest(staging)
             (staging / "requirements.txt").write_text(_stack.locked_requirements(made), encoding="utf-8")
             (staging / _stack.MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
-            os.replace(staging, house)
+            staging.replace(house)
             result["wheels"] = made["wheels"]
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))

@@ -33,8 +33,8 @@ def place(environ: dict[str, str]) -> tuple[int, int, int]:
 def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     """Return what this rank is told besides what its environment has.
 
-    plan: the content of plan.json. name: this host's name in it. Raises ValueError when the starter did not make the group
-    that was planned.
+    plan: the content of plan.json. name: this host's name in it. Raises ValueError when the starter did not make the
+    group that was planned.
     """
     rank, size, local = place(environ)
     if size != plan["world_size"]:

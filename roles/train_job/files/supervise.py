@@ -2,12 +2,13 @@
 
     python -S supervise.py JOB_DIRECTORY
 
-Started in a session of its own, so that it outlives the connection that started it. Writes status.json whenever the state
-changes, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
+Started in a session of its own, so that it outlives the connection that started it. Writes status.json whenever the
+state changes, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -26,18 +27,19 @@ def now() -> str:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file, or None when it is not there."""
+    """Return the content of a JSON file; None when it is not there or not whole."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
         return None
+    return content if isinstance(content, dict) else None
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
     """Put a JSON file in place, whole or not at all."""
     part = path.with_name(path.name + ".part")
     part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-    os.replace(part, path)
+    part.replace(path)
 
 
 def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
@@ -50,9 +52,9 @@ def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
         return ""
     if world is None:
         return (
-            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, so "
-            "each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among its "
-            "arguments"
+            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
+            "so each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among "
+            "its arguments"
         )
     formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
     if formed != planned:
@@ -63,7 +65,7 @@ def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
 def missed(expect: dict[str, float], metrics: dict[str, Any]) -> str:
     """Say which metric is below what the job expects of it; an empty string when none is."""
     for name, least in expect.items():
-        if name not in metrics:
+        if not isinstance(metrics.get(name), (int, float)):
             return f"the script reported no {name}, which the job expects to be at least {least:g}"
         if not metrics[name] >= least:
             return f"{name} is {metrics[name]:.4g} and the job expects at least {least:g}"
@@ -91,8 +93,6 @@ class Supervisor:
 
     def run(self) -> None:
         """Run launch.sh to its end and write what came of it."""
-        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "stop_wanted", True))
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         begun = time.monotonic()
         with (self.folder / "log").open("ab") as log:
             self.mpirun = subprocess.Popen(
@@ -164,14 +164,10 @@ class Supervisor:
         """End mpirun, which ends its ranks on every host."""
         assert self.mpirun is not None
         for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
+            # SIGKILL also when mpirun has ended in time: what it left behind is to end with it.
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self.mpirun.pid, number)
                 self.mpirun.wait(GRACE)
-                return
-            except ProcessLookupError:
-                return
-            except subprocess.TimeoutExpired:
-                continue
 
     def save(self) -> None:
         write_json(self.folder / "status.json", self.status)
@@ -189,11 +185,14 @@ def detach(folder: Path) -> None:
         os._exit(0 if (folder / "status.json").exists() else 1)
     os.close(reader)
     os.setsid()
-    with (folder / "supervise.log").open("ab") as own_log, open(os.devnull, "rb") as nothing:
+    with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
     supervisor = Supervisor(folder)
+    # Before anyone can know the process to send it to.
+    signal.signal(signal.SIGTERM, lambda *_signal: setattr(supervisor, "stop_wanted", True))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
     supervisor.save()
     os.close(writer)
     supervisor.run()

@@ -109,14 +109,14 @@ def test_validation_is_about_several_modules(script: ModuleType) -> None:
 def test_splits(script: ModuleType, library: Path) -> None:
     splits = script.make(library, 40, 16, seed=3)
     assert {name: len(rows) for name, rows in splits.items()} == {"train": 40, "validation": 16}
-    groups = {name: {group for pair, _ in rows for group in pair[2:]} for name, rows in splits.items()}
-    texts = {name: {text for pair, _ in rows for text in pair[:2]} for name, rows in splits.items()}
+    groups = {name: {group for pair, _label in rows for group in pair[2:]} for name, rows in splits.items()}
+    texts = {name: {text for pair, _label in rows for text in pair[:2]} for name, rows in splits.items()}
     assert not groups["train"] & groups["validation"]
     assert not texts["train"] & texts["validation"]
     neighbours = {pair for pairs in script.neighbours(library).values() for pair in pairs}
     for rows in splits.values():
-        assert sum(label for _, label in rows) * 2 == len(rows)
-        assert len({pair[:2] for pair, _ in rows}) == len(rows)
+        assert sum(label for _pair, label in rows) * 2 == len(rows)
+        assert len({pair[:2] for pair, _label in rows}) == len(rows)
         for pair, label in rows:
             assert (pair.first_group == pair.second_group) == bool(label)
             assert ((pair.first, pair.second) in neighbours) == bool(label)

@@ -1,9 +1,9 @@
 """See from within a rank, without a change to its script, how the job goes.
 
 rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script.
-- When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0 writes
-  world.json. A script that trains although it is in no group is ended at its first optimizer step: it would train a model of
-  its own.
+- When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0
+  writes world.json. A script that trains although it is in no group is ended at its first optimizer step: it would
+  train a model of its own.
 - While transformers' Trainer trains, rank 0 writes progress.json.
 - What ends a rank is printed in one piece, with its rank and host.
 """
@@ -142,7 +142,8 @@ def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
     """Print what ends this rank in one piece, so that other ranks' words do not stand in between."""
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stdout.flush()
-    sys.stderr.write(f"--- rank {os.environ.get('RANK')} on {os.environ.get('AMX_CLUSTER_HOST')} failed ---\n{text}")
+    rank, host = os.environ.get("RANK"), os.environ.get("AMX_CLUSTER_HOST")
+    sys.stderr.write(f"--- rank {rank} on {host} failed ---\n{text}--- end of rank {rank} ---\n")
     sys.stderr.flush()
 
 

@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._job import FIELDS, Job, JobFileError, Model, Prepare, load
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two scripts for jobs."""
+    for name in ("train.py", "prepare.py", "rank.py", "other/train.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def errors(folder: Path, text: str) -> list[str]:
+    """What is wrong with a job file of this text."""
+    (folder / "job.yml").write_text(text)
+    with pytest.raises(JobFileError) as caught:
+        load(folder / "job.yml")
+    return caught.value.errors
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.name)
+def test_the_jobs_that_come_with_the_collection(path: Path) -> None:
+    job = load(path)
+    assert job.name == path.stem
+    assert job.script == ROOT / "jobs/scripts/train_text.py"
+
+
+def test_defaults(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py}")
+    assert load(folder / "job.yml") == Job(file=folder / "job.yml", name="a", script=folder / "train.py")
+
+
+def test_every_field(folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        """
+        name: bert-2.x_y
+        description: All of it
+        script: other/../train.py
+        args: {learning_rate: 1.0e-4, fp16: false, layers: [1, 2]}
+        prepare: {script: prepare.py, args: {pairs: 3}}
+        models: {minilm: {package: minilm==1.0+cpu, path: minilm/model}}
+        precision: bf16
+        hosts: 2
+        ranks_per_node: <=2
+        comm_cores: 0
+        reserved_cores: auto
+        env: {KMP_BLOCKTIME: 1, LD_PRELOAD: ""}
+        expect: {eval_accuracy: 1}
+        """
+    )
+    assert load(folder / "job.yml") == Job(
+        file=folder / "job.yml",
+        name="bert-2.x_y",
+        description="All of it",
+        script=folder / "train.py",
+        args={"learning_rate": 1e-4, "fp16": False, "layers": [1, 2]},
+        prepare=Prepare(folder / "prepare.py", {"pairs": 3}),
+        models={"minilm": Model("minilm==1.0+cpu", "minilm/model")},
+        precision="bf16",
+        hosts=2,
+        ranks_per_node="<=2",
+        comm_cores=0,
+        reserved_cores="auto",
+        env={"KMP_BLOCKTIME": "1", "LD_PRELOAD": ""},
+        expect={"eval_accuracy": 1.0},
+    )
+
+
+COUNT = (
+    "is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
+    "nor '<=N' (N, or fewer where there are fewer cores)"
+)
+NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit"
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ("ranks_per_nodes: 2", "ranks_per_nodes: unknown field; did you mean ranks_per_node?"),
+        ("12: 2", f"12: unknown field; known fields: {', '.join(FIELDS)}"),
+        ("description: 3", "description: 3 is not text"),
+        ("args: [a]", "args: a list where a mapping with names as keys is expected"),
+        ("args: {1: a}", "args: a mapping where a mapping with names as keys is expected"),
+        ("args: {--seed: 1}", "args: --seed: write the argument without its dashes"),
+        ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
+        ("args: {seed: null}", "args: seed: None is neither text, a number, true, false nor a list of them"),
+        ("prepare: prepare.py", "prepare: text where a mapping with names as keys is expected"),
+        ("prepare: {args: {}}", "prepare: script is missing"),
+        ("prepare: {script: prepare.py, arg: {}}", "prepare: unknown field arg; known fields: script, args"),
+        ("prepare: {script: none.py}", "prepare: there is no file {folder}/none.py"),
+        ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
+        ("models: {a: {package: a==1}}", "models: a: path is missing"),
+        ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
+        ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
+        ("models: {a: {package: a==1, path: /b}}", "models: a: path: /b is not a path within the package"),
+        ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
+        ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
+        ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
+        ("hosts: true", "hosts: True is not a whole number of at least 1"),
+        ("ranks_per_node: 1.5", f"ranks_per_node: 1.5 {COUNT}"),
+        ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
+        ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),
+        ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
+        ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
+        ("env: {A: true}", "env: A: True is neither text nor a number"),
+        ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
+        ("expect: {loss: true}", "expect: loss: True is not a number"),
+    ],
+)
+def test_wrong_field(folder: Path, field: str, error: str) -> None:
+    assert errors(folder, f"name: a\nscript: train.py\n{field}") == [error.replace("{folder}", str(folder))]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ["holds nothing where a mapping of fields such as name and script is expected"]),
+        ("- a", ["holds a list where a mapping of fields such as name and script is expected"]),
+        ("7", ["holds a number where a mapping of fields such as name and script is expected"]),
+        ("{}", ["name: is missing", "script: is missing"]),
+        ("{name: A b, script: train.py}", [f"name: 'A b' {NAME}"]),
+        (f"{{name: {'a' * 64}, script: train.py}}", [f"name: '{'a' * 64}' {NAME}"]),
+        ("{name: a, script: 3}", ["script: 3 is not a path"]),
+        ("{name: a, script: other}", ["script: there is no file {folder}/other"]),
+        ("{name: a, script: rank.py}", ["{folder}/rank.py: the job directory has a rank.py of its own, rename it"]),
+        (
+            "{name: a, script: train.py, prepare: {script: other/train.py}}",
+            [
+                "{folder}/train.py and {folder}/other/train.py would have the same name in the job directory: "
+                "rename one of them"
+            ],
+        ),
+    ],
+)
+def test_wrong_file(folder: Path, text: str, found: list[str]) -> None:
+    assert errors(folder, text) == [error.replace("{folder}", str(folder)) for error in found]
+
+
+def test_one_script_may_prepare_and_train(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, prepare: {script: train.py}}")
+    assert load(folder / "job.yml").prepare == Prepare(folder / "train.py")
+
+
+def message(path: Path) -> str:
+    """The whole message with which a job file is refused."""
+    with pytest.raises(JobFileError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+def test_every_error_is_told_at_once(folder: Path) -> None:
+    (folder / "job.yml").write_text("{nam: a, hosts: 0, script: none.py}")
+    assert message(folder / "job.yml") == (
+        f"{folder}/job.yml: this job cannot be run:\n"
+        "  nam: unknown field; did you mean name?\n"
+        "  name: is missing\n"
+        f"  script: there is no file {folder}/none.py\n"
+        "  hosts: 0 is not a whole number of at least 1"
+    )
+
+
+def test_no_file(folder: Path) -> None:
+    assert message(folder / "demo.yml") == f"{folder}/demo.yml: there is no such job file"
+    (folder / "smoke.yml").touch()
+    assert message(folder / "demo.yml") == (f"{folder}/demo.yml: there is no such job file; {folder} holds smoke.yml")
+    assert message(folder / "none/demo.yml") == f"{folder}/none/demo.yml: there is no such job file"
+
+
+@pytest.mark.parametrize(
+    ("content", "start"),
+    [
+        (b"name: [a", "is not YAML: while parsing a flow sequence"),
+        (b"\xff\xfe\xfd", "cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    ],
+)
+def test_unreadable(folder: Path, content: bytes, start: str) -> None:
+    (folder / "job.yml").write_bytes(content)
+    assert re.match(re.escape(f"{folder}/job.yml: {start}"), message(folder / "job.yml"))
+
+
+def test_a_folder_is_no_job_file(folder: Path) -> None:
+    assert message(folder / "other") == f"{folder}/other: cannot be read: [Errno 21] Is a directory: '{folder}/other'"
+
+
+def test_parse_takes_any(folder: Path) -> None:
+    """Values of any YAML type lead to a message, never to another exception."""
+    values: list[Any] = ["null", "true", "1", "1.5", "text", "[]", "[1]", "{}", "{a: 1}", "2026-01-01"]
+    for field in FIELDS:
+        for value in values:
+            (folder / "job.yml").write_text(f"{{{field}: {value}}}")
+            with pytest.raises(JobFileError, match=re.escape(str(folder))):
+                load(folder / "job.yml")

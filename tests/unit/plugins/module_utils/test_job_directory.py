@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "jobs" / "demo"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def supervisor(folder: Path) -> Iterator[int]:
+    """The number of a process that is started as a job's supervisor is, and waits."""
+    (folder / "supervise.py").write_text("input('ready')")
+    command = [sys.executable, "-IS", "supervise.py", f"{folder}/"]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.read(1)
+        yield process.pid
+        process.terminate()
+
+
+def write_status(folder: Path, **status: Any) -> None:
+    (folder / "status.json").write_text(json.dumps({"job": "demo", "state": "running", **status}))
+
+
+def test_alive_is_only_the_supervisor_of_this_folder(folder: Path, supervisor: int) -> None:
+    assert _job_directory.is_alive(supervisor, folder)
+    assert not _job_directory.is_alive(supervisor, folder.parent)
+    assert not _job_directory.is_alive(os.getpid(), folder)
+    assert not _job_directory.is_alive(2**22 + 1, folder)  # above the largest process number
+
+
+def test_running(folder: Path, supervisor: int) -> None:
+    assert _job_directory.running(folder) is None
+    write_status(folder, pid=supervisor)
+    assert _job_directory.running(folder) == {"job": "demo", "state": "running", "pid": supervisor}
+    write_status(folder, pid=supervisor, state="succeeded")
+    assert _job_directory.running(folder) is None
+    write_status(folder, pid=os.getpid())
+    assert _job_directory.running(folder) is None
+
+
+def test_set_aside(folder: Path) -> None:
+    assert _job_directory.set_aside(folder.with_name("none")) is None
+    (folder / "plan.json").touch()
+    os.utime(folder / "plan.json", (0, 1_700_000_000))
+    aside = folder.with_name("demo.20231114T221320Z")
+    assert _job_directory.set_aside(folder) == aside
+    aside.mkdir()
+    assert _job_directory.set_aside(folder) == folder.with_name("demo.20231114T221320Z.1")
+    (folder / "plan.json").unlink()
+    os.utime(folder, (0, 0))
+    assert _job_directory.set_aside(folder) == folder.with_name("demo.19700101T000000Z")
+
+
+def test_create(folder: Path) -> None:
+    made = folder.with_name("new")
+    files = {"launch.sh": "exit 0\n", "observe/a.py": "\u00e9", "tool": "#!/bin/sh\n"}
+    _job_directory.create(made, files, {"models/minilm": "/opt/model"})
+    assert {str(path.relative_to(made)) for path in made.rglob("*") if not path.is_dir()} == {
+        "launch.sh",
+        "observe/a.py",
+        "tool",
+        "models/minilm",
+    }
+    assert (made / "observe/a.py").read_text(encoding="utf-8") == "\u00e9"
+    assert (made / "models/minilm").readlink() == Path("/opt/model")
+    modes = {name: (made / name).stat().st_mode & 0o777 for name in files}
+    assert modes == {"launch.sh": 0o755, "observe/a.py": 0o644, "tool": 0o755}
+
+
+def test_create_replaces_nothing_and_clears_what_was_left_half_made(folder: Path) -> None:
+    (folder / "log").touch()
+    with pytest.raises(OSError, match="not empty"):
+        _job_directory.create(folder, {"a": ""}, {})
+    assert [path.name for path in folder.iterdir()] == ["log"]
+    (folder / "log").unlink()
+    _job_directory.create(folder, {"b": ""}, {})  # the attempt above left .demo.part with a file a
+    assert [path.name for path in folder.iterdir()] == ["b"]
+
+
+def test_no_job(folder: Path) -> None:
+    error = f"{folder} holds no job that was started: there is no status.json in it"
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        _job_directory.look(folder)
+
+
+def test_look_at_a_running_job(folder: Path, supervisor: int) -> None:
+    write_status(folder, pid=supervisor)
+    (folder / "progress.json").write_text('{"step": 3}')
+    (folder / "log").write_bytes(b"one\ntwo\nthr")
+    seen = _job_directory.look(folder)
+    assert seen == {
+        "status": {"job": "demo", "state": "running", "pid": supervisor},
+        "progress": {"step": 3},
+        "outcome": {},
+        "log": "one\ntwo\n",
+        "log_offset": 8,
+    }
+    later = _job_directory.look(folder, log_offset=8)
+    assert (later["log"], later["log_offset"]) == ("", 8)
+
+
+def test_a_job_whose_supervisor_is_gone_is_lost(folder: Path) -> None:
+    write_status(folder, pid=os.getpid())
+    (folder / "log").write_bytes(b"one\ntw")
+    seen = _job_directory.look(folder)
+    reason = f"its supervisor, process {os.getpid()}, is gone: the head was restarted?"
+    assert seen["status"] == {"job": "demo", "state": "lost", "pid": os.getpid(), "reason": reason}
+    assert seen["log"] == "one\ntw"
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_a_long_log_is_read_in_pieces(folder: Path, supervisor: int, state: str) -> None:
+    write_status(folder, pid=supervisor, state=state)
+    text = "first\nsecond\n" + "\rprogress" * 4 + "\nlast\n"  # a progress bar is one long line
+    (folder / "log").write_bytes(text.encode())
+    pieces, offset = [], 0
+    while piece := _job_directory.look(folder, offset, limit=10)["log"]:
+        pieces.append(piece)
+        offset += len(piece)
+    assert "".join(pieces) == text
+    assert pieces[0] == "first\n"
+
+
+def test_a_half_written_file_is_as_none(folder: Path) -> None:
+    assert _job_directory.read_json(folder / "none.json") is None
+    (folder / "half.json").write_text('{"a":')
+    assert _job_directory.read_json(folder / "half.json") is None
+    (folder / "list.json").write_text("[]")
+    assert _job_directory.read_json(folder / "list.json") is None
