@@ -41,11 +41,11 @@ class ActionModule(ActionBase):
             if seen.get("failed") or seen.get("unreachable"):
                 return seen
             for line in seen["log"].splitlines():
-                display.v(line)
+                (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
             progress = _progress.describe(seen["progress"]) if seen["progress"] else ""
             ended = seen["status"]["state"] != "running"
-            if progress != shown and (ended or time.monotonic() >= due):
+            if asked.get("show") != "log" and progress != shown and (ended or time.monotonic() >= due):
                 display.display(f"  {progress}")
                 shown = progress
                 due = time.monotonic() + self.pause(time.monotonic() - began)

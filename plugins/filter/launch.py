@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _launch
+from ansible_collections.amx.cluster.plugins.module_utils import _launch, _status
 
 
 def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -41,5 +41,7 @@ class FilterModule:
             "launch_files": _launch_files,
             "command_arguments": _launch.render_arguments,
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
+            "jobs_overview": _status.overview,
+            "job_details": _status.details,
             "plan_text": _launch.plan_text,
         }

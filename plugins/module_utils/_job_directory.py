@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -109,3 +110,39 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         "log": log.decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
     }
+
+
+def jobs(folder: Path) -> list[dict[str, Any]]:
+    """Return every job in `folder` that was started here, the newest first, each {path, status, progress}."""
+    found = []
+    for status in folder.glob("*/status.json"):
+        job = look(status.parent, limit=0)
+        found.append({"path": str(status.parent), "status": job["status"], "progress": job["progress"]})
+    return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
+
+
+def holders(folder: Path, but: str = "") -> list[dict[str, Any]]:
+    """Return which jobs hold this host: each {job (its name), user, since}, from the job directories in `folder`.
+
+    Each rank, and the supervisor, keeps a lock (flock(2)) on a file hold.* in the job's directory as long as it lives,
+    so that nothing is left of it when they are gone, however they ended. but: the name of a job that is not counted.
+    """
+    found = []
+    for job in sorted({path.parent for path in folder.glob("*/hold.*") if path.parent.name != but}):
+        if any(is_held(path) for path in job.glob("hold.*")):
+            told = read_json(job / "job.json") or {}
+            found.append({"job": job.name, "user": told.get("user", ""), "since": told.get("since", "")})
+    return found
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process holds the lock on `path`.
+
+    Asks for a shared lock, so that two who ask are not in each other's way.
+    """
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

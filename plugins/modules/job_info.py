@@ -30,6 +30,11 @@ options:
     description: Whether to wait until the job has ended.
     type: bool
     default: false
+  show:
+    description: What is shown while following, how far the job is or all that it prints.
+    type: str
+    choices: [progress, log]
+    default: progress
   interval:
     description: Seconds between two looks at the job when following it.
     type: float
@@ -81,6 +86,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "log_offset": {"type": "int", "default": 0},
             "follow": {"type": "bool", "default": False},
+            "show": {"type": "str", "choices": ["progress", "log"], "default": "progress"},
             "interval": {"type": "float", "default": 2},
         },
         supports_check_mode=True,

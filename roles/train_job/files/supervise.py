@@ -9,6 +9,7 @@ state changes, and results.json at the end. States: running, succeeded, failed, 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import signal
@@ -189,6 +190,8 @@ def detach(folder: Path) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
+    holding = (folder / "hold.supervisor").open("wb")
+    fcntl.flock(holding, fcntl.LOCK_EX)
     supervisor = Supervisor(folder)
     # Before anyone can know the process to send it to.
     signal.signal(signal.SIGTERM, lambda *_signal: setattr(supervisor, "stop_wanted", True))
