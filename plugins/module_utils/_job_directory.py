@@ -117,7 +117,7 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
     found = []
     for status in folder.glob("*/status.json"):
         job = look(status.parent, limit=0)
-        found.append({"path": str(status.parent), "status": job["status"], "progress": job["progress"]})
+        found.append({"path": str(status.parent.resolve()), "status": job["status"], "progress": job["progress"]})
     return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
 
 

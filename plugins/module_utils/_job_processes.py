@@ -21,6 +21,7 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
     Each is {pid, job (its folder), rank, threads, cpus (the CPUs it may use, as the kernel lists them), rss_bytes,
     cpu_seconds, command}. Processes of other users cannot be seen and are left out.
     """
+    wanted = None if folder is None else str(folder.resolve())
     tick = os.sysconf("SC_CLK_TCK")
     page = os.sysconf("SC_PAGE_SIZE")
     found = []
@@ -32,7 +33,7 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
                 word.split(b"=", 1) for word in (entry / "environ").read_bytes().split(b"\0") if b"=" in word
             )
             job = os.fsdecode(environ.get(b"AMX_CLUSTER_JOB", b""))
-            if not job or (folder is not None and job != str(folder)):
+            if not job or (wanted is not None and job != wanted):
                 continue
             # The command's name stands in parentheses and may hold spaces and parentheses itself.
             stat = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
