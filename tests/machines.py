@@ -30,11 +30,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Machine:
-    """`places[n]` is where CPU n is."""
+    """`places[n]` is where CPU n is; `allowed` are the CPUs of the cpuset that a process is in, None for no cpuset."""
 
     places: tuple[Place, ...]
     memory_nodes: tuple[int, ...] = ()
     isolated: frozenset[int] = frozenset()
+    allowed: frozenset[int] | None = None
+
+    def confined(self, allowed: Iterable[int]) -> Machine:
+        """The same machine seen by a process in a cpuset of these CPUs."""
+        return replace(self, allowed=frozenset(allowed))
 
     def without(self, offline: Iterable[int]) -> Machine:
         """The same machine with these CPUs offline."""
@@ -130,7 +135,16 @@ class Machine:
             for cpu in sorted(self.online)
         ]
         _write(folder / "cpuinfo", "\n".join(blocks))
-        _write(folder / "mounts", "sysfs /sys sysfs rw 0 0\nproc /proc proc rw 0 0")
+        mounts = ["sysfs /sys sysfs rw 0 0", "proc /proc proc rw 0 0"]
+        if self.allowed is not None:
+            mounts.append("cgroup2 /sys/fs/cgroup cgroup2 rw 0 0")
+            _write(folder / "self/cgroup", "0::/job")
+            _write(folder / "self/status", f"Name:\tjob\nCpus_allowed_list:\t{format_cpus(self.allowed)}")
+            cgroup = folder.parent / "sys/fs/cgroup"
+            _write(cgroup / "cgroup.controllers", "cpuset")
+            _write(cgroup / "job/cpuset.cpus.effective", format_cpus(self.allowed))
+            _write(cgroup / "job/cpuset.mems.effective", format_cpus({place.node for place in self.places}))
+        _write(folder / "mounts", "\n".join(mounts))
 
     def _mask(self, cpus: Iterable[int]) -> str:
         """The kernel's notation of a CPU mask: words of 32 bits, the highest first."""

@@ -387,10 +387,13 @@ def deal(cores: tuple[Core, ...], ranks: int, comm: int, reserved: int, threads:
     if not full:  # a job confined to small cores
         full = frozenset(core.number for core in cores if len(core.cpus) >= threads)
     for compute in range(min(len(full) // ranks, (len(cores) - reserved) // ranks - comm), 0, -1):
-        try:
-            return _Dealer(cores, full, ranks, compute, comm).deal(reserved)
-        except _DoesNotFit:
-            continue
+        # Ranks that may cross a boundary are placed inside it where they can be. Where the small cores lie on the wrong
+        # side of it for that, a larger share is worth more.
+        for heed_every_boundary in (True, False) if len(full) < len(cores) else (True,):
+            try:
+                return _Dealer(cores, full, ranks, compute, comm, heed_every_boundary).deal(reserved)
+            except _DoesNotFit:
+                continue
     return None
 
 
@@ -415,7 +418,15 @@ class _Group:
 class _Dealer:
     """One attempt at giving each rank `compute` full cores and `comm` cores of any kind."""
 
-    def __init__(self, cores: tuple[Core, ...], full: frozenset[int], ranks: int, compute: int, comm: int) -> None:
+    def __init__(
+        self,
+        cores: tuple[Core, ...],
+        full: frozenset[int],
+        ranks: int,
+        compute: int,
+        comm: int,
+        heed_every_boundary: bool,
+    ) -> None:
         self.full, self.ranks, self.compute, self.comm = full, ranks, compute, comm
         within_node = ranks >= len({core.node for core in cores})
         within_socket = ranks >= len({core.socket for core in cores})
@@ -426,6 +437,8 @@ class _Dealer:
             levels = [("socket", "node")]
         elif within_node:
             levels.reverse()
+        if not heed_every_boundary:
+            levels = levels[: int(self.kept)]
         self.machine = _grouped(list(cores), levels)
 
     def deal(self, reserved: int) -> _Shares:

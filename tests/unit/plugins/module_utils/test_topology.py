@@ -106,9 +106,7 @@ class TestTrees:
         assert read(str(made.write(tmp_path))).excluded == (("isolated from the scheduler", (3,)),)
 
     def test_what_the_captured_process_was_allowed(self, tmp_path: Path) -> None:
-        made = machine(1, 4).write(tmp_path)
-        (made / "proc/self").mkdir()
-        (made / "proc/self/status").write_text("Name:\tcat\nCpus_allowed:\t6\nCpus_allowed_list:\t1-2\n")
+        made = machine(1, 4).confined({1, 2}).write(tmp_path)
         assert read(str(made)).excluded == (("not allowed", (0, 3)),)
 
     def test_small_cores_named_by_the_kernel(self, tmp_path: Path) -> None:

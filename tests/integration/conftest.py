@@ -1,0 +1,29 @@
+"""What the integration tests need from the machine they run on.
+
+AMX_CLUSTER_ENV: a Python environment with Intel MPI (impi-rt) and libiomp5 (intel-openmp). Without it they are skipped.
+AMX_CLUSTER_TREES: further machines to judge, captured /sys and /proc trees: folders separated by colons, each with
+`=CPUS` behind it if only those may be used.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+for folder in (ROOT / "tests", ROOT / ".collections"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+from intel_mpi import IntelMpi
+
+
+@pytest.fixture(scope="session")
+def intel_mpi() -> IntelMpi:
+    prefix = os.environ.get("AMX_CLUSTER_ENV")
+    if not prefix:
+        pytest.skip("AMX_CLUSTER_ENV names no environment with Intel MPI")
+    return IntelMpi(Path(prefix))
