@@ -284,10 +284,13 @@ def prepare(data: Arguments) -> Prepared:
     try:
         config = AutoConfig.from_pretrained(data.model_name_or_path)
         tokenizer = AutoTokenizer.from_pretrained(data.model_name_or_path)
-        if data.config_overrides:
-            config.update_from_string(data.config_overrides)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"model {data.model_name_or_path}: {error}") from error
+    try:
+        if data.config_overrides:
+            config.update_from_string(data.config_overrides)
+    except ValueError as error:
+        raise InputError(f"--config_overrides {data.config_overrides}: expected name=value,...: {error}") from error
     data.max_seq_length = min(data.max_seq_length, tokenizer.model_max_length)
     questions = data.task == "qa" or (data.task == "auto" and set(QA_COLUMNS) <= set(columns))
     if questions:
