@@ -80,7 +80,9 @@ def table(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> str
     for host, rank in dict.fromkeys((finding.host, finding.rank) for finding in findings):
         mine = {finding.what: finding for finding in findings if (finding.host, finding.rank) == (host, rank)}
         cells = [
-            mine[what].observed + ("" if mine[what].ok else f" (planned {mine[what].planned})") if what in mine else ""
+            (_short(mine[what].observed) + ("" if mine[what].ok else f" (planned {_short(mine[what].planned)})"))
+            if what in mine
+            else ""
             for what in columns
         ]
         wrong = [what for what, finding in mine.items() if not finding.ok]
@@ -101,6 +103,9 @@ def _rank_checks(
     count = str(report["omp_threads"])
     if len(threads) != report["omp_threads"]:
         count += f" ({len(threads)} ran)"
+    # torch lowers a number that is above the cores of the domain; other libraries do not.
+    if report["omp_num_threads"] != str(len(compute)):
+        count += f" (OMP_NUM_THREADS={report['omp_num_threads']})"
     yield _same("OpenMP threads", str(len(compute)), count)
 
     # A rank with one thread has no parallel region, so OpenMP does not bind it: it has the whole domain.
@@ -113,14 +118,7 @@ def _rank_checks(
 
     yield _communication(plan["backend"], rank, report)
 
-    runtime = f"{plan['environment']}/lib/libiomp5.so"
-    same = report["openmp"] == runtime
-    yield (
-        "OpenMP run time",
-        "libiomp5.so" if same else runtime,
-        os.path.basename(report["openmp"]) if same else report["openmp"] or "none",
-        same,
-    )
+    yield _same("OpenMP run time", f"{plan['environment']}/lib/libiomp5.so", report["openmp"] or "none")
 
     preloaded = host["env"].get("LD_PRELOAD", "").replace(" ", ":").split(":")
     yield _same("allocator", _allocators(preloaded), _allocators(report["libraries"]))
@@ -147,6 +145,11 @@ def _communication(
 
 def _same(what: str, planned: str, observed: str) -> tuple[str, str, str, bool]:
     return what, planned, observed, planned == observed
+
+
+def _short(value: str) -> str:
+    """Leave of a path its name: the whole stands in the difference."""
+    return os.path.basename(value)
 
 
 def _each(threads: Sequence[Sequence[int]]) -> str:

@@ -6,6 +6,7 @@ into the job directory: {"ranks": [a report of each rank]}, a report being
     rank, host      as the rank was told
     cpus            the CPUs that the process was allowed when it started
     omp_threads     how many threads torch has OpenMP use
+    omp_num_threads the variable OMP_NUM_THREADS
     threads         the threads that computed: {name, cpus: those allowed, cpu: the one it ran on last}
     comm_threads    the threads that the backend started, likewise
     openmp          the file of the OpenMP run time that torch calls
@@ -137,6 +138,7 @@ def main() -> None:
         "host": os.environ["AMX_CLUSTER_HOST"],
         "cpus": CPUS,
         "omp_threads": torch.get_num_threads(),
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS", ""),
         "threads": [task for number, task in computed.items() if number == myself or number not in joined],
         "comm_threads": [task for number, task in joined.items() if number not in before],
         "openmp": openmp_file(),
