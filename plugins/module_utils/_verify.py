@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._topology import format_cpus
@@ -39,14 +39,14 @@ def verification(job: Mapping[str, Any], script: str) -> dict[str, Any]:
 
     What belongs to the job's own script (arguments, data, models, what is expected of its results) is left out.
     """
-    own = {"args": {}, "prepare": None, "models": {}, "expect": {}}
+    own: dict[str, Any] = {"args": {}, "prepare": None, "models": {}, "expect": {}}
     return {**job, **own, "name": VERIFICATION, "script": script}
 
 
 def compare(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Compare each rank's report with the plan; findings in the order of the ranks, those that agree among them.
 
-    plan: as _launch.make_plan returns it. Planned is what the allocation says (compute_cpus, comm_cpus, domain_cpus) and
+    plan: as _launch.make_plan returns it. Planned is what the allocation says (compute_cpus, comm_cpus, domain_cpus),
     not what the environment was to bring about, so that a job whose own environment spoils the plan is found out.
     observed: a report of each rank, as roles/train_job/files/verify_ranks.py documents it.
     """
@@ -56,9 +56,7 @@ def compare(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> l
         for rank in host["ranks"]:
             report = reports.pop(rank["rank"], None)
             where = report["host"] if report else "missing"
-            findings.append(
-                Finding(host["host"], rank["rank"], "host", host["host"], where, where == host["host"])
-            )
+            findings.append(Finding(host["host"], rank["rank"], "host", host["host"], where, where == host["host"]))
             if report:
                 for what, planned, seen, agree in _rank_checks(plan, host, rank, report):
                     findings.append(Finding(host["host"], rank["rank"], what, planned, seen, agree))
@@ -129,9 +127,7 @@ def _rank_checks(
         yield "AMX", "-", "granted" if report["amx"] else "not needed", True
 
 
-def _communication(
-    backend: str, rank: Mapping[str, Any], report: Mapping[str, Any]
-) -> tuple[str, str, str, bool]:
+def _communication(backend: str, rank: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[str, str, str, bool]:
     seen = [thread["cpus"] for thread in report["comm_threads"]]
     text = " and ".join(sorted({format_cpus(cpus) for cpus in seen})) or "no threads"
     if backend == "ccl":
@@ -149,11 +145,11 @@ def _same(what: str, planned: str, observed: str) -> tuple[str, str, str, bool]:
 
 def _short(value: str) -> str:
     """Leave of a path its name: the whole stands in the difference."""
-    return os.path.basename(value)
+    return PurePosixPath(value).name
 
 
 def _each(threads: Sequence[Sequence[int]]) -> str:
-    """Say on which CPUs each of some threads may run: `0-3` is one thread each on 0, 1, 2 and 3, `2 x 0-3` two on all."""
+    """Say on which CPUs each of some threads may run: `0-3` is a thread on each of four, `2 x 0-3` two on any."""
     single = sorted(cpus[0] for cpus in threads if len(cpus) == 1)
     wide = [format_cpus(cpus) for cpus in threads if len(cpus) != 1]
     words = [_numbers(single)] if single else []
@@ -170,5 +166,5 @@ def _numbers(cpus: Sequence[int]) -> str:
 
 def _allocators(paths: Sequence[str]) -> str:
     """Return the names of the allocators among some libraries, without their versions."""
-    names = {os.path.basename(path).split(".so")[0] for path in paths}
+    names = {PurePosixPath(path).name.split(".so")[0] for path in paths}
     return ", ".join(sorted(name for name in names if name.startswith(ALLOCATORS))) or NO_ALLOCATOR

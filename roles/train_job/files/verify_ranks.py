@@ -26,8 +26,8 @@ from typing import Any
 # What the process is, before anything is imported that could change it.
 CPUS = sorted(os.sched_getaffinity(0))
 
-import torch  # noqa: E402
-from torch import distributed  # noqa: E402
+import torch
+from torch import distributed
 
 LIBRARIES = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
 SYS_ARCH_PRCTL = 158
@@ -105,16 +105,18 @@ def openmp_file() -> str:
     for name in (None, str(torch_cpu)):
         function = getattr(ctypes.CDLL(name), "omp_get_max_threads", None)
         info = DlInfo()
-        if function is not None and ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info)):
+        if function is not None and ctypes.CDLL(None).dladdr(
+            ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info)
+        ):
             return os.fsdecode(info.dli_fname or b"")
     return ""
 
 
 def libraries() -> list[str]:
     """Return the files of the OpenMP run times and allocators in this process's memory map."""
-    with open("/proc/self/maps", encoding="utf-8") as stream:
+    with Path("/proc/self/maps").open(encoding="utf-8") as stream:
         paths = {line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6}
-    return sorted(path for path in paths if os.path.basename(path).startswith(LIBRARIES))
+    return sorted(path for path in paths if Path(path).name.startswith(LIBRARIES))
 
 
 def amx_granted() -> bool | None:
