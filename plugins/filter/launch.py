@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch
+from ansible.utils.color import ANSIBLE_COLOR
+from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch, _plan_text, _verify
 
 
 def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -52,5 +53,9 @@ class FilterModule:
             "launch_files": _launch_files,
             "command_arguments": _launch.render_arguments,
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
-            "plan_text": _launch.plan_text,
+            "plan_text": lambda plan: _plan_text.render(plan, colour=ANSIBLE_COLOR),
+            "plan_drawings": _plan_text.drawings,
+            "verification": _verify.verification,
+            "verify_table": _verify.table,
+            "verify_differences": _verify.differences,
         }
