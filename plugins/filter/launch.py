@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-<<<<<<< HEAD
-from ansible_collections.amx.cluster.plugins.module_utils import _launch, _status
-=======
-from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch
->>>>>>> 5cc01d8ffc751f94df056fc07843f185a2987f70
+from ansible.utils.color import ANSIBLE_COLOR
+from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch, _plan_text, _status, _verify
 
 
 def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -58,5 +55,9 @@ class FilterModule:
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
             "jobs_overview": _status.overview,
             "job_details": _status.details,
-            "plan_text": _launch.plan_text,
+            "plan_text": lambda plan: _plan_text.render(plan, colour=ANSIBLE_COLOR),
+            "plan_drawings": _plan_text.drawings,
+            "verification": _verify.verification,
+            "verify_table": _verify.table,
+            "verify_differences": _verify.differences,
         }

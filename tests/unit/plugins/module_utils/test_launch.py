@@ -161,20 +161,3 @@ def test_launch_script_of_unlike_hosts(tmp_path: Path) -> None:
         *shlex.split("-n 1 -host node1 -env I_MPI_PIN_DOMAIN [f]"),
         *[python, *RANK],
     ]
-
-
-def test_plan_text_names_like_hosts_together() -> None:
-    lines = _launch.plan_text(plan(host("node0", 1), host("node1", 1), env={"GLOO_SOCKET_IFNAME": "x"})).splitlines()
-    assert lines[:3] == [
-        "job demo: 2 rank(s) on 2 host(s), bf16, backend gloo, stack native",
-        "node0, node1: 1 rank(s) of 2 thread(s) on 2 compute core(s) each",
-        "  socket 0  0011",
-    ]
-    assert "  GLOO_SOCKET_IFNAME=x" in lines
-
-
-def test_plan_text_tells_unlike_hosts_apart() -> None:
-    text = _launch.plan_text(plan(host("node0", 1), host("node1", 2, warnings=["1 core is left over"])))
-    assert "\nnode0: 1 rank(s) of" in text
-    assert "\nnode1: 2 rank(s) of" in text
-    assert text.endswith("\n  note: 1 core is left over")
