@@ -57,11 +57,12 @@ def set_aside(folder: Path) -> Path | None:
     return next(path for path in map(folder.with_name, names) if not path.exists())
 
 
-def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> None:
+def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None = None) -> None:
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
     files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in
-    the folder: target}. Raises OSError.
+    the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its files are linked, not
+    copied. Raises OSError.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -70,6 +71,8 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         path.chmod(0o755 if name.endswith(".sh") or content.startswith("#!") else 0o644)
+    if checkpoint:
+        shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
     for name, target in links.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,7 +83,7 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> 
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
     """Read how the job in `folder` stands.
 
-    Returns {status, progress, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most
+    Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most
     `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone has
     the state "lost". Raises ValueError when there is no job in the folder.
     """
@@ -106,6 +109,7 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     return {
         "status": status,
         "progress": read_json(folder / "progress.json") or {},
+        "ranks": read_json(folder / "ranks.json") or {},
         "outcome": read_json(folder / "results.json") or {},
         "log": log.decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),

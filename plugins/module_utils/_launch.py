@@ -90,6 +90,25 @@ def make_plan(
     return plan
 
 
+def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the plan for those of its hosts that are named, in its own order: ranks are counted anew.
+
+    What each host does stays as it was planned there. Raises ValueError when none is left.
+    """
+    hosts = [host for host in plan["hosts"] if host["host"] in names]
+    if not hosts:
+        raise ValueError("no host is left to run the job on")
+    address = hosts[0]["address"]
+    made: dict[str, Any] = {**plan, "master_addr": address, "world_size": 0, "hosts": []}
+    for host in hosts:
+        first = made["world_size"]
+        ranks = [{**rank, "rank": first + place} for place, rank in enumerate(host["ranks"])]
+        env = {**host["env"], "MASTER_ADDR": address}
+        made["hosts"].append({**host, "first_rank": first, "ranks": ranks, "env": env})
+        made["world_size"] += len(ranks)
+    return made
+
+
 def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
 

@@ -60,6 +60,12 @@ progress:
   returned: when not following
   type: dict
   sample: {step: 40, max_steps: 94, epoch: 0.43, samples_per_step: 32, metrics: {loss: 0.61}}
+ranks:
+  description: What each rank told last, by its number; empty before the first word.
+  returned: when not following
+  type: dict
+  sample:
+    "0": {host: node0, cpu_seconds: 42.1, rss_bytes: 537272320, network_bytes: 7138184, idle: 0.1}
 outcome:
   description: The content of C(results.json), empty while the job runs.
   returned: when not following, and when the job succeeded
