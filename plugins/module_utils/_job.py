@@ -60,6 +60,7 @@ class Job:
     keep_global_batch: bool = False
     stall_seconds: int = 600
     wait: bool = False
+    trainer: bool = True
 
 
 class JobFileError(ValueError):
@@ -311,4 +312,5 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "keep_global_batch": _switch,
     "stall_seconds": _whole,
     "wait": _switch,
+    "trainer": _switch,
 }

@@ -83,9 +83,9 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], che
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
     """Read how the job in `folder` stands.
 
-    Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most
-    `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone has
-    the state "lost". Raises ValueError when there is no job in the folder.
+    Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
+    most `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone
+    has the state "lost". Raises ValueError when there is no job in the folder.
     """
     status = read_json(folder / "status.json")
     if status is None:

@@ -114,8 +114,11 @@ def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Map
 
     Added are output_dir, CPU only, the backend when there is more than one rank, and bf16 when the plan says so.
     Without the CPU flag newer versions of accelerate train as many separate models as there are ranks (see
-    docs/stacks.md), so it is always there; the job's own value of an argument wins over an added one except for it.
+    docs/stacks.md), so it is always there; the job's own value of an argument wins over an added one except for it. A
+    job whose script does not use transformers' Trainer (trainer: false) gets its own arguments only.
     """
+    if not job.get("trainer", True):
+        return render_arguments(job["args"])
     spelling = stack["arguments"]
     added: dict[str, Any] = {"output_dir": "output"}
     if plan["world_size"] > 1:

@@ -378,7 +378,7 @@ class Supervisor:
             self.status["notes"].append(note)
             self.job["args"] = args
         resumed = _checkpoint.last_whole(self.folder / "output")
-        if resumed:
+        if resumed and self.job.get("trainer", True):
             args["resume_from_checkpoint"] = f"output/{resumed.name}"
         arguments = _launch.script_arguments({**self.job, "args": args}, stack, self.plan)
         write_json(self.folder / "plan.json", self.plan)
