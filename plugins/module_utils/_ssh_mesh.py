@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may log in where: lines of authorized_keys, pinned host keys, and logins that prove them. File formats: sshd(8)."""
+"""Who may log in where: authorized_keys, pinned host keys, and logins that prove them. File formats: sshd(8)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _described(keys: Mapping[str, str]) -> str:
 
 
 def marked_comment(name: str, host: str) -> str:
-    """Return the comment by which the mesh knows its own keys: the mesh's name and the host that holds the private half."""
+    """Return the comment by which the mesh knows its own keys: its name, and the host that holds the private half."""
     return f"{name}@{host}"
 
 
@@ -112,10 +112,10 @@ def stale_keys(
 ) -> list[str]:
     """Return the mesh's keys that are no longer in use, as "type key comment".
 
-    authorized_keys: the file's content. lines: what authorized_lines returned. hosts: those of the mesh now. A key that
-    carries the mesh's mark and is in none of the lines is stale when its host is in the mesh (the key was replaced, or
-    the host no longer logs in elsewhere), and when its host has left the mesh, if `exclusive`. Keys without the mark are
-    never touched.
+    authorized_keys: the file's content. lines: what authorized_lines returned. hosts: those of the mesh now. A key
+    that carries the mesh's mark and is in none of the lines is stale when its host is in the mesh (the key was
+    replaced, or the host no longer logs in elsewhere), and when its host has left the mesh, if `exclusive`. Keys
+    without the mark are never touched.
     """
     current = {match.group(2) for match in map(_KEY.search, lines) if match}
     here = set(hosts)
@@ -132,7 +132,7 @@ def stale_keys(
 
 
 def rotated(hosts: Sequence[str], host: str) -> list[str]:
-    """Return `hosts` beginning after `host`, so that not all hosts of a mesh log in on the same one at the same time."""
+    """Return `hosts` beginning after `host`: not all hosts of a mesh should log in on the same one at the same time."""
     place = hosts.index(host) + 1 if host in hosts else 0
     return [*hosts[place:], *hosts[:place]]
 
