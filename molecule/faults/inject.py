@@ -34,7 +34,8 @@ def on(host: str, script: str, user: str = "train") -> str:
 
 
 def playbook(name: str, *words: str) -> subprocess.Popen[str]:
-    inventories = [f"--inventory={HERE.parent / 'shared/inventory'}", f"--inventory={HERE / 'inventory'}"]
+    folders = [Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]), HERE.parent / "shared", HERE]
+    inventories = [f"--inventory={folder / 'inventory'}" for folder in folders]
     return subprocess.Popen(
         ["ansible-playbook", *inventories, f"playbooks/{name}.yml", *words],
         stdout=subprocess.PIPE,
@@ -134,9 +135,11 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
     try:
         if not until(lambda: "step 25 of" in log(name) or play.poll() is not None or "alone" in fault.env.values(), 120):
             return "it never came to step 25", 0, False
+        if not status(name):
+            return f"it was not started\n{play.communicate()[0][-1500:]}", 0, False
         injected = time.monotonic()
         fault.inject(name)
-        until(lambda: status(name).get("state") not in (None, "running") or len(status(name)["attempts"]) > 1, LIMIT + 30)
+        until(lambda: status(name).get("state") not in (None, "running") or len(status(name).get("attempts", [])) > 1, LIMIT + 30)
         answered = time.monotonic() - injected
         until(lambda: status(name).get("state") != "running", 150)
         output, _nothing = play.communicate(timeout=60)
@@ -160,7 +163,8 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
               flush=True)  # fmt: skip
     finally:
         if play.poll() is None:
-            play.kill()
+            play.terminate()
+            print(play.communicate()[0][-3000:])
         left = orphans(name)
         fault.mend(name)
     if left:
@@ -172,7 +176,8 @@ def main() -> int:
     for host, container in CONTAINERS.items():
         networks = json.loads(docker("inspect", container))[0]["NetworkSettings"]["Networks"]
         ADDRESSES[host] = networks[NETWORK]["IPAddress"]
-    wanted = sys.argv[1:]
+    # Some only, by their number: FAULTS="0 3".
+    wanted = os.environ.get("FAULTS", "").split()
     failed, recovered, lost, injected = [], 0, 0, 0
     for number, fault in enumerate(FAULTS):
         if wanted and str(number) not in wanted:
