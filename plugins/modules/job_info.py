@@ -34,6 +34,10 @@ options:
     description: Seconds between two looks at the job when following it.
     type: float
     default: 2
+  summary:
+    description: Whether to show the results as a table when following it to its end.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -82,6 +86,7 @@ def main() -> None:
             "log_offset": {"type": "int", "default": 0},
             "follow": {"type": "bool", "default": False},
             "interval": {"type": "float", "default": 2},
+            "summary": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
