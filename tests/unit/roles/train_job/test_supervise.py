@@ -48,9 +48,9 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def start(folder: Path, launch: str, job: dict[str, Any] | None = None, world: Any = WORLD) -> dict[str, Any]:
+def start(folder: Path, launch: str, job: dict[str, Any], world: Any) -> dict[str, Any]:
     """Start a job as the role does. Returns the status that is there when the command has come back."""
-    (folder / "job.json").write_text(json.dumps({**JOB, **(job or {})}))
+    (folder / "job.json").write_text(json.dumps({**JOB, **job}))
     (folder / "plan.json").write_text(json.dumps(PLAN))
     (folder / "launch.sh").write_text(launch)
     if world:
@@ -73,7 +73,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_success(tmp_path: Path) -> None:
-    first = start(tmp_path, "sleep 0.3\n" + TRAIN, {"expect": {"eval_accuracy": 0.7}})
+    first = start(tmp_path, "sleep 0.3\n" + TRAIN, {"expect": {"eval_accuracy": 0.7}}, WORLD)
     assert (first["state"], first["job"], first["hosts"], first["ranks"]) == ("running", "demo", 2, 2)
     status = ended(tmp_path)
     assert (status["state"], status["reason"], status["returncode"]) == ("succeeded", "", 0)
@@ -164,7 +164,7 @@ def children(folder: Path) -> list[int]:
 
 
 def test_stop(tmp_path: Path) -> None:
-    status = start(tmp_path, CHILDREN)
+    status = start(tmp_path, CHILDREN, {}, WORLD)
     started = children(tmp_path)
     assert os.getsid(status["pid"]) == status["pid"]  # it outlives the connection that started it
     os.kill(status["pid"], signal.SIGHUP)
