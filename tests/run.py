@@ -1,8 +1,8 @@
 """Run the project's tests: `tests/run.py [lint | unit | integration | demo | sanity | molecule [SCENARIO ...]]`.
 
-Without a part, all of them. Every part runs, also after one has failed. At the end a table shows what each part took, and the last line counts
-`N passed, N failed`: a lint check and a scenario count as one, the other parts as the tests that they ran. The exit
-code is 0 only if nothing failed. Called by the Makefile with the Python of .venv.
+Without a part, all of them. Every part runs, also after one has failed. At the end a table shows what each part took,
+and the last line counts `N passed, N failed`: a lint check, a playbook and a scenario count as one, the other parts as
+the tests that they ran. The exit code is 0 only if nothing failed. Called by the Makefile with the Python of .venv.
 """
 
 from __future__ import annotations
