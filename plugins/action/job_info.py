@@ -62,7 +62,8 @@ class ActionModule(ActionBase):
                 shown, ranks = progress, seen["ranks"]
                 due = time.monotonic() + self.pause(time.monotonic() - began)
             if ended and not seen["log"]:
-                return self.conclude(seen, log)
+                summary = self._templar.template(asked.get("summary", True)) in (True, "true", "yes", "True")
+                return self.conclude(seen, log, summary)
             if not ended:
                 time.sleep(interval)
 
@@ -72,10 +73,10 @@ class ActionModule(ActionBase):
         return min(60.0, max(5.0, elapsed / 20))
 
     @staticmethod
-    def conclude(seen: dict[str, Any], log: str) -> dict[str, Any]:
+    def conclude(seen: dict[str, Any], log: str, summary: bool) -> dict[str, Any]:
         """Show the results; a job that failed fails the task with what its log tells."""
         status, outcome = seen["status"], seen["outcome"]
-        if outcome:
+        if outcome and summary:
             display.display(_results.table(outcome))
         if status["state"] == "succeeded":
             return {"changed": False, "status": status, "outcome": outcome}

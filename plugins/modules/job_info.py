@@ -39,6 +39,10 @@ options:
     description: Seconds between two looks at the job when following it.
     type: float
     default: 2
+  summary:
+    description: Whether to show the results as a table when following it to its end.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -94,6 +98,7 @@ def main() -> None:
             "follow": {"type": "bool", "default": False},
             "show": {"type": "str", "choices": ["progress", "log"], "default": "progress"},
             "interval": {"type": "float", "default": 2},
+            "summary": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
