@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _ssh_mesh
+from ansible_collections.amx.cluster.plugins.module_utils import _firewall, _ssh_mesh
 
 
 def _told(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -23,10 +23,13 @@ def _told(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class FilterModule:
-    """Who may log in where."""
+    """Who may log in where, and what the wire lets through."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "firewall_cut_off": _told(_firewall.cut_off),
+            "firewall_rich_rule": _firewall.rich_rule,
+            "firewall_rules": _told(_firewall.rules),
             "ssh_authorized_lines": _ssh_mesh.authorized_lines,
             "ssh_changed_hosts": _told(_ssh_mesh.changed_hosts),
             "ssh_host_keys": _ssh_mesh.host_keys,

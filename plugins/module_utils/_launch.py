@@ -47,8 +47,8 @@ def make_plan(
     """Put together what each rank of a job is told.
 
     job: as _job.Job has it. stack: an entry of the catalogue. env: the environment's folder, the same on every host.
-    hosts: in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
-    core_allocation returns it.
+    hosts: in the order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as
+    the module core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
     Returns {job, world_size, backend, precision, master_addr, hosts: [{host, address, interface, first_rank, env,
     ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
@@ -74,7 +74,7 @@ def make_plan(
                 "first_rank": first,
                 "env": {
                     **allocation["env"],
-                    "LD_PRELOAD": f"{env}/lib/libiomp5.so",
+                    "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),
                     "GLOO_SOCKET_IFNAME": host["interface"],
                     "FI_TCP_IFACE": host["interface"],
                     "MASTER_ADDR": plan["master_addr"],
