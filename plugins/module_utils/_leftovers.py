@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,13 @@ def _of_a_job(entry: Path) -> tuple[str, Path]:
 
 def listening_ports(entry: Path) -> list[int]:
     """Return the TCP ports, sorted, on which the process of a /proc/PID folder listens."""
-    sockets = set()
+    sockets, ports = set(), set()
     try:
         for descriptor in entry.joinpath("fd").iterdir():
-            target = str(descriptor.readlink())
-            if target.startswith("socket:["):
-                sockets.add(target[8:-1])
-        ports = set()
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    sockets.add(target[8:-1])
         for table in ("tcp", "tcp6"):
             for line in entry.joinpath("net", table).read_text(encoding="ascii").splitlines()[1:]:
                 _slot, local, _remote, state, *_rest = fields = line.split()
