@@ -439,7 +439,7 @@ def _together(usable: Mapping[str, Mapping[str, Any]], wanted: Wanted) -> Iterat
 
 
 def _login(said: str) -> tuple[str, str]:
-    text = " ".join(said.replace("@", "").split())
+    text = " ".join(re.sub("@{3,}", "", said).split())
     if "REMOTE HOST IDENTIFICATION HAS CHANGED" in said:
         shown = re.search(r"(SHA256:[\w+/]+)", said)
         return "host_key", f"its host key is not the one pinned on the head{': it shows ' + shown[1] if shown else ''}"
@@ -503,5 +503,5 @@ def table(findings: Sequence[Finding], width: int = 160) -> str:
 def markdown() -> str:
     """Return the table of all checks as docs/doctor.md has it."""
     rows = ["| check | severity | what happens otherwise | what to do |", "|---|---|---|---|"]
-    rows += [f"| `{name}` | {check.severity} | {check.cause} | {check.advice} |" for name, check in CHECKS.items()]
+    rows += [f"| `{name}`{' *' if check.peers else ''} | {check.severity} | {check.cause} | {check.advice} |" for name, check in CHECKS.items()]
     return "\n".join(rows) + "\n"
