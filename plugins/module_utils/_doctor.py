@@ -503,5 +503,8 @@ def table(findings: Sequence[Finding], width: int = 160) -> str:
 def markdown() -> str:
     """Return the table of all checks as docs/doctor.md has it."""
     rows = ["| check | severity | what happens otherwise | what to do |", "|---|---|---|---|"]
-    rows += [f"| `{name}`{' *' if check.peers else ''} | {check.severity} | {check.cause} | {check.advice} |" for name, check in CHECKS.items()]
+    rows += [
+        f"| `{name}`{' *' if check.peers else ''} | {check.severity} | {check.cause} | {check.advice} |"
+        for name, check in CHECKS.items()
+    ]
     return "\n".join(rows) + "\n"

@@ -76,10 +76,17 @@ def test_names() -> None:
 
 
 def test_a_name_service_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_peers.socket, "getaddrinfo", lambda *_arguments: time.sleep(30))
+    answered = threading.Event()
+
+    def hang(*_arguments: object) -> list[object]:
+        answered.wait(30)
+        return []
+
+    monkeypatch.setattr(_peers.socket, "getaddrinfo", hang)
     began = time.monotonic()
     assert _peers.resolve(["node1", "node2"], seconds=0.2) == {"node1": [], "node2": []}
     assert time.monotonic() - began < 5
+    answered.set()
 
 
 def fake_ssh(folder: Path, text: str) -> None:
