@@ -5,6 +5,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _peers
@@ -33,7 +34,7 @@ def test_a_clock_that_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         real = time.time
         served = threading.Thread(target=_peers.serve, args=(server, 5, 1))
-        monkeypatch.setattr(_peers.time, "time", lambda: real() + (3600 if threading.current_thread() is served else 0))
+        monkeypatch.setattr(time, "time", lambda: real() + (3600 if threading.current_thread() is served else 0))
         served.start()
         told = _peers.connect("127.0.0.1", server.getsockname()[1], 5)
         served.join()
@@ -82,7 +83,7 @@ def test_a_name_service_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
         answered.wait(30)
         return []
 
-    monkeypatch.setattr(_peers.socket, "getaddrinfo", hang)
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
     began = time.monotonic()
     assert _peers.resolve(["node1", "node2"], seconds=0.2) == {"node1": [], "node2": []}
     assert time.monotonic() - began < 5
@@ -111,7 +112,7 @@ def test_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     fake_ssh(tmp_path, "exit 0")
     port = _peers.listen("127.0.0.1", 20, visitors=1)
-    peers = [
+    peers: list[dict[str, Any]] = [
         {"name": "localhost", "address": "127.0.0.1", "port": port},
         {"name": "silent.invalid", "address": None, "port": None},
     ]
