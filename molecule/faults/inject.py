@@ -133,13 +133,18 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
     play = playbook("train", "-e", f"job={path}")
     lost, recovered, wrong = 0, False, ""
     try:
-        if not until(lambda: "step 25 of" in log(name) or play.poll() is not None or "alone" in fault.env.values(), 120):
+        if not until(
+            lambda: "step 25 of" in log(name) or play.poll() is not None or "alone" in fault.env.values(), 120
+        ):
             return "it never came to step 25", 0, False
         if not status(name):
             return f"it was not started\n{play.communicate()[0][-1500:]}", 0, False
         injected = time.monotonic()
         fault.inject(name)
-        until(lambda: status(name).get("state") not in (None, "running") or len(status(name).get("attempts", [])) > 1, LIMIT + 30)
+        until(
+            lambda: status(name).get("state") not in (None, "running") or len(status(name).get("attempts", [])) > 1,
+            LIMIT + 30,
+        )
         answered = time.monotonic() - injected
         until(lambda: status(name).get("state") != "running", 150)
         output, _nothing = play.communicate(timeout=60)
@@ -149,7 +154,9 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
         recovered = end.get("state") == "succeeded" and len(attempts) > 1
         if recovered:
             steps = [int(line.split()[1]) for line in text.splitlines() if line.startswith("step ")]
-            lost = sum(1 for before, after in zip(steps, steps[1:]) if after <= before for _ in range(before - after + 1))
+            lost = sum(
+                1 for before, after in zip(steps, steps[1:]) if after <= before for _ in range(before - after + 1)
+            )
         if end.get("state") != fault.state:
             wrong = f"state {end.get('state')} ({end.get('reason')}) where {fault.state} was expected\n{output[-1500:]}"
         elif fault.reason not in end["reason"]:
