@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _amx
+from ansible_collections.amx.cluster.plugins.module_utils import _amx, _flags
 
 
 def mpi_environment(env: str) -> dict[str, str]:
@@ -93,17 +93,9 @@ def make_plan(
 def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
 
-    Added are output_dir, CPU only, the backend when there is more than one rank, and bf16 when the plan says so.
-    Without the CPU flag newer versions of accelerate train as many separate models as there are ranks (see
-    docs/stacks.md), so it is always there; the job's own value of an argument wins over an added one except for it.
+    What is added, and how it is spelt, is told in _flags.arguments; docs/stacks.md has the table.
     """
-    spelling = stack["arguments"]
-    added: dict[str, Any] = {"output_dir": "output"}
-    if plan["world_size"] > 1:
-        added.update(spelling["distributed"])
-    if plan["precision"] == "bf16":
-        added.update(spelling["bf16"])
-    return render_arguments({**added, **job["args"], **spelling["cpu"]})
+    return render_arguments(_flags.arguments(stack["arguments"], job["args"], plan["world_size"], plan["precision"]))
 
 
 def render_arguments(args: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import re
@@ -12,18 +13,33 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _flags
+
 MANIFEST = "manifest.json"
+IPEX = "intel-extension-for-pytorch"
+BINDINGS = "oneccl-bind-pt"
+# The modules that register ccl: the first since 1.12, the second before.
+BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")
 
 
-def choose(catalogue: Mapping[str, Any], name: str, python: Iterable[str]) -> dict[str, Any]:
-    """Return the stack `name` of the catalogue.
+def choose(
+    catalogue: Mapping[str, Any], name: str, python: Iterable[str], known_good: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the stack `name` of the catalogue, with its name, `interpreter` (the hosts' Python) and its arguments.
 
-    python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's.
+    python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's. known_good:
+    as misfits() takes it. arguments: as _flags.spelling() has them, unless the catalogue has its own.
     Raises ValueError naming what was asked and what there is.
     """
     if name not in catalogue:
         raise ValueError(f"cluster_stack: there is no stack {name!r}; the catalogue has {', '.join(sorted(catalogue))}")
     stack = {"name": name, **catalogue[name]}
+    lacking = [key for key in ("python", "backend", "packages") if not stack.get(key)]
+    if lacking:
+        raise ValueError(f"stack {name} of the catalogue has no {', '.join(lacking)}")
+    wrong = misfits(stack, known_good)
+    if wrong:
+        raise ValueError("\n  ".join([f"stack {name} cannot work:", *wrong]))
     versions = sorted(set(python))
     if len(versions) > 1:
         raise ValueError(
@@ -36,7 +52,88 @@ def choose(catalogue: Mapping[str, Any], name: str, python: Iterable[str]) -> di
             f"stack {name} has wheels for Python {', '.join(stack['python'])} and the hosts have Python {unfit[0]}: "
             "set ansible_python_interpreter to one that fits"
         )
+    stack["interpreter"] = versions[0] if versions else stack["python"][0]
+    transformers = versions_of(stack).get("transformers")
+    if transformers:
+        spelt = _flags.spelling(transformers, stack["backend"], IPEX in versions_of(stack))
+        stack["arguments"] = {**spelt, **stack.get("arguments", {})}
     return stack
+
+
+def versions_of(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name as indexes spell it: pinned version} of the stack's packages."""
+    return {canonical(package): str(version) for package, version in stack["packages"].items()}
+
+
+def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return why the versions of a stack cannot work together, naming both and the one that fits.
+
+    known_good: sets that are known to fit, each {torch, ipex, oneccl: versions, * for any; python: [first, last] minor
+    version with wheels of all three}. Of versions that no set names only the first two numbers must agree.
+    """
+    found = []
+    have = versions_of(stack)
+    sets = list(known_good)
+    torch = have.get("torch", "").partition("+")[0]
+    for package, key, title in ((IPEX, "ipex", "intel-extension-for-pytorch"), (BINDINGS, "oneccl", "oneccl-bind-pt")):
+        version = have.get(package, "").partition("+")[0]
+        if not version:
+            continue
+        if not torch:
+            found.append(f"{title} {version} needs torch, which is not among the packages")
+            continue
+        right = next((row[key] for row in sets if _same(torch, row["torch"])), None)
+        of_it = next((row["torch"] for row in sets if _same(version, row[key])), None)
+        if (
+            (right and not _same(version, right))
+            or (of_it and not _same(torch, of_it))
+            or (torch and _minor(torch) != _minor(version))
+        ):
+            hint = f"with torch {torch} goes {title} {right}" if right else ""
+            other = f"{title} {version} goes with torch {of_it}" if of_it else ""
+            fits = "; ".join(filter(None, [hint, other])) or (
+                f"with torch {torch} goes {title} {'.'.join(map(str, _minor(torch)))}.x"
+            )
+            found.append(f"torch {torch} and {title} {version} do not fit: {fits}")
+    row = next((row for row in sets if _same(torch, row["torch"])), None)
+    if row and (IPEX in have or BINDINGS in have):
+        first, last = (_minor(limit) for limit in row["python"])
+        outside = [version for version in stack["python"] if not first <= _minor(version) <= last]
+        if outside:
+            found.append(
+                f"torch {torch} with its companions has wheels for Python {row['python'][0]} to {row['python'][1]}, "
+                f"not for {', '.join(outside)}"
+            )
+    return found + _backend_misfits(stack, have)
+
+
+def _backend_misfits(stack: Mapping[str, Any], have: Mapping[str, str]) -> list[str]:
+    """Return why the backend of a stack cannot be had from its packages."""
+    found = []
+    backend = stack["backend"]
+    if "transformers" in have:
+        try:
+            _flags.spelling(have["transformers"], backend, IPEX in have)
+        except ValueError as error:
+            found.append(str(error))
+    if backend == "ccl":
+        if stack.get("bindings") not in BINDING_MODULES:
+            found.append(f"backend ccl needs bindings: one of {', '.join(BINDING_MODULES)}")
+        if not {BINDINGS, "torch-ccl"} & set(have):
+            found.append("backend ccl is not available without oneccl-bind-pt: add it, or take backend gloo")
+        accelerate = have.get("accelerate")
+        if accelerate and _flags.number(accelerate) >= _flags.ACCELERATE_CCL_GONE:
+            found.append(f"accelerate {accelerate} does not know the backend ccl: 1.12.0 is the last version that does")
+    return found
+
+
+def _same(version: str, pattern: str) -> bool:
+    """Whether a version is the one of a known-good set: 1.13 and 1.13.0 are, and * stands for anything."""
+    return fnmatch.fnmatchcase(version, str(pattern)) or fnmatch.fnmatchcase(f"{version}.0", str(pattern))
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return _flags.number(version)[:2]
 
 
 def requirements(packages: Mapping[str, str]) -> list[str]:

@@ -11,12 +11,91 @@ import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _stack
 
 ROOT = Path(__file__).resolve().parents[4]
-CATALOGUE = {"native": {"python": ["3.11", "3.12"], "backend": "gloo"}, "ipex": {"python": ["3.9"], "backend": "ccl"}}
+FOLDER = ROOT / "roles/torch_stack"
+VARS = yaml.safe_load((FOLDER / "vars/stacks.yml").read_text())
+SHIPPED, KNOWN_GOOD = VARS["__torch_stack_catalogue"], VARS["__torch_stack_known_good"]
+NATIVE: dict[str, Any] = {"python": ["3.11", "3.12"], "backend": "gloo", "packages": {"transformers": "5.23.0"}}
+CATALOGUE = {"native": NATIVE, "ipex": {"python": ["3.9"], "backend": "ccl"}}
 
 
 def test_choose() -> None:
     chosen = _stack.choose(CATALOGUE, "native", ["3.11", "3.11"])
-    assert chosen == {"name": "native", "python": ["3.11", "3.12"], "backend": "gloo"}
+    spelt = {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": True}, "ipex": {}}
+    assert chosen == {"name": "native", **NATIVE, "interpreter": "3.11", "arguments": spelt}
+
+
+def test_own_words_win() -> None:
+    catalogue = {"mine": {**NATIVE, "arguments": {"bf16": {"half": "bf16"}}}}
+    chosen = _stack.choose(catalogue, "mine", ["3.12"])
+    assert chosen["arguments"]["bf16"] == {"half": "bf16"}
+    assert chosen["arguments"]["cpu"] == {"use_cpu": True}
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_every_stack_of_the_catalogue_fits(name: str) -> None:
+    for python in SHIPPED[name]["python"]:
+        assert _stack.choose(SHIPPED, name, [python], KNOWN_GOOD)["interpreter"] == python
+
+
+@pytest.mark.parametrize(
+    ("packages", "error"),
+    [
+        (
+            {"torch": "2.7.1+cpu", "intel_extension_for_pytorch": "2.8.0"},
+            "torch 2.7.1 and intel-extension-for-pytorch 2.8.0 do not fit: "
+            "intel-extension-for-pytorch 2.8.0 goes with torch 2.8.0",
+        ),
+        (
+            {"torch": "1.12.1", "oneccl_bind_pt": "1.12.0"},
+            "torch 1.12.1 and oneccl-bind-pt 1.12.0 do not fit: with torch 1.12.1 goes oneccl-bind-pt 1.12.100; "
+            "oneccl-bind-pt 1.12.0 goes with torch 1.12.0",
+        ),
+        (
+            {"torch": "2.2.0", "intel-extension-for-pytorch": "2.4.0"},
+            "torch 2.2.0 and intel-extension-for-pytorch 2.4.0 do not fit: "
+            "with torch 2.2.0 goes intel-extension-for-pytorch 2.2.x",
+        ),
+        (
+            {"intel-extension-for-pytorch": "2.8.0"},
+            "intel-extension-for-pytorch 2.8.0 needs torch, which is not among the packages",
+        ),
+    ],
+)
+def test_versions_that_do_not_fit(packages: dict[str, str], error: str) -> None:
+    stack = {"backend": "gloo", "python": ["3.9"], "packages": packages}
+    assert error in _stack.misfits(stack, KNOWN_GOOD)
+    with pytest.raises(ValueError, match=f"^stack mine cannot work:\n  {re.escape(error)}"):
+        _stack.choose({"mine": stack}, "mine", ["3.9"], KNOWN_GOOD)
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"torch": "1.13.0+cpu", "oneccl_bind_pt": "1.13"},
+        {"torch": "2.5.1", "intel-extension-for-pytorch": "2.5.0", "oneccl-bind-pt": "2.5.1"},
+        {"torch": "2.2.0", "intel-extension-for-pytorch": "2.2.0"},  # in no set: two numbers must agree
+    ],
+)
+def test_versions_that_fit(packages: dict[str, str]) -> None:
+    assert _stack.misfits({"backend": "gloo", "python": ["3.9"], "packages": packages}, KNOWN_GOOD) == []
+
+
+def test_a_backend_that_cannot_be_had() -> None:
+    stack = {"backend": "ccl", "python": ["3.9"], "packages": {"transformers": "5.23.0", "accelerate": "1.13.0"}}
+    assert _stack.misfits(stack, []) == [
+        "transformers 5.23.0 does not know the backend ccl: 5.0.0 is the last version that does; "
+        "take it, or backend gloo",
+        "backend ccl needs bindings: one of oneccl_bindings_for_pytorch, torch_ccl",
+        "backend ccl is not available without oneccl-bind-pt: add it, or take backend gloo",
+        "accelerate 1.13.0 does not know the backend ccl: 1.12.0 is the last version that does",
+    ]
+
+
+def test_a_python_without_wheels() -> None:
+    stack = {**SHIPPED["ipex-1.13"], "python": ["3.10", "3.11"]}
+    assert _stack.misfits(stack, KNOWN_GOOD) == [
+        "torch 1.13.0 with its companions has wheels for Python 3.7 to 3.10, not for 3.11"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -43,15 +122,13 @@ def test_no_choice(name: str, pythons: list[str], error: str) -> None:
 
 
 def test_the_catalogue_is_whole() -> None:
-    folder = ROOT / "roles/torch_stack"
-    catalogue = yaml.safe_load((folder / "vars/stacks.yml").read_text())["__torch_stack_catalogue"]
-    for name, stack in catalogue.items():
-        assert set(stack) == {
-            *("description", "python", "backend", "packages", "constraints", "index_urls", "arguments")
-        }, name
-        assert set(stack["arguments"]) == {"cpu", "distributed", "bf16"}, name
+    for name, stack in SHIPPED.items():
+        known = {"description", "python", "backend", "packages", "constraints", "index_urls", "find_links", "bindings"}
+        assert set(stack) <= known, name
         assert all(isinstance(version, str) for version in [*stack["python"], *stack["packages"].values()]), name
-        pinned = dict(re.findall(r"^([^#=\s]+)==(\S+)$", (folder / "files" / stack["constraints"]).read_text(), re.M))
+        pinned = dict(
+            re.findall(r"^([^#=\s]+)==([^;\s]+)", (FOLDER / "files" / stack["constraints"]).read_text(), re.M)
+        )
         for package, version in stack["packages"].items():
             assert pinned.get(package, version) == version, f"{name}: {package}"
 
