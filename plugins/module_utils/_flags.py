@@ -69,12 +69,14 @@ def arguments(
 
     Added are output_dir, CPU only, the backend when there is more than one rank, bf16 when that is the precision, and
     the Intel extension where the stack has it. Without the CPU argument every rank would train a model of its own, and
-    with another backend none would find the others: the job's own words for these two never win. For anything else they do.
+    with another backend none would find the others: the job's own words for these two never win, and always for
+    anything else.
     Raises ValueError when the spelling has no argument for CPU only.
     """
     if not spelt.get("cpu"):
         raise ValueError(
-            "the stack's arguments say nothing for cpu: without such an argument every rank would train a model of its own"
+            "the stack's arguments say nothing for cpu: without such an argument every rank would train a model of its "
+            "own"
         )
     distributed = spelt["distributed"] if world_size > 1 else {}
     kept = {

@@ -12,17 +12,31 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _amx, _flags
 
 
-def mpi_environment(env: str) -> dict[str, str]:
-    """Return the variables that Intel MPI needs when it comes out of the wheel impi-rt.
+def mpi_environment(env: str, stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return the variables that Intel MPI and oneCCL need, as a vendor's setvars.sh would set them.
 
-    env: the folder of the virtual environment. What the vendor's setvars.sh would set is derived from it. With a wrong
-    FI_PROVIDER_PATH MPI_Init dies with `OFI fi_getinfo() failed`.
+    env: the folder of the virtual environment. stack: an entry of the catalogue with `interpreter`, its Python. Intel
+    MPI is the wheel impi-rt; a stack with backend ccl has both in the package of its bindings, whose env/setvars.sh
+    (oneCCL's cmake/setvars.sh.in and vars.sh.in) sets CCL_ROOT, I_MPI_ROOT, PATH, LD_LIBRARY_PATH and FI_PROVIDER_PATH.
+    With a wrong FI_PROVIDER_PATH MPI_Init dies with `OFI fi_getinfo() failed`, without the library path a script with
+    `libccl.so.1 not found`.
     """
+    system = f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    if stack["backend"] != "ccl":
+        return {
+            "I_MPI_ROOT": env,
+            "PATH": system,
+            "LD_LIBRARY_PATH": f"{env}/lib",
+            "FI_PROVIDER_PATH": f"{env}/lib",
+            "FI_PROVIDER": "tcp",
+        }
+    root = f"{env}/lib/python{stack['interpreter']}/site-packages/{stack['bindings']}"
     return {
-        "I_MPI_ROOT": env,
-        "PATH": f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LD_LIBRARY_PATH": f"{env}/lib",
-        "FI_PROVIDER_PATH": f"{env}/lib",
+        "CCL_ROOT": root,
+        "I_MPI_ROOT": root,
+        "PATH": f"{root}/bin:{system}",
+        "LD_LIBRARY_PATH": f"{root}/lib:{env}/lib",
+        "FI_PROVIDER_PATH": f"{root}/lib/prov",
         "FI_PROVIDER": "tcp",
     }
 
@@ -50,7 +64,7 @@ def make_plan(
     hosts: in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
     core_allocation returns it.
 
-    Returns {job, world_size, backend, precision, master_addr, hosts: [{host, address, interface, first_rank, env,
+    Returns {job, world_size, backend, precision, master_addr, mpi, hosts: [{host, address, interface, first_rank, env,
     ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
     all its ranks are told and `env` of a rank what it is told besides.
     """
@@ -61,6 +75,7 @@ def make_plan(
         "precision": choose_precision(job["precision"], {host["host"]: host["isa"] for host in hosts}),
         "master_addr": hosts[0]["address"],
         "environment": env,
+        "mpi": mpi_environment(env, stack),
         "world_size": 0,
         "hosts": [],
     }
@@ -124,7 +139,7 @@ def hostfile(plan: Mapping[str, Any]) -> str:
 def environment_file(plan: Mapping[str, Any]) -> str:
     """Return what mpirun itself is told, as a file that a shell can source: NAME=value lines."""
     variables = {
-        **mpi_environment(plan["environment"]),
+        **plan["mpi"],
         "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "MASTER_ADDR": plan["master_addr"],

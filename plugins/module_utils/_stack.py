@@ -9,6 +9,7 @@ import fnmatch
 import hashlib
 import json
 import re
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,24 @@ def pip_arguments(python: str, glibc: str) -> list[str]:
     ]  # fmt: skip
 
 
+# pip takes a wheel's tags and Python from its arguments, but evaluates `; python_version < "3.10"` and its like for the
+# Python that it runs on itself. Arguments: the hosts' minor version, then pip's own.
+PIP_FOR_HOSTS = """
+import sys
+from pip._vendor.packaging import markers
+python, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+own = markers.default_environment
+hosts = {
+    "python_version": python, "python_full_version": python + ".0", "implementation_version": python + ".0",
+    "os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64",
+    "implementation_name": "cpython", "platform_python_implementation": "CPython",
+}
+markers.default_environment = lambda: {**own(), **hosts}
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
 def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
     """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
 
@@ -201,25 +220,128 @@ def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def manifest(folder: Path) -> dict[str, Any]:
-    """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes}]}, sorted by file."""
+    """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes, unpacked}]}, sorted by file.
+
+    bytes, unpacked: the size of the wheel, and of what is in it. Raises ValueError for a file that is no whole wheel.
+    """
     wheels = []
     for path in sorted(folder.glob("*.whl")):
         name, version = path.name.split("-")[:2]
-        digest = hashlib.sha256()
-        with path.open("rb") as stream:
-            for block in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(block)
+        try:
+            with zipfile.ZipFile(path) as content:
+                unpacked = sum(item.file_size for item in content.infolist())
+        except zipfile.BadZipFile as error:
+            raise ValueError(f"{path} is not a whole wheel ({error}): remove it and run again") from error
         wheels.append(
             {
                 "file": path.name,
                 "name": canonical(name),
                 "version": version,
-                "sha256": digest.hexdigest(),
+                "sha256": sha256(path),
                 "bytes": path.stat().st_size,
+                "unpacked": unpacked,
             }
         )
     return {"wheels": wheels}
+
+
+def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return [{file, name, version, sha256}] of what pip would install, from its report, without downloading it.
+
+    Raises ValueError when an index gives no SHA-256 of a wheel: then nobody could verify it.
+    """
+    wheels = []
+    for item in report["install"]:
+        archive = item["download_info"].get("archive_info", {})
+        digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
+        file = item["download_info"]["url"].rpartition("/")[2].replace("%2B", "+")
+        if not digest:
+            raise ValueError(
+                f"the index gives no SHA-256 for {file}, so hosts could not verify it: "
+                "set torch_stack_source to wheelhouse"
+            )
+        wheels.append(
+            {
+                "file": file,
+                "name": canonical(item["metadata"]["name"]),
+                "version": item["metadata"]["version"],
+                "sha256": digest,
+            }
+        )
+    return sorted(wheels, key=lambda wheel: str(wheel["file"]))
+
+
+def changed_wheels(folder: Path, wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return {file: "is missing" or "is damaged"} of a manifest's wheels that are not in `folder` as they should."""
+    changed = {}
+    for wheel in wheels:
+        path = folder / wheel["file"]
+        if not path.is_file():
+            changed[wheel["file"]] = "is missing"
+        elif path.stat().st_size != wheel.get("bytes", path.stat().st_size) or sha256(path) != wheel["sha256"]:
+            changed[wheel["file"]] = "is damaged"
+    return changed
+
+
+def unfit_wheels(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[str]:
+    """Return the files of wheels that an x86-64 host with this Python ("3.11") and glibc ("2.36") cannot use."""
+    own = f"cp{python.replace('.', '')}"
+    number = [int(part) for part in python.split(".")]
+    usable = {"any", *platforms(glibc)}
+    unfit = []
+    for wheel in wheels:
+        pythons, abis, names = (part.split(".") for part in wheel["file"][: -len(".whl")].rsplit("-", 3)[1:])
+        # abi3: built for this version of Python or any later one.
+        stable = "abi3" in abis and any(
+            [int(tag[2:3]), int(tag[3:] or 0)] <= number for tag in pythons if tag.startswith("cp")
+        )
+        plain = "none" in abis and any(tag in (own, "py3", f"py{number[0]}{number[1]}") for tag in pythons)
+        if not (plain or stable or (own in pythons and own in abis)) or not usable & set(names):
+            unfit.append(str(wheel["file"]))
+    return unfit
+
+
+def check_archive(brought: Mapping[str, Any], wanted: Iterable[str], python: str, glibc: str) -> None:
+    """Raise ValueError when wheels that were brought along are not what was asked for, or not for these hosts.
+
+    brought: a manifest. wanted: requirements, pinned. python, glibc: the hosts'.
+    """
+    have = wheel_versions(brought["wheels"])
+    lacking = []
+    for requirement in wanted:
+        name, _sep, version = requirement.partition("==")
+        found = have.get(canonical(name))
+        # As pip sees it: a pin without a local version (+cpu) takes any.
+        if found is None or version not in (found, found.partition("+")[0]):
+            lacking.append(f"{requirement} (it has {found or 'none'})")
+    if lacking:
+        raise ValueError(f"the archive lacks {', '.join(lacking)}: collect it again for this stack")
+    unfit = unfit_wheels(brought["wheels"], python, glibc)
+    if unfit:
+        raise ValueError(
+            f"the archive was collected for other hosts: these have Python {python} and glibc {glibc}, which "
+            f"cannot use {', '.join(unfit)}"
+        )
+
+
+def netrc(credentials: Iterable[Mapping[str, str]]) -> str:
+    """Return a netrc file, from which pip takes what it logs in with, of credentials {host, user, password}."""
+    return "".join(f"machine {c['host']} login {c['user']} password {c['password']}\n" for c in credentials)
+
+
+def masked(text: str) -> str:
+    """Return text without the user names and passwords of the URLs in it."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "***@", text)
 
 
 def locked_requirements(manifest: Mapping[str, Any]) -> str:
@@ -240,7 +362,7 @@ def wheel_versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def environment_problems(result: Mapping[str, Any]) -> list[str]:
-    """Return what check_environment.py found, from the result of the task that ran it.
+    """Return what check_environment.py found wrong, from the result of the task that ran it.
 
     A check that did not come to its end is a problem too, told with its last words.
     """
