@@ -79,7 +79,7 @@ def use(prefix: Path, name: str) -> None:
 
 
 def surplus(prefix: Path, keep: int, proc: Path = Path("/proc")) -> list[str]:
-    """Return the names of environments that may go: all but the one in use, the `keep` last before it, and busy ones."""
+    """Return the environments that may go: all but the one in use, the `keep` last before it, and busy ones."""
     now = in_use(prefix)
     old = [name for name in installed(prefix) if name != now]
     return [name for name in old[keep:] if not busy(prefix / "envs" / name, proc)]

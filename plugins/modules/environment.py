@@ -178,8 +178,8 @@ def main() -> None:
     )
     asked = module.params
     env = Path(asked["path"])
-    pip = next((wheel["file"] for wheel in asked["wheels"] if wheel["name"] == "pip"), None)
-    if pip is None:
+    pip = next((str(wheel["file"]) for wheel in asked["wheels"] if wheel["name"] == "pip"), "")
+    if not pip:
         module.fail_json(msg="pip is not among the wheels: add it to the packages of the stack")
     prefix = env.parent.parent
     result: dict[str, Any] = {"changed": True, "path": str(env)}

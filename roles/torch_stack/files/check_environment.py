@@ -138,8 +138,8 @@ def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list
     found.update(isa=isa, bf16_kernel=used.group(1) if used else "", openmp=told["libraries"])
     if openmp and str(library.resolve()) not in {os.path.realpath(path) for path in told["libraries"]}:
         problems.append(
-            f"{library} is not in the process although preloaded ({shortened(ran.stderr)}); KMP_* variables mean "
-            f"nothing without it, {AGAIN}"
+            f"{library} is not in the process although preloaded ({shortened(ran.stderr)}); "
+            f"KMP_* variables mean nothing without it, {AGAIN}"
         )
     elif openmp and "OMP version" not in ran.stderr:
         problems.append(

@@ -3,12 +3,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _stack
+from stand_ins import make_wheel
 
 ROOT = Path(__file__).resolve().parents[4]
 FOLDER = ROOT / "roles/torch_stack"
@@ -212,21 +215,122 @@ def test_a_cuda_build_is_refused() -> None:
 
 
 def test_manifest_and_its_locked_requirements(tmp_path: Path) -> None:
-    for name in ("Typing_Extensions-4.1-py3-none-any.whl", "a.b-1.0+cpu-cp311-cp311-linux_x86_64.whl", "notes.txt"):
-        (tmp_path / name).write_bytes(name.encode())
+    made = make_wheel(tmp_path, "Typing_Extensions", "4.1", files={"typing_extensions.py": "pass\n"})
+    make_wheel(tmp_path, "a.b", "1.0+cpu", "cp311-cp311-linux_x86_64")
+    (tmp_path / "notes.txt").touch()
     manifest = _stack.manifest(tmp_path)
     first, second = manifest["wheels"]
     assert first == {
         "file": "Typing_Extensions-4.1-py3-none-any.whl",
         "name": "typing-extensions",
         "version": "4.1",
-        "sha256": hashlib.sha256(b"Typing_Extensions-4.1-py3-none-any.whl").hexdigest(),
-        "bytes": 38,
+        "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
+        "bytes": made.stat().st_size,
+        "unpacked": first["unpacked"],
     }
+    assert 5 < first["unpacked"] < first["bytes"]
     assert _stack.locked_requirements(manifest) == (
         f"typing-extensions==4.1 --hash=sha256:{first['sha256']}\na-b==1.0+cpu --hash=sha256:{second['sha256']}\n"
     )
     assert _stack.wheel_versions(manifest["wheels"]) == {"typing-extensions": "4.1", "a-b": "1.0+cpu"}
+    assert _stack.changed_wheels(tmp_path, manifest["wheels"]) == {}
+    made.write_bytes(made.read_bytes()[:-1] + b"x")
+    (tmp_path / second["file"]).unlink()
+    assert _stack.changed_wheels(tmp_path, manifest["wheels"]) == {
+        first["file"]: "is damaged",
+        second["file"]: "is missing",
+    }
+
+
+def test_half_a_wheel(tmp_path: Path) -> None:
+    made = make_wheel(tmp_path, "a", "1")
+    made.write_bytes(made.read_bytes()[:100])
+    with pytest.raises(ValueError, match=rf"^{made} is not a whole wheel \(.*\): remove it and run again$"):
+        _stack.manifest(tmp_path)
+
+
+def test_locked() -> None:
+    item = {
+        "metadata": {"name": "torch", "version": "2.8.0+cpu"},
+        "download_info": {
+            "url": "https://index.example/torch-2.8.0%2Bcpu-cp311-cp311-linux_x86_64.whl",
+            "archive_info": {"hashes": {"sha256": "ab"}},
+        },
+    }
+    assert _stack.locked({"install": [item]}) == [
+        {
+            "file": "torch-2.8.0+cpu-cp311-cp311-linux_x86_64.whl",
+            "name": "torch",
+            "version": "2.8.0+cpu",
+            "sha256": "ab",
+        }
+    ]
+    item["download_info"]["archive_info"] = {}
+    with pytest.raises(ValueError, match=r"^the index gives no SHA-256 for torch-2\.8\.0\+cpu-"):
+        _stack.locked({"install": [item]})
+
+
+@pytest.mark.parametrize(
+    ("tag", "fits"),
+    [
+        ("py3-none-any", True),
+        ("py2.py3-none-manylinux_2_28_x86_64", True),
+        ("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64", True),
+        ("cp38-abi3-manylinux2014_x86_64", True),
+        ("cp312-abi3-manylinux2014_x86_64", False),
+        ("cp312-cp312-manylinux2014_x86_64", False),
+        ("cp311-cp311-manylinux_2_34_x86_64", False),
+        ("cp311-cp311-manylinux_2_28_aarch64", False),
+    ],
+)
+def test_unfit_wheels(tag: str, fits: bool) -> None:
+    file = f"a-1.0-{tag}.whl"
+    assert _stack.unfit_wheels([{"file": file}], "3.11", "2.31") == ([] if fits else [file])
+
+
+def test_an_archive_for_something_else() -> None:
+    brought = {
+        "wheels": [{"file": "torch-2.8.0+cpu-cp311-cp311-linux_x86_64.whl", "name": "torch", "version": "2.8.0+cpu"}]
+    }
+    _stack.check_archive(brought, ["torch==2.8.0+cpu"], "3.11", "2.31")
+    _stack.check_archive(brought, ["torch==2.8.0"], "3.11", "2.31")
+    error = (
+        "the archive lacks torch==2.7.0+cpu (it has 2.8.0+cpu), datasets==4.0.0 (it has none): "
+        "collect it again for this stack"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        _stack.check_archive(brought, ["torch==2.7.0+cpu", "datasets==4.0.0"], "3.11", "2.31")
+    error = (
+        "the archive was collected for other hosts: these have Python 3.12 and glibc 2.31, which cannot use "
+        "torch-2.8.0+cpu-cp311-cp311-linux_x86_64.whl"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        _stack.check_archive(brought, ["torch==2.8.0"], "3.12", "2.31")
+
+
+def test_masked() -> None:
+    assert _stack.masked("at https://me:pass@index.example/simple and https://index.example/a@b") == (
+        "at https://***@index.example/simple and https://index.example/a@b"
+    )
+
+
+def test_netrc() -> None:
+    login = {"host": "index.example", "user": "me", "password": "secret"}
+    assert _stack.netrc([login]) == "machine index.example login me password secret\n"
+
+
+def test_pip_resolves_for_the_hosts_python(tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    make_wheel(house, "a", "1", requires=['old; python_version < "3.10"', 'new; python_version >= "3.13"'])
+    make_wheel(house, "old", "1")
+    make_wheel(house, "new", "1")
+    for python, companion in (("3.9", "old"), ("3.12", None), ("3.13", "new")):
+        report = tmp_path / f"{python}.json"
+        arguments = [*_stack.pip_arguments(python, "2.36"), "--no-index", "--find-links", str(house), "--quiet", "a"]
+        dry = ["install", "--dry-run", "--ignore-installed", "--target", str(tmp_path), "--report", str(report)]
+        subprocess.run([sys.executable, "-c", _stack.PIP_FOR_HOSTS, python, *dry, *arguments], check=True)
+        found = _stack.check_resolution(json.loads(report.read_text()))
+        assert set(found) == {"a", *([companion] if companion else [])}, python
 
 
 @pytest.mark.parametrize(
