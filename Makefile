@@ -1,7 +1,7 @@
 # Every target is a short call of something that can also be called by hand.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit sanity molecule docs clean
+.PHONY: help demo test lint unit integration sanity molecule docs clean
 
 # Ansible wants UTF-8, and ignores the ansible.cfg of a folder that anyone may write to unless it is named.
 export LC_ALL := C.UTF-8
@@ -10,7 +10,7 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHON
 
 help: ## list these targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## make this machine a cluster of one (in .cluster/, no root) and fine-tune a language model on it
 	@echo "Makes this machine a cluster of one inside this folder (.venv, .cluster), then fine-tunes MiniLM on its CPU cores."
@@ -18,14 +18,15 @@ demo: ## make this machine a cluster of one (in .cluster/, no root) and fine-tun
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
 
-test: ## everything: lint, unit tests, ansible-test sanity, every molecule scenario
+test: ## everything: lint, unit and integration tests, ansible-test sanity, every molecule scenario
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py
 
 lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, changelog, the built collection
 unit: ## unit tests
+integration: ## playbooks on this machine: what is refused, and in which words
 sanity: ## ansible-test sanity, in a copy of the collection
-lint unit sanity:
+lint unit integration sanity:
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py $@
 

@@ -1,4 +1,4 @@
-"""Run the project's tests: `tests/run.py [lint | unit | sanity | molecule [SCENARIO ...]]`, by default all of them.
+"""Run the project's tests: `tests/run.py [lint | unit | integration | sanity | molecule [SCENARIO ...]]`, else all.
 
 Every part runs, also after one has failed. At the end a table shows what each part took, and the last line counts
 `N passed, N failed`: a lint check and a scenario count as one, the other parts as the tests that they ran. The exit
@@ -169,6 +169,15 @@ def run_unit() -> list[Result]:
     )
 
 
+def run_integration() -> list[Result]:
+    """Playbooks against this machine, no container needed."""
+    return run_counted(
+        "integration",
+        "integration tests",
+        ["pytest", "-ra", f"--junitxml={REPORTS / 'integration' / 'pytest.xml'}", "tests/integration"],
+    )
+
+
 def run_sanity() -> list[Result]:
     """Ansible's own tests of a collection."""
     return run_counted(
@@ -217,14 +226,14 @@ def print_summary(results: list[Result], seconds: float) -> None:
     """The table of parts and the closing line."""
     heading("summary")
     width = max(len(result.name) for result in results)
-    print(f"{'part':<9} {'':<{width}} {'seconds':>8}  result")
+    print(f"{'part':<11} {'':<{width}} {'seconds':>8}  result")
     for result in results:
         parts = [f"{result.passed} passed", f"{result.failed} failed"]
         if result.skipped:
             parts.append(f"{len(result.skipped)} skipped")
         verdict = "FAILED" if result.failed else "ok"
-        print(f"{result.part:<9} {result.name:<{width}} {result.seconds:>8.1f}  {verdict:<7} {', '.join(parts)}")
-    print(f"{'all':<9} {'':<{width}} {seconds:>8.1f}\n")
+        print(f"{result.part:<11} {result.name:<{width}} {result.seconds:>8.1f}  {verdict:<7} {', '.join(parts)}")
+    print(f"{'all':<11} {'':<{width}} {seconds:>8.1f}\n")
     for result in results:
         for reason in result.skipped:
             print(f"skipped in {result.name}: {reason}")
@@ -236,6 +245,7 @@ def main(arguments: list[str]) -> int:
     parts: dict[str, Callable[[], list[Result]]] = {
         "lint": run_lint,
         "unit": run_unit,
+        "integration": run_integration,
         "sanity": run_sanity,
         "molecule": lambda: run_molecule(arguments[1:]),
     }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Fine-tune a transformer on text classification (one sentence or a pair) or on extractive question answering.
 
-Takes every argument of Hugging Face TrainingArguments, and those of DataArguments and ModelArguments below. Data come
+Takes every argument of Hugging Face TrainingArguments, and those of Arguments below. Data come
 from GLUE (--task_name), the hub or a local folder (--dataset_name), or CSV and JSON files (--train_file,
 --validation_file) with the columns sentence1, sentence2 (optional), label; or question, context, answers, as SQuAD's.
 Without --do_train and --do_eval it does both. Rank 0 writes the model and all_results.json to --output_dir.
@@ -19,12 +19,12 @@ import collections
 import csv
 import io
 import json
+import math
 import os
 import re
 import socket
 import string
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -53,9 +53,15 @@ class InputError(ValueError):
 
 
 @dataclass
-class DataArguments:
-    """What to train on."""
+class Arguments:
+    """What to train, and on what."""
 
+    model_name_or_path: str = field(metadata={"help": "model of the hub, or a local folder"})
+    from_scratch: bool = field(default=False, metadata={"help": "new weights from the model's configuration"})
+    config_overrides: str = field(
+        default="",
+        metadata={"help": "changes to its configuration, such as hidden_dropout_prob=0"},
+    )
     task: str = field(
         default="auto", metadata={"choices": ["auto", "classification", "qa"], "help": "auto: by columns"}
     )
@@ -74,38 +80,46 @@ class DataArguments:
     eval_before: bool = field(default=True, metadata={"help": "evaluate before training too"})
 
 
-@dataclass
-class ModelArguments:
-    """What to train."""
-
-    model_name_or_path: str = field(metadata={"help": "model of the hub, or a local folder"})
-    from_scratch: bool = field(default=False, metadata={"help": "new weights from the model's configuration"})
-
-
 # ---------------------------------------------------------------------------------------------------------- metrics
 
 
-def classification_metrics(task: str | None, predictions: Sequence[Any], labels: Sequence[Any]) -> dict[str, float]:
-    """The metrics of a GLUE task, or accuracy and F1 (macro-averaged over more than two labels) for other data.
+def classification_metrics(task: str, predictions: Sequence[Any], labels: Sequence[Any]) -> dict[str, float]:
+    """The metrics of a GLUE task; for other data (task "") accuracy and F1, or correlations for task "regression".
 
-    `predictions` and `labels` are label numbers of shape (samples,); for stsb and the pseudo-task `regression`, values.
+    `predictions` and `labels` are label numbers of shape (samples,), or values for stsb and regression. F1 is that of
+    label 1 when there are no labels but 0 and 1, else the mean over the labels. What would be a division by zero is 0.
     """
     if task in ("stsb", "regression"):
-        from scipy.stats import pearsonr, spearmanr
-
         return {
-            "pearson": float(pearsonr(predictions, labels)[0]),
-            "spearmanr": float(spearmanr(predictions, labels)[0]),
+            "pearson": pearson(predictions, labels),
+            "spearmanr": pearson(ranking(predictions), ranking(labels)),
         }
-    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
-
-    if task == "cola":
-        return {"matthews_correlation": float(matthews_corrcoef(labels, predictions))}
-    metrics = {"accuracy": float(accuracy_score(labels, predictions))}
-    if task in ("mrpc", "qqp", None):
-        average = "binary" if set(labels) | set(predictions) <= {0, 1} else "macro"
-        metrics["f1"] = float(f1_score(labels, predictions, average=average, zero_division=0.0))
+    if task == "cola":  # Matthews' coefficient of two classes is the correlation of their numbers.
+        return {"matthews_correlation": pearson(predictions, labels)}
+    hits = [label for prediction, label in zip(predictions, labels) if prediction == label]
+    metrics = {"accuracy": len(hits) / len(labels)}
+    if task in ("mrpc", "qqp", ""):
+        names = {*labels, *predictions}
+        names = {1} if names <= {0, 1} else names
+        scores = [2 * hits.count(x) / max(1, predictions.count(x) + labels.count(x)) for x in names]
+        metrics["f1"] = sum(scores) / len(scores)
     return metrics
+
+
+def pearson(one: Sequence[float], other: Sequence[float]) -> float:
+    """Pearson's correlation of two equally long sequences; 0 if one of them is constant."""
+    mean, other_mean = sum(one) / len(one), sum(other) / len(other)
+    x, y = [value - mean for value in one], [value - other_mean for value in other]
+    scale = math.sqrt(sum(value * value for value in x) * sum(value * value for value in y))
+    return sum(a * b for a, b in zip(x, y)) / scale if scale else 0.0
+
+
+def ranking(values: Sequence[float]) -> list[float]:
+    """The rank of each value from 1; equal values share the mean of their ranks (Spearman's convention)."""
+    ordered = sorted(values)
+    first = {value: place for place, value in reversed(list(enumerate(ordered, 1)))}
+    count = collections.Counter(values)
+    return [first[value] + (count[value] - 1) / 2 for value in values]
 
 
 def normalise_answer(text: str) -> str:
@@ -218,24 +232,22 @@ def number_labels(labels: Iterable[Any], source: str) -> tuple[list[Any], Callab
     return ordered, number_of
 
 
-def load_splits(data: DataArguments) -> dict[str, Any]:
+def load_splits(data: Arguments) -> dict[str, Any]:
     """The data sets `train` and `validation`, as far as there are such, with the columns of their source.
 
     Raises InputError when nothing is named, or when what is named cannot be read.
     """
-    from datasets import Dataset, load_dataset, load_from_disk
-
     if data.task_name and data.task_name not in GLUE_COLUMNS:
         raise InputError(f"--task_name {data.task_name}: expected one of {', '.join(GLUE_COLUMNS)}")
     files = {"train": data.train_file, "validation": data.validation_file}
+    if not any((*files.values(), data.dataset_name, data.task_name)):
+        raise InputError("one of --task_name, --dataset_name and --train_file is needed")
+    from datasets import Dataset, load_dataset, load_from_disk
+
     if any(files.values()):
         return {split: Dataset.from_list(read_rows(Path(name))) for split, name in files.items() if name}
-    if data.dataset_name:
-        name, configuration = data.dataset_name, data.dataset_config_name or None
-    elif data.task_name:
-        name, configuration = "nyu-mll/glue", data.task_name
-    else:
-        raise InputError("one of --task_name, --dataset_name and --train_file is needed")
+    name = data.dataset_name or "nyu-mll/glue"
+    configuration = data.dataset_config_name or (None if data.dataset_name else data.task_name)
     try:
         if any(Path(name, marker).is_file() for marker in ("dataset_dict.json", "state.json")):
             found = load_from_disk(name)
@@ -251,22 +263,17 @@ def load_splits(data: DataArguments) -> dict[str, Any]:
 
 @dataclass
 class Prepared:
-    """What the Trainer needs besides the model: data sets by split, the head's configuration and the metrics."""
+    """What the Trainer needs besides the model: rows and features by split, the configuration and the metrics."""
 
+    rows: dict[str, Any]
     features: dict[str, Any]
-    samples: dict[str, int]
     config: Any
     tokenizer: Any
     question_answering: bool
     compute_metrics: Callable[[Any], dict[str, float]]
 
 
-def limited(dataset: Any, samples: int) -> Any:
-    """The first so many rows, or all for 0."""
-    return dataset.select(range(min(samples, len(dataset)))) if samples else dataset
-
-
-def prepare(data: DataArguments, model: ModelArguments) -> Prepared:
+def prepare(data: Arguments) -> Prepared:
     """Read, check and tokenise the data. Raises InputError for everything that is wrong with them."""
     from transformers import AutoConfig, AutoTokenizer
 
@@ -275,22 +282,26 @@ def prepare(data: DataArguments, model: ModelArguments) -> Prepared:
         raise InputError("the data set has neither a train nor a validation split")
     columns = next(iter(splits.values())).column_names
     try:
-        config = AutoConfig.from_pretrained(model.model_name_or_path)
-        tokenizer = AutoTokenizer.from_pretrained(model.model_name_or_path)
+        config = AutoConfig.from_pretrained(data.model_name_or_path)
+        tokenizer = AutoTokenizer.from_pretrained(data.model_name_or_path)
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"model {model.model_name_or_path}: {error}") from error
+        raise InputError(f"model {data.model_name_or_path}: {error}") from error
+    try:
+        if data.config_overrides:
+            config.update_from_string(data.config_overrides)
+    except ValueError as error:
+        raise InputError(f"--config_overrides {data.config_overrides}: expected name=value,...: {error}") from error
     data.max_seq_length = min(data.max_seq_length, tokenizer.model_max_length)
-    limits = {"train": data.max_train_samples, "validation": data.max_eval_samples}
-    if data.task == "qa" or (data.task == "auto" and set(QA_COLUMNS) <= set(columns)):
+    questions = data.task == "qa" or (data.task == "auto" and set(QA_COLUMNS) <= set(columns))
+    if questions:
         check_questions(splits, exact=bool(data.train_file or data.validation_file))
-        splits = {split: limited(dataset, limits[split]) for split, dataset in splits.items()}
-        return prepare_questions(splits, data, config, tokenizer)
-    return prepare_texts(splits, limits, data, config, tokenizer)
+    for split, samples in (("train", data.max_train_samples), ("validation", data.max_eval_samples)):
+        if split in splits and samples:
+            splits[split] = splits[split].select(range(min(samples, len(splits[split]))))
+    return (prepare_questions if questions else prepare_texts)(splits, data, config, tokenizer)
 
 
-def prepare_texts(
-    splits: dict[str, Any], limits: dict[str, int], data: DataArguments, config: Any, tokenizer: Any
-) -> Prepared:
+def prepare_texts(splits: dict[str, Any], data: Arguments, config: Any, tokenizer: Any) -> Prepared:
     """Tokenise sentences and number their labels; sets the labels in `config`."""
     candidates = [GLUE_COLUMNS[data.task_name]] if data.task_name else TEXT_COLUMNS
     for split, dataset in splits.items():
@@ -330,16 +341,13 @@ def prepare_texts(
     def compute_metrics(evaluated: Any) -> dict[str, float]:
         logits = evaluated.predictions[0] if isinstance(evaluated.predictions, tuple) else evaluated.predictions
         predictions = logits[:, 0] if regression else logits.argmax(axis=-1)
-        task = "regression" if regression else data.task_name or None
+        task = "regression" if regression else data.task_name
         return classification_metrics(task, predictions.tolist(), evaluated.label_ids.tolist())
 
-    splits = {split: limited(dataset, limits[split]) for split, dataset in splits.items()}
     features = {
         split: rows.map(tokenise, batched=True, remove_columns=rows.column_names) for split, rows in splits.items()
     }
-    return Prepared(
-        features, {split: len(rows) for split, rows in splits.items()}, config, tokenizer, False, compute_metrics
-    )
+    return Prepared(splits, features, config, tokenizer, False, compute_metrics)
 
 
 def is_number(value: Any) -> bool:
@@ -368,7 +376,7 @@ def check_questions(splits: dict[str, Any], exact: bool) -> None:
                     raise InputError(f"{split} data, row {number}: answer {text!r} is not at {start} in the context")
 
 
-def prepare_questions(splits: dict[str, Any], data: DataArguments, config: Any, tokenizer: Any) -> Prepared:
+def prepare_questions(splits: dict[str, Any], data: Arguments, config: Any, tokenizer: Any) -> Prepared:
     """Tokenise questions with their contexts, split into overlapping parts that fit, and locate the answers in them."""
     longest_question = data.max_seq_length - data.doc_stride - 8  # Special tokens, and a context that moves on.
     if longest_question < 8:
@@ -394,23 +402,19 @@ def prepare_questions(splits: dict[str, Any], data: DataArguments, config: Any, 
         )
         sources = encoded.pop("overflow_to_sample_mapping")
         offsets = encoded.pop("offset_mapping")
-        features: dict[str, list[Any]] = {
+        where = [
+            [list(offset) if inside == 1 else None for inside, offset in zip(encoded.sequence_ids(part), offsets[part])]
+            for part in range(len(sources))
+        ]
+        # Where a part does not hold the answer, point at its first token, as BERT does.
+        spans = [locate(batch["answers"][source], part) or (0, 0) for source, part in zip(sources, where)]
+        return {
             **encoded,
-            "sample": [],
-            "offsets": [],
-            "start_positions": [],
-            "end_positions": [],
+            "sample": [indices[source] for source in sources],
+            "offsets": where,
+            "start_positions": [start for start, end in spans],
+            "end_positions": [end for start, end in spans],
         }
-        for part, source in enumerate(sources):
-            inside = encoded.sequence_ids(part)
-            where = [list(offset) if inside[token] == 1 else None for token, offset in enumerate(offsets[part])]
-            start, end = locate(batch["answers"][source], where)
-            if start < 0:  # The answer is not in this part: point at the first token, as BERT does.
-                start = end = 0
-            for key, value in (("sample", indices[source]), ("offsets", where), ("start_positions", start)):
-                features[key].append(value)
-            features["end_positions"].append(end)
-        return features
 
     features = {
         split: rows.map(tokenise, batched=True, with_indices=True, remove_columns=rows.column_names)
@@ -436,23 +440,19 @@ def prepare_questions(splits: dict[str, Any], data: DataArguments, config: Any, 
         }
         return qa_metrics(predictions, answers)
 
-    return Prepared(
-        features, {split: len(rows) for split, rows in splits.items()}, config, tokenizer, True, compute_metrics
-    )
+    return Prepared(splits, features, config, tokenizer, True, compute_metrics)
 
 
-def locate(answers: dict[str, list[Any]], offsets: Sequence[Sequence[int] | None]) -> tuple[int, int]:
-    """First and last token of the first answer; (-1, -1) if it is not wholly within these tokens, or there is none."""
+def locate(answers: dict[str, list[Any]], offsets: Sequence[Sequence[int] | None]) -> tuple[int, int] | None:
+    """First and last token of the first answer; None if it is not wholly within these tokens, or there is none."""
     if not answers["text"]:
-        return -1, -1
+        return None
     first = answers["answer_start"][0]
     last = first + len(answers["text"][0])
-    covered = [token for token, where in enumerate(offsets) if where and where[0] < last and where[1] > first]
-    if not covered:
-        return -1, -1
-    start, end = offsets[covered[0]], offsets[covered[-1]]
-    assert start is not None and end is not None
-    return (covered[0], covered[-1]) if start[0] <= first and end[1] >= last else (-1, -1)
+    covered = [(where, token) for token, where in enumerate(offsets) if where and where[0] < last and where[1] > first]
+    if not covered or covered[0][0][0] > first or covered[-1][0][1] < last:
+        return None
+    return covered[0][1], covered[-1][1]
 
 
 # ---------------------------------------------------------------------------------------------------------- running
@@ -485,17 +485,17 @@ def agreed(step: Callable[[], Any]) -> Any:
     return result
 
 
-def parse(arguments: Sequence[str]) -> tuple[DataArguments, ModelArguments, Any]:
+def parse(arguments: Sequence[str]) -> tuple[Arguments, Any]:
     """Parse the command line, which also forms the group of ranks. Raises InputError for a wrong argument."""
     from transformers import HfArgumentParser, TrainingArguments
 
     def refuse(message: str) -> None:
         raise InputError(message)
 
-    parser = HfArgumentParser((DataArguments, ModelArguments, TrainingArguments), description=__doc__)
+    parser = HfArgumentParser((Arguments, TrainingArguments), description=__doc__)
     parser.error = refuse  # argparse would print the usage, which is all of TrainingArguments, on every rank.
     try:
-        data, model, training = parser.parse_args_into_dataclasses(list(arguments))
+        data, training = parser.parse_args_into_dataclasses(list(arguments))
     except ValueError as error:
         raise InputError(str(error)) from error
     if training.output_dir is None:
@@ -506,23 +506,23 @@ def parse(arguments: Sequence[str]) -> tuple[DataArguments, ModelArguments, Any]
             f"{launched} ranks were started, but this one is in a group of {training.world_size}: "
             "on CPUs a group is only formed with --use_cpu --ddp_backend gloo"
         )
-    return data, model, training
+    return data, training
 
 
-def load_model(arguments: ModelArguments, prepared: Prepared) -> Any:
+def load_model(data: Arguments, prepared: Prepared) -> Any:
     """The model in fp32 (the optimiser's copy; --bf16 computes in bf16 besides)."""
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
     kind = AutoModelForQuestionAnswering if prepared.question_answering else AutoModelForSequenceClassification
     try:
-        if arguments.from_scratch:
+        if data.from_scratch:
             return kind.from_config(prepared.config).float()
-        return kind.from_pretrained(arguments.model_name_or_path, config=prepared.config).float()
+        return kind.from_pretrained(data.model_name_or_path, config=prepared.config).float()
     except (OSError, ValueError) as error:
-        raise InputError(f"model {arguments.model_name_or_path}: {error}") from error
+        raise InputError(f"model {data.model_name_or_path}: {error}") from error
 
 
-def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> None:
+def run(data: Arguments, training: Any) -> None:
     """Prepare, evaluate, train, evaluate, and write the results on rank 0. Raises InputError on every rank alike."""
     import datasets
     import transformers
@@ -538,7 +538,7 @@ def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> 
 
     def prepare_first() -> Prepared:
         with cached:
-            return prepare(data, model_arguments)
+            return prepare(data)
 
     prepared = agreed(prepare_first)
     will_evaluate = training.do_eval or not training.do_train
@@ -548,7 +548,7 @@ def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> 
         if wanted and split not in prepared.features:
             raise InputError(f"there are no {split} data (name them, or choose --do_train or --do_eval alone)")
     transformers.set_seed(training.seed)
-    model = agreed(lambda: load_model(model_arguments, prepared))
+    model = agreed(lambda: load_model(data, prepared))
     trainer = transformers.Trainer(
         model=model,
         args=training,
@@ -561,23 +561,6 @@ def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> 
     # The losses of these models are means over a batch. Trainer takes every model whose forward() has **kwargs for one
     # that divides by the items of all batches, and would multiply the loss by ranks and accumulation steps.
     trainer.model_accepts_loss_kwargs = False
-    began = time.monotonic()
-
-    class LogLine(transformers.TrainerCallback):
-        """One line of key=value for each record, on rank 0."""
-
-        def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **rest: Any) -> None:
-            if state.is_world_process_zero:
-                values = {"step": f"{state.global_step}/{state.max_steps}", **(logs or {})}
-                values["seconds"] = time.monotonic() - began
-                texts = (
-                    f"{key}={value:.5g}" if isinstance(value, float) else f"{key}={value}"
-                    for key, value in values.items()
-                )
-                print(" ".join(texts), flush=True)
-
-    trainer.remove_callback(transformers.PrinterCallback)
-    trainer.add_callback(LogLine)
     hosts = gather(socket.gethostname())
     results: dict[str, Any] = {"world_size": training.world_size, "rank_hosts": hosts}
     if trainer.is_world_process_zero():
@@ -586,11 +569,11 @@ def run(data: DataArguments, model_arguments: ModelArguments, training: Any) -> 
         results.update(trainer.evaluate(metric_key_prefix="eval_before"))
     if will_train:
         results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
-        results["train_samples"] = prepared.samples["train"]
+        results["train_samples"] = len(prepared.rows["train"])
         trainer.save_model()
     if will_evaluate:
         results.update(trainer.evaluate(metric_key_prefix="eval"))
-        results["eval_samples"] = prepared.samples["validation"]
+        results["eval_samples"] = len(prepared.rows["validation"])
     if trainer.is_world_process_zero():
         output = Path(training.output_dir)
         output.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _launch
+from ansible.utils.color import ANSIBLE_COLOR
+from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch, _plan_text, _verify
 
 
 def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -32,14 +33,29 @@ def _launch_files(plan: dict[str, Any], job: dict[str, Any], stack: dict[str, An
     }
 
 
+def _job_error(path: str) -> str:
+    if not path:
+        return "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"
+    try:
+        _job.load(Path(path))
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 class FilterModule:
     """From a job and the hosts' allocations to the files of a job directory."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
+            "job_error": _job_error,
             "launch_plan": _make_plan,
             "launch_files": _launch_files,
             "command_arguments": _launch.render_arguments,
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
-            "plan_text": _launch.plan_text,
+            "plan_text": lambda plan: _plan_text.render(plan, colour=ANSIBLE_COLOR),
+            "plan_drawings": _plan_text.drawings,
+            "verification": _verify.verification,
+            "verify_table": _verify.table,
+            "verify_differences": _verify.differences,
         }

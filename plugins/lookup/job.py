@@ -44,7 +44,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _job
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, Any]]:
         try:
-            return [_plain(asdict(_job.load(Path(term).expanduser().absolute()))) for term in terms]
+            return [_plain(asdict(_job.load(Path(term)))) for term in terms]
         except ValueError as error:
             raise AnsibleLookupError(str(error)) from error
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Collection
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
@@ -14,6 +15,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._topology import OFFLI
 
 RANK_LETTERS = string.digits + string.ascii_uppercase
 """Rank 36 and those above it start again at 0; small letters are for cores that no rank computes on."""
+
+MEANINGS = {
+    "c": "c communication",
+    "s": "s system",
+    "r": "r system, left over",
+    "-": "- not for this job",
+}
+"""What the characters of cores mean on which no rank computes."""
 
 _BLOCK = 8
 _CELL, _GAP, _LABEL = 16, 3, 190
@@ -105,18 +114,13 @@ def _rows(plan: Plan) -> dict[tuple[int, int], list[Core]]:
 
 
 def _legend(plan: Plan, parts: dict[int, _Part]) -> str:
-    shown = {part.letter for part in parts.values()}
-    ranks = len(plan.ranks)
+    return legend(len(plan.ranks), {part.letter for part in parts.values()})
+
+
+def legend(ranks: int, letters: Collection[str]) -> str:
+    """What the characters of a map mean, of those that are in it. ranks: how many the node has."""
     words = [f"{RANK_LETTERS[0]} computes for rank 0" if ranks == 1 else _rank_letters(ranks)]
-    for letter, meaning in (
-        ("c", "c communication"),
-        ("s", "s system"),
-        ("r", "r system, left over"),
-        ("-", "- not for this job"),
-    ):
-        if letter in shown:
-            words.append(meaning)
-    return ", ".join(words)
+    return ", ".join(words + [meaning for letter, meaning in MEANINGS.items() if letter in letters])
 
 
 def _rank_letters(ranks: int) -> str:

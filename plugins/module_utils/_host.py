@@ -10,6 +10,7 @@ import fcntl
 import ipaddress
 import os
 import platform
+import re
 import shutil
 import socket
 import struct
@@ -20,6 +21,10 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _amx, _inventory
 
 GIB = 2**30
+# What Ansible puts before ssh's own words; which of the two depends on the moment at which ssh ended.
+WRAPPING = re.compile(
+    r"^(Task failed: )?(Data could not be sent to remote host .* over ssh: |Failed to connect to the host via ssh: )?"
+)
 
 
 def existing_ancestor(path: Path) -> Path:
@@ -129,7 +134,8 @@ def problems(
 
 
 def _message(result: Mapping[str, Any]) -> str:
-    return " ".join(str(result.get("msg") or result.get("module_stderr") or "no reason was given").split()).rstrip(".")
+    text = " ".join(str(result.get("msg") or result.get("module_stderr") or "no reason was given").split())
+    return WRAPPING.sub("", text).rstrip(".")
 
 
 def _plain(host: str, *found: tuple[str, str]) -> list[dict[str, str]]:

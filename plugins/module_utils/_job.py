@@ -65,10 +65,11 @@ class JobFileError(ValueError):
 
 
 def load(path: Path) -> Job:
-    """Read and check the job file at `path`.
+    """Read and check the job file at `path`; a relative one is taken from the current directory.
 
     Raises JobFileError, whose message names the file and every error in it with what was expected.
     """
+    path = path.expanduser().absolute()
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

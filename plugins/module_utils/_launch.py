@@ -202,22 +202,3 @@ set +a
 
 {run}
 """
-
-
-def plan_text(plan: Mapping[str, Any]) -> str:
-    """Say what each host would do, for a person to read; hosts that do the same are named together."""
-    groups: dict[str, list[str]] = {}
-    for host in plan["hosts"]:
-        cores = {len(rank["compute_cpus"]) for rank in host["ranks"]}
-        said = [
-            f"{len(host['ranks'])} rank(s) of {host['threads_per_rank']} thread(s) on {max(cores)} compute core(s) each"
-        ]
-        said += ["  " + line for line in host["map"].splitlines()]
-        said += [f"  {name}={value}" for name, value in sorted(host["env"].items())]
-        said += [f"  note: {warning}" for warning in host["warnings"]]
-        groups.setdefault("\n".join(said), []).append(host["host"])
-    head = (
-        f"job {plan['job']}: {plan['world_size']} rank(s) on {len(plan['hosts'])} host(s), {plan['precision']}, "
-        f"backend {plan['backend']}, stack {plan['stack']}"
-    )
-    return "\n".join([head, *(f"{', '.join(hosts)}: {said}" for said, hosts in groups.items())])

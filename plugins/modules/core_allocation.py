@@ -85,12 +85,10 @@ options:
       - Where C(/sys) and C(/proc) of the machine are found; a captured tree plans for another machine.
     type: path
     default: /
-seealso:
-  - name: How the plan is made
-    description: The rules, worked examples, and what other launchers do.
-    link: https://github.com/amx-cluster/amx.cluster/blob/main/docs/core_allocation.md
+notes:
+  - C(docs/core_allocation.md) in the collection explains the rules, with worked examples.
 author:
-  - The amx.cluster maintainers (@amx-cluster)
+  - The amx.cluster maintainers (!UNKNOWN)
 """
 
 EXAMPLES = r"""

@@ -12,7 +12,7 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Makes a new directory with the files that a run of a job needs. The directory of an earlier run is moved aside, to
-    its name with the time it was made, and never overwritten.
+    its name with the time it was made, unless O(keep_earlier=false).
   - Refuses while the job in it is running.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -38,6 +38,10 @@ options:
     description: The target of each symbolic link, by its path in the job directory.
     type: dict
     default: {}
+  keep_earlier:
+    description: Whether the directory of an earlier run is moved aside, and not removed.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -63,6 +67,7 @@ moved_to:
   type: str
 """
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +81,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "files": {"type": "dict", "required": True},
             "links": {"type": "dict", "default": {}},
+            "keep_earlier": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -88,7 +94,7 @@ def main() -> None:
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
     try:
-        earlier = _job_directory.set_aside(folder)
+        earlier = _job_directory.set_aside(folder) if module.params["keep_earlier"] else None
         if earlier:
             result["moved_to"] = str(earlier)
         if module._diff:
@@ -99,6 +105,8 @@ def main() -> None:
             folder.parent.mkdir(parents=True, exist_ok=True)
             if earlier:
                 folder.rename(earlier)
+            elif folder.exists():
+                shutil.rmtree(folder)
             _job_directory.create(folder, module.params["files"], module.params["links"])
     except OSError as error:
         module.fail_json(msg=f"the job directory {folder} cannot be made: {error}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._allocation import Plan, Request, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._topology import parse_cpus, read
-from conftest import IntelMpi
+from intel_mpi import IntelMpi
 from machines import Machine, machine
 
 MADE: dict[str, Machine] = {

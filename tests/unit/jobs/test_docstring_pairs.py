@@ -149,5 +149,5 @@ def test_too_few_docstrings(script: ModuleType, library: Path, capsys: pytest.Ca
 
 def test_running_library_is_enough_for_the_demo(script: ModuleType, tmp_path: Path) -> None:
     assert script.main(["--output_dir", str(tmp_path)]) == 0
-    assert len(read(tmp_path / "train.csv")) == 3000
+    assert len(read(tmp_path / "train.csv")) == 4000
     assert len(read(tmp_path / "validation.csv")) == 600

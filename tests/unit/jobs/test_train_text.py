@@ -60,15 +60,15 @@ def test_best_span_ignores_padding(script: ModuleType) -> None:
 
 @pytest.mark.parametrize(
     ("text", "first", "expected"),
-    [("sentence", 4, (3, 3)), ("bar sentence", 0, (2, 3)), ("x", 50, (-1, -1)), ("23 a", 17, (-1, -1))],
+    [("sentence", 4, (3, 3)), ("bar sentence", 0, (2, 3)), ("x", 50, None), ("23 a", 17, None)],
 )
-def test_locate(script: ModuleType, text: str, first: int, expected: tuple[int, int]) -> None:
+def test_locate(script: ModuleType, text: str, first: int, expected: tuple[int, int] | None) -> None:
     offsets = [None, None, (0, 3), (4, 12), (13, 19)]
     assert script.locate({"text": [text], "answer_start": [first]}, offsets) == expected
 
 
 def test_locate_without_answer(script: ModuleType) -> None:
-    assert script.locate({"text": [], "answer_start": []}, [(0, 3)]) == (-1, -1)
+    assert script.locate({"text": [], "answer_start": []}, [(0, 3)]) is None
 
 
 def test_labels_sort_as_numbers_if_they_are(script: ModuleType) -> None:
@@ -155,20 +155,38 @@ def test_wrong_questions(script: ModuleType, row: dict[str, Any], error: str) ->
 
 
 def test_nothing_named(script: ModuleType) -> None:
-    pytest.importorskip("datasets")
     with pytest.raises(script.InputError, match=r"^one of --task_name, --dataset_name and --train_file is needed$"):
-        script.load_splits(script.DataArguments())
+        script.load_splits(script.Arguments(model_name_or_path="any"))
 
 
-def test_glue_metrics(script: ModuleType) -> None:
-    pytest.importorskip("sklearn")
-    labels, predictions = [1, 1, 0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 1, 0, 1, 1]
-    assert script.classification_metrics("sst2", predictions, labels) == {"accuracy": 0.75}
-    assert script.classification_metrics("mrpc", predictions, labels) == pytest.approx({"accuracy": 0.75, "f1": 0.8})
-    matthews = (4 * 2 - 1 * 1) / (5 * 5 * 3 * 3) ** 0.5
-    assert script.classification_metrics("cola", predictions, labels) == pytest.approx(
-        {"matthews_correlation": matthews}
-    )
-    metrics = script.classification_metrics("stsb", [1.0, 2.0, 4.0], [2.0, 4.0, 5.0])
-    assert metrics == pytest.approx({"pearson": 0.92857143, "spearmanr": 1.0})
-    assert script.classification_metrics(None, [0, 1, 2], [0, 1, 1]) == pytest.approx({"accuracy": 2 / 3, "f1": 5 / 9})
+def test_unknown_glue_task(script: ModuleType) -> None:
+    error = "--task_name sst: expected one of cola, mnli, mrpc, qnli, qqp, rte, sst2, stsb, wnli"
+    with pytest.raises(script.InputError, match=f"^{re.escape(error)}$"):
+        script.load_splits(script.Arguments(model_name_or_path="any", task_name="sst"))
+
+
+LABELS, PREDICTIONS = [1, 1, 0, 0, 1, 0, 1, 1], [1, 0, 0, 1, 1, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("task", "predictions", "labels", "expected"),
+    [
+        ("sst2", PREDICTIONS, LABELS, {"accuracy": 0.75}),
+        ("mrpc", PREDICTIONS, LABELS, {"accuracy": 0.75, "f1": 0.8}),
+        ("cola", PREDICTIONS, LABELS, {"matthews_correlation": (4 * 2 - 1 * 1) / (5 * 5 * 3 * 3) ** 0.5}),
+        ("cola", [1, 1, 1], [0, 1, 1], {"matthews_correlation": 0.0}),
+        # The last two as scipy.stats 1.17 has them.
+        ("stsb", [1.0, 2.0, 4.0], [2.0, 4.0, 5.0], {"pearson": 0.9285714285714286, "spearmanr": 1.0}),
+        ("regression", [1.0, 2.0, 2.0, 3.0], [4.0, 1.0, 0.0, 1.0], {"pearson": -0.7071067812, "spearmanr": -0.5}),
+        ("", [0, 1, 2], [0, 1, 1], {"accuracy": 2 / 3, "f1": 5 / 9}),
+        ("", [0, 0], [1, 1], {"accuracy": 0.0, "f1": 0.0}),
+    ],
+)
+def test_glue_metrics(
+    script: ModuleType, task: str, predictions: list[Any], labels: list[Any], expected: dict[str, float]
+) -> None:
+    assert script.classification_metrics(task, predictions, labels) == pytest.approx(expected)
+
+
+def test_equal_values_share_their_mean_rank(script: ModuleType) -> None:
+    assert script.ranking([3.0, 1.0, 3.0, 2.0, 3.0]) == [4.0, 1.0, 4.0, 2.0, 4.0]

@@ -191,6 +191,17 @@ class TestMachinesThatLaunchersGetWrong:
             "4 of 14 usable cores left over (CPUs 14-17) and given to the system: no rank computes on small cores",
         )
 
+    def test_small_cores_serve_the_system_even_if_a_large_one_is_to_spare(self) -> None:
+        hybrid = machine(1, 7, 2, numbering="siblings adjacent", small_cores=2)
+        plan = plan_for(hybrid, Request(2, "ccl", 1, 0))
+        assert plan.as_dict()["system_cpus"] == [14]
+        assert [rank.comm_cpus for rank in plan.ranks] == [(15,), (6,)]
+
+    def test_ranks_go_where_they_need_not_cross_a_boundary(self) -> None:
+        uneven = machine(2, (6, 6, 6, 9, 9, 1), nodes_per_socket=3)
+        plan = plan_for(uneven, Request(2, reserved_cores=19))
+        assert [rank.numa_nodes for rank in plan.ranks] == [(3,), (4,)]
+
     def test_a_core_whose_sibling_is_taken_away_does_not_compute_with_all_threads(self) -> None:
         plan = plan_for(machine(1, 4, 2), Request(1, threads_per_core="all"), allowed="0-6")
         assert plan.ranks[0].compute_cpus == (0, 1, 2, 4, 5, 6)

@@ -80,12 +80,20 @@ def test_all_problems_are_told() -> None:
     assert len(told({"machine": "aarch64", "glibc": "2.17", "prefix_free_bytes": 0, "addresses": []})) == 4
 
 
-def test_a_host_that_did_not_answer() -> None:
-    unreachable = {"unreachable": True, "msg": "Failed to connect:\r\n  Connection refused."}
+@pytest.mark.parametrize(
+    "wrapping",
+    [
+        "",
+        "Failed to connect to the host via ssh: ",
+        'Task failed: Data could not be sent to remote host "x". Make sure this host can be reached over ssh: ',
+    ],
+)
+def test_a_host_that_did_not_answer(wrapping: str) -> None:
+    unreachable = {"unreachable": True, "msg": f"{wrapping}ssh: connect:\r\n  Connection refused."}
     assert _host.problems("node1", unreachable, {"skipped": True}, {}, 0, True, "") == [
         {
             "host": "node1",
-            "what": "cannot be reached: Failed to connect: Connection refused",
+            "what": "cannot be reached: ssh: connect: Connection refused",
             "advice": "Check its ansible_host and ansible_user, and that ssh from this machine to it works "
             "without a question",
         }

@@ -15,16 +15,14 @@ from machines import machine
 ROOT = Path(__file__).resolve().parents[4]
 
 
+COMMAND = [sys.executable, "-m", core_allocation.__name__]
+ENV = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
+
+
 def run(**options: Any) -> dict[str, Any]:
     """What the module answers when it is run as a program, as Ansible does."""
-    done = subprocess.run(
-        [sys.executable, "-m", core_allocation.__name__],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": options})
+    done = subprocess.run(COMMAND, input=arguments, env=ENV, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -50,3 +48,19 @@ def test_a_request_that_does_not_fit_fails_with_the_message(tmp_path: Path) -> N
         "9 cores. This node has 4 usable cores, 1 thread each at most, on 1 socket and 1 NUMA node. "
         "The nearest request that fits: ranks_per_node=4"
     )
+
+
+def test_a_large_node_takes_under_one_second_and_100_mb(tmp_path: Path) -> None:
+    root = machine(2, 128, 2).write(tmp_path / "machine")
+    options = {"root": str(root), "ranks_per_node": "7", "backend": "ccl"}
+    arguments = tmp_path / "arguments.json"
+    arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
+    with (tmp_path / "answer.json").open("w") as answer:
+        module = subprocess.Popen([*COMMAND, str(arguments)], env=ENV, stdout=answer)
+        _, status, used = os.wait4(module.pid, 0)
+    module.returncode = os.waitstatus_to_exitcode(status)
+    assert module.returncode == 0
+    # The time it computes, which does not depend on what else runs; lscpu's is in it.
+    assert used.ru_utime + used.ru_stime < 1
+    assert used.ru_maxrss < 100 * 1024  # KiB
+    print(f"{used.ru_utime + used.ru_stime:.2f} s, {used.ru_maxrss / 1024:.0f} MiB")

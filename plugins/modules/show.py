@@ -1,0 +1,33 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This is the documentation of an action plugin, which runs on the control machine.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: show
+short_description: Show a text as it is
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Prints a text to the terminal, lines and colours as they are, where M(ansible.builtin.debug) would write it as YAML.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  text:
+    description: The text.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Show the plan
+  amx.cluster.show:
+    text: "{{ plan | amx.cluster.plan_text }}"
+"""
+
+RETURN = r""" # """

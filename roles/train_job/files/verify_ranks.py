@@ -1,0 +1,158 @@
+"""A job's script that trains nothing: each rank reports what it observes of itself, for a comparison with the plan.
+
+Started like every job's script. Joins the group, lets OpenMP compute through torch, and has rank 0 write observed.json
+into the job directory: {"ranks": [a report of each rank]}, a report being
+
+    rank, host      as the rank was told
+    cpus            the CPUs that the process was allowed when it started
+    omp_threads     how many threads torch has OpenMP use
+    omp_num_threads the variable OMP_NUM_THREADS
+    threads         the threads that computed: {name, cpus: those allowed, cpu: the one it ran on last}
+    comm_threads    the threads that the backend started, likewise
+    openmp          the file of the OpenMP run time that torch calls
+    libraries       the files of all OpenMP run times and allocators in the process's memory map
+    amx             whether the kernel granted the process AMX tiles; null where it knows no such permission
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+from pathlib import Path
+from typing import Any
+
+# What the process is, before anything is imported that could change it.
+CPUS = sorted(os.sched_getaffinity(0))
+
+import torch
+from torch import distributed
+
+LIBRARIES = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
+SYS_ARCH_PRCTL = 158
+ARCH_GET_XCOMP_PERM = 0x1022  # arch/x86/include/uapi/asm/prctl.h of Linux
+XFEATURE_XTILEDATA = 18
+
+
+class DlInfo(ctypes.Structure):
+    """What dladdr(3) tells of an address."""
+
+    _fields_ = (
+        ("dli_fname", ctypes.c_char_p),
+        ("dli_fbase", ctypes.c_void_p),
+        ("dli_sname", ctypes.c_char_p),
+        ("dli_saddr", ctypes.c_void_p),
+    )
+
+
+def parse_cpus(text: str) -> list[int]:
+    """Return the CPUs of a list such as 0-2,5."""
+    cpus: list[int] = []
+    for part in text.split(","):
+        first, _dash, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def tasks() -> dict[int, dict[str, Any]]:
+    """Return this process's threads by their number in the kernel: {name, cpus, cpu}, as proc(5) has them."""
+    found = {}
+    for folder in Path("/proc/self/task").iterdir():
+        try:
+            status = (folder / "status").read_text(encoding="utf-8")
+            stat = (folder / "stat").read_text(encoding="utf-8")
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # it has ended
+        fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
+        found[int(folder.name)] = {
+            "name": fields["Name"],
+            "cpus": parse_cpus(fields["Cpus_allowed_list"]),
+            # Field 39, `processor`; the first after the name in parentheses is field 3.
+            "cpu": int(stat.rpartition(")")[2].split()[36]),
+        }
+    return found
+
+
+def join(backend: str) -> None:
+    """Form the group, and have the backend start all its threads."""
+    if backend == "ccl":
+        import oneccl_bindings_for_pytorch  # type: ignore[import-not-found, unused-ignore] # noqa: F401
+    distributed.init_process_group(backend)
+    total = torch.ones(1)
+    distributed.all_reduce(total)
+    if int(total.item()) != int(os.environ["WORLD_SIZE"]):
+        raise RuntimeError(f"the sum of one from each of {os.environ['WORLD_SIZE']} ranks came out as {total.item()}")
+
+
+def compute(precision: str) -> None:
+    """Have every OpenMP thread work, as training does: matrix products and a loop over a large tensor."""
+    kind = torch.bfloat16 if precision == "bf16" else torch.float32
+    matrix = torch.ones(512, 512, dtype=kind)
+    # torch gives a thread at least 32,768 elements.
+    vector = torch.ones(torch.get_num_threads() * 2**17)
+    for _ in range(5):
+        matrix @ matrix
+        vector.exp()
+
+
+def openmp_file() -> str:
+    """Return the file of the OpenMP run time that torch's calls are bound to, an empty string when there is none.
+
+    The dynamic linker searches what is loaded for all, the preloaded first, and then what torch brings along.
+    """
+    torch_cpu = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    for name in (None, str(torch_cpu)):
+        function = getattr(ctypes.CDLL(name), "omp_get_max_threads", None)
+        info = DlInfo()
+        if function is not None and ctypes.CDLL(None).dladdr(
+            ctypes.cast(function, ctypes.c_void_p), ctypes.byref(info)
+        ):
+            return os.fsdecode(info.dli_fname or b"")
+    return ""
+
+
+def libraries() -> list[str]:
+    """Return the files of the OpenMP run times and allocators in this process's memory map."""
+    with Path("/proc/self/maps").open(encoding="utf-8") as stream:
+        paths = {line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6}
+    return sorted(path for path in paths if Path(path).name.startswith(LIBRARIES))
+
+
+def amx_granted() -> bool | None:
+    """Tell whether the kernel lets this process use AMX tiles; None where it knows no such permission."""
+    permitted = ctypes.c_ulong(0)
+    if ctypes.CDLL(None).syscall(SYS_ARCH_PRCTL, ARCH_GET_XCOMP_PERM, ctypes.byref(permitted)):
+        return None
+    return bool(permitted.value >> XFEATURE_XTILEDATA & 1)
+
+
+def main() -> None:
+    plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
+    before = set(tasks())
+    join(plan["backend"])
+    joined = tasks()
+    compute(plan["precision"])
+    computed = tasks()
+    myself = threading.get_native_id()
+    report = {
+        "rank": int(os.environ["RANK"]),
+        "host": os.environ["AMX_CLUSTER_HOST"],
+        "cpus": CPUS,
+        "omp_threads": torch.get_num_threads(),
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS", ""),
+        "threads": [task for number, task in computed.items() if number == myself or number not in joined],
+        "comm_threads": [task for number, task in joined.items() if number not in before],
+        "openmp": openmp_file(),
+        "libraries": libraries(),
+        "amx": amx_granted(),
+    }
+    reports: list[Any] = [None] * distributed.get_world_size()
+    distributed.all_gather_object(reports, report)
+    if distributed.get_rank() == 0:
+        Path("observed.json").write_text(json.dumps({"ranks": reports}, indent=1) + "\n", encoding="utf-8")
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

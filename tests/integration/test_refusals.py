@@ -1,0 +1,221 @@
+"""What is refused, in which words, and that nothing has been changed by then: real runs of ansible-playbook."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOK = (str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml")
+SEE = "see inventories/example/hosts.yml"
+
+
+def digest(folder: Path) -> str:
+    """A sum over the names, kinds and contents of all that is in a folder."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        total.update(repr((str(path), path.is_symlink(), path.lstat().st_mtime_ns)).encode())
+        if path.is_file():
+            total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+class Cluster:
+    """A control machine's folder with an inventory and a job; its hosts are this machine, their prefix is prefix/."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.prefix = folder / "prefix"
+        self.inventory(head=["node0"], workers=[])
+
+    def inventory(self, workers: list[str], head: list[str], **hosts: dict[str, Any]) -> None:
+        """Write the inventory; hosts: the variables of those that are not this machine."""
+        variables = {
+            "cluster_prefix": str(self.prefix),
+            "cluster_become": False,
+            "cluster_network": "127.0.0.0/8",
+            "cluster_stack": "native",
+            "ansible_python_interpreter": sys.executable,
+        }
+        groups = {
+            group: {"hosts": {name: hosts.get(name, {"ansible_connection": "local"}) for name in names}}
+            for group, names in (("head", head), ("workers", workers))
+        }
+        content = {"cluster": {"vars": variables, "children": groups}}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(content))
+
+    def job(self, text: str) -> None:
+        (self.folder / "script.py").touch()
+        (self.folder / "job.yml").write_text(text)
+
+    def environment(self, prefix: Path, name: str) -> None:
+        """Leave behind as much of an installed environment as planning a job looks at."""
+        installed = prefix / "envs" / name
+        installed.mkdir(parents=True)
+        (installed / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
+        (prefix / "env").symlink_to(installed)
+
+    def refusal(self, playbook: str, *options: str) -> str:
+        """Run a playbook, which must fail and change nothing. Returns its output without colours."""
+        before = digest(self.folder)
+        ran = subprocess.run(
+            [*PLAYBOOK, *options, str(ROOT / "playbooks" / playbook)],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "LC_ALL": "C.UTF-8",
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
+                "ANSIBLE_NOCOLOR": "1",
+                "ANSIBLE_SSH_TIMEOUT": "5",
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,  # of use when it hangs; a run takes some 5 seconds
+            check=False,
+        )
+        assert ran.returncode == 2, ran.stdout
+        assert digest(self.folder) == before
+        assert not re.search(r"changed=[1-9]", ran.stdout), ran.stdout
+        assert "Traceback" not in ran.stdout
+        return ran.stdout
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("head", "workers", "problems"),
+    [
+        (
+            [],
+            [],
+            f"- the group 'cluster' has no hosts: put the servers into its children 'head' and 'workers' ({SEE})\n",
+        ),
+        (
+            [],
+            ["node1"],
+            f"- the group 'head' has no host: name there the one host from which jobs are launched ({SEE})\n",
+        ),
+        (
+            ["node0", "node1"],
+            ["node1"],
+            "- the group 'head' has 2 hosts (node0, node1): keep exactly one, put the others into 'workers'\n"
+            "- node1 is in 'head' and in 'workers': the head trains too, take it out of 'workers'\n",
+        ),
+    ],
+)
+def test_inventory(cluster: Cluster, head: list[str], workers: list[str], problems: str) -> None:
+    cluster.inventory(head=head, workers=workers)
+    said = cluster.refusal("site.yml")
+    assert f"The inventory cannot be used:\n{problems}" in said
+    assert "node0]" not in said, "a host was asked"
+    assert not cluster.prefix.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        (None, ["-e", "job=job.yml"], "{folder}/job.yml: there is no such job file; {folder} holds hosts.yml\n"),
+        (None, [], "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml\n"),
+        (
+            "name: demo\nscript: [a",
+            ["-e", "job=job.yml"],
+            "{folder}/job.yml: is not YAML: while parsing a flow sequence "
+            'in "<unicode string>", line 2, column 9: script: [a ^ '
+            "expected ',' or ']', but got '<stream end>' "
+            'in "<unicode string>", line 2, column 11: script: [a ^\n',
+        ),
+        (
+            "name: demo\nscript: none.py\nranks_per_nodes: 2\nhosts: 0\n",
+            ["-e", "job={folder}/job.yml"],
+            "{folder}/job.yml: this job cannot be run:\n"
+            "  ranks_per_nodes: unknown field; did you mean ranks_per_node?\n"
+            "  script: there is no file {folder}/none.py\n"
+            "  hosts: 0 is not a whole number of at least 1\n",
+        ),
+    ],
+)
+def test_job_file(cluster: Cluster, text: str | None, options: list[str], message: str) -> None:
+    if text:
+        cluster.job(text)
+    here = str(cluster.folder)
+    said = cluster.refusal("train.yml", *(option.replace("{folder}", here) for option in options))
+    assert message.replace("{folder}", here) in said
+    assert "node0]" not in said, "a host was asked"
+    assert not cluster.prefix.exists()
+
+
+def test_hosts_that_cannot_do_the_work(cluster: Cluster) -> None:
+    cluster.inventory(head=["node0"], workers=["node1"], node1={"ansible_host": "127.0.0.1", "ansible_port": 1})
+    said = cluster.refusal("site.yml", "-e", "preflight_free_gib=1000000")
+    message = (
+        "Nothing was changed. Before the cluster can be used:\n"
+        f"- node0: N GiB are free for {cluster.prefix} and 1000000.0 GiB are needed. "
+        f"Make room under {cluster.folder}, or set cluster_prefix to a folder on a larger file system.\n"
+        "- node1: cannot be reached: ssh: connect to host 127.0.0.1 port 1: Connection refused. "
+        "Check its ansible_host and ansible_user, and that ssh from this machine to it works without a question.\n"
+    )
+    assert message in re.sub(r"[0-9.]+ GiB are free", "N GiB are free", said)
+    assert not cluster.prefix.exists()
+
+
+def test_no_environment(cluster: Cluster) -> None:
+    cluster.job("{name: demo, script: script.py}")
+    said = cluster.refusal("train.yml", "-e", "job=job.yml")
+    message = (
+        f"There is no environment at {cluster.prefix}/env on node0: run site.yml, which installs the same on all.\n"
+    )
+    assert message in said
+    assert not cluster.prefix.exists()
+
+
+def test_unlike_environments(cluster: Cluster) -> None:
+    other = cluster.folder / "other"
+    node1 = {"ansible_connection": "local", "cluster_prefix": str(other)}
+    cluster.inventory(head=["node0"], workers=["node1"], node1=node1)
+    cluster.job("{name: demo, script: script.py}")
+    cluster.environment(cluster.prefix, "native-1")
+    cluster.environment(other, "native-2")
+    said = cluster.refusal("train.yml", "-e", "job=job.yml")
+    message = (
+        f"node1 has {other}/envs/native-2, and the head node0 has {cluster.prefix}/envs/native-1: "
+        "run site.yml, which installs the same on all.\n"
+    )
+    assert message in said
+
+
+def test_more_hosts_than_there_are(cluster: Cluster) -> None:
+    cluster.job("{name: demo, script: script.py, hosts: 3}")
+    cluster.environment(cluster.prefix, "native-1")
+    message = (
+        "Job demo asks for 3 hosts and the inventory has 1 (node0): "
+        "set hosts in job.yml to at most that, or add workers.\n"
+    )
+    assert message in cluster.refusal("train.yml", "-e", "job=job.yml")
+
+
+def test_more_ranks_than_cores(cluster: Cluster) -> None:
+    cluster.job("{name: demo, script: script.py, ranks_per_node: 4096}")
+    cluster.environment(cluster.prefix, "native-1")
+    said = cluster.refusal("train.yml", "-e", "job=job.yml")
+    assert re.search(
+        r"ranks_per_node=4096, comm_cores=0 and reserved_cores=0 ask for at least "
+        r"4096 x \(1 compute \+ 0 communication\) \+ 0 = 4096 cores\. This node has \d+ usable cores?, "
+        r".*The nearest request that fits: ranks_per_node=\d+",
+        said,
+    )
+    assert not (cluster.prefix / "jobs").exists()

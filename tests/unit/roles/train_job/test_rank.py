@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RANK = Path(__file__).resolve().parents[4] / "roles/train_job/files/rank.py"
+FUNCTIONS = runpy.run_path(str(RANK))
+place, told = FUNCTIONS["place"], FUNCTIONS["told"]
+
+PLAN: dict[str, Any] = {
+    "world_size": 3,
+    "hosts": [
+        {"host": "node0", "env": {"OMP_NUM_THREADS": "4"}, "ranks": [{"rank": 0}]},
+        {
+            "host": "node1",
+            "env": {"OMP_NUM_THREADS": "4", "CCL_WORKER_COUNT": "1"},
+            "ranks": [{"rank": 1, "env": {"CCL_WORKER_AFFINITY": "3"}}, {"rank": 2, "env": {"OMP_NUM_THREADS": "2"}}],
+        },
+    ],
+}
+
+
+def hydra(rank: int, size: int, local: int) -> dict[str, str]:
+    """What Intel MPI tells a process."""
+    return {"PMI_RANK": str(rank), "PMI_SIZE": str(size), "MPI_LOCALRANKID": str(local)}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        hydra(5, 8, 1),
+        {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
+        {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"},
+        # mpirun within a Slurm allocation: the one that started the rank counts
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0", **hydra(5, 8, 1)},
+        {"PMI_RANK": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"},
+    ],
+)
+def test_place(environ: dict[str, str]) -> None:
+    assert place(environ) == (5, 8, 1)
+
+
+def test_told() -> None:
+    here = str(Path.cwd())
+    assert told(PLAN, "node1", {**hydra(2, 3, 1), "PYTHONPATH": "/mine"}) == {
+        "OMP_NUM_THREADS": "2",
+        "CCL_WORKER_COUNT": "1",
+        "RANK": "2",
+        "WORLD_SIZE": "3",
+        "LOCAL_RANK": "1",
+        "LOCAL_WORLD_SIZE": "2",
+        "PYTHONPATH": f"{here}/observe:/mine",
+        "AMX_CLUSTER_JOB": here,
+        "AMX_CLUSTER_HOST": "node1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "error"),
+    [
+        (
+            "node0",
+            {},
+            "no starter numbered this process (PMI_RANK or OMPI_COMM_WORLD_RANK or SLURM_PROCID is not set): "
+            "start it with launch.sh",
+        ),
+        ("node0", hydra(0, 1, 0), "1 rank(s) were started and the plan is for 3: start the job with launch.sh"),
+        ("node2", hydra(0, 3, 0), "node2 is not a host of the plan"),
+        ("node0", hydra(1, 3, 1), "2 ranks were started on node0 and the plan has 1 there"),
+        ("node0", hydra(1, 3, 0), "rank 1 was started on node0 where the plan has rank 0: the host file was changed"),
+    ],
+)
+def test_another_group_than_planned(name: str, environ: dict[str, str], error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        told(PLAN, name, environ)
+
+
+def start(folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Start rank.py in a job directory as a starter does."""
+    command = [sys.executable, "-S", str(RANK), "script.py", "--text", "a b"]
+    told_by_starter = {"PATH": os.environ["PATH"], "KEPT": "1", **environ}
+    return subprocess.run(command, cwd=folder, env=told_by_starter, capture_output=True, text=True, check=False)
+
+
+def test_the_script_takes_its_place(tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
+    (tmp_path / "host").write_text("node1\n")
+    (tmp_path / "script.py").write_text(
+        "import json, os, sys\nprint(json.dumps([sys.argv, sys.flags.no_site, dict(os.environ)]))"
+    )
+    ran = start(tmp_path, hydra(1, 3, 0))
+    arguments, no_site, environ = json.loads(ran.stdout)
+    assert (arguments, no_site) == (["script.py", "--text", "a b"], 0)
+    expected = {"RANK": "1", "CCL_WORKER_AFFINITY": "3", "KEPT": "1", "AMX_CLUSTER_JOB": str(tmp_path)}
+    assert {name: environ.get(name) for name in expected} == expected
+
+
+def test_a_refusal_is_one_line(tmp_path: Path) -> None:
+    ran = start(tmp_path, hydra(1, 3, 0))
+    assert ran.returncode == 1
+    assert ran.stderr == "rank.py: [Errno 2] No such file or directory: 'plan.json'\n"
