@@ -1,7 +1,9 @@
-"""Faults of an installation, one after another, on the hosts of this scenario: `faults.py {HOST: CONTAINER} {HOST: ADDRESS}`.
+"""Faults of an installation, one after another, on the hosts of this scenario.
 
-Starts from hosts on which site.yml has just installed the stack tiny. Each fault prints a line; the first one that is not
-met as it should be ends the run with the output of its play.
+    python faults.py '{HOST: CONTAINER, ...}' '{HOST: ADDRESS, ...}'
+
+Starts from hosts on which site.yml has just installed the stack tiny. Each fault prints a line; the first one that is
+not met as it should be ends the run with the output of its play.
 """
 
 from __future__ import annotations

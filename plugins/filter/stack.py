@@ -27,5 +27,5 @@ class FilterModule:
             "stack": _choose,
             "wheel_versions": _stack.wheel_versions,
             "environment_problems": _stack.environment_problems,
-            "mpi_environment": _launch.mpi_environment,
+            "mpi_environment": lambda env, stack: _launch.mpi_environment(env, _launch.bindings_folder(stack)),
         }

@@ -84,5 +84,5 @@ def arguments(
         for name, value in own.items()
         if name not in DEVICE_ARGUMENTS and (not distributed or name not in BACKEND_ARGUMENTS)
     }
-    added = {"output_dir": "output", **spelt.get("ipex", {}), **(spelt["bf16"] if precision == "bf16" else {})}
-    return {**added, **kept, **distributed, **spelt["cpu"]}
+    bf16 = spelt["bf16"] if precision == "bf16" else {}
+    return {"output_dir": "output", **distributed, **bf16, **spelt.get("ipex", {}), **kept, **spelt["cpu"]}

@@ -12,17 +12,26 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _amx, _flags
 
 
-def mpi_environment(env: str, stack: Mapping[str, Any]) -> dict[str, str]:
+def bindings_folder(stack: Mapping[str, Any]) -> str:
+    """Return where in an environment the package lies that brings oneCCL and Intel MPI along; empty without one.
+
+    stack: an entry of the catalogue with `interpreter`, the hosts' Python.
+    """
+    if stack["backend"] != "ccl":
+        return ""
+    return f"lib/python{stack['interpreter']}/site-packages/{stack['bindings']}"
+
+
+def mpi_environment(env: str, bindings: str = "") -> dict[str, str]:
     """Return the variables that Intel MPI and oneCCL need, as a vendor's setvars.sh would set them.
 
-    env: the folder of the virtual environment. stack: an entry of the catalogue with `interpreter`, its Python. Intel
-    MPI is the wheel impi-rt; a stack with backend ccl has both in the package of its bindings, whose env/setvars.sh
-    (oneCCL's cmake/setvars.sh.in and vars.sh.in) sets CCL_ROOT, I_MPI_ROOT, PATH, LD_LIBRARY_PATH and FI_PROVIDER_PATH.
-    With a wrong FI_PROVIDER_PATH MPI_Init dies with `OFI fi_getinfo() failed`, without the library path a script with
-    `libccl.so.1 not found`.
+    env: the folder of the virtual environment. bindings: see bindings_folder; their env/setvars.sh (from oneCCL's
+    cmake/setvars.sh.in and vars.sh.in) sets CCL_ROOT, I_MPI_ROOT, PATH, LD_LIBRARY_PATH and FI_PROVIDER_PATH. Without
+    bindings Intel MPI comes out of the wheel impi-rt. With a wrong FI_PROVIDER_PATH MPI_Init dies with `OFI
+    fi_getinfo() failed`, without the library path a script with `libccl.so.1 not found`.
     """
     system = f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-    if stack["backend"] != "ccl":
+    if not bindings:
         return {
             "I_MPI_ROOT": env,
             "PATH": system,
@@ -30,7 +39,7 @@ def mpi_environment(env: str, stack: Mapping[str, Any]) -> dict[str, str]:
             "FI_PROVIDER_PATH": f"{env}/lib",
             "FI_PROVIDER": "tcp",
         }
-    root = f"{env}/lib/python{stack['interpreter']}/site-packages/{stack['bindings']}"
+    root = f"{env}/{bindings}"
     return {
         "CCL_ROOT": root,
         "I_MPI_ROOT": root,
@@ -64,7 +73,7 @@ def make_plan(
     hosts: in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
     core_allocation returns it.
 
-    Returns {job, world_size, backend, precision, master_addr, mpi, hosts: [{host, address, interface, first_rank, env,
+    Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank, env,
     ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
     all its ranks are told and `env` of a rank what it is told besides.
     """
@@ -75,7 +84,7 @@ def make_plan(
         "precision": choose_precision(job["precision"], {host["host"]: host["isa"] for host in hosts}),
         "master_addr": hosts[0]["address"],
         "environment": env,
-        "mpi": mpi_environment(env, stack),
+        "bindings": bindings_folder(stack),
         "world_size": 0,
         "hosts": [],
     }
@@ -139,7 +148,7 @@ def hostfile(plan: Mapping[str, Any]) -> str:
 def environment_file(plan: Mapping[str, Any]) -> str:
     """Return what mpirun itself is told, as a file that a shell can source: NAME=value lines."""
     variables = {
-        **plan["mpi"],
+        **mpi_environment(plan["environment"], plan["bindings"]),
         "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "MASTER_ADDR": plan["master_addr"],
