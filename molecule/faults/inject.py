@@ -1,7 +1,8 @@
 """Start jobs as a user does, make something go wrong in mid-run, and compare what becomes of each with what should.
 
-Called by converge.yml, with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its environment. Prints a
-line for each fault and counts at the end; exits with 1 when a job ended otherwise than it should, or anything of it is left.
+Called by converge.yml, with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its environment. Prints
+a line for each fault and counts at the end; exits with 1 when a job ended otherwise than it should, or anything of it is
+left behind.
 """
 
 from __future__ import annotations
@@ -104,7 +105,8 @@ FAULTS = [
     Fault("a rank raises", "failed", "rank 1 on node1 failed: ValueError: the label of sample 1234 is missing",
           env={"FAULT": "raise"}, shown="ValueError: the label of sample 1234 is missing"),
     Fault("the ranks form no group", "failed", "This rank would train a model of its own", env={"FAULT": "alone"}),
-    Fault("a rank stands still", "failed", "rank 2 on node2 is here", job={"stall_seconds": 12}, env={"FAULT": "stall"}),
+    Fault("a rank stands still", "failed", "rank 2 on node2 is here",
+          job={"stall_seconds": 12}, env={"FAULT": "stall"}),
     Fault("mpirun is killed", "succeeded", "", job={"restarts": 1}, inject=kill_mpirun),
     Fault("the disk fills", "failed", "rank 0 on node0 failed", inject=fill,
           mend=lambda job: on("node0", f"umount {PREFIX}/jobs/{job}/output", user="root")),
@@ -166,8 +168,8 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
         elif fault.state != "succeeded" and answered > LIMIT:
             wrong = f"the end came {answered:.0f} s after the fault"
         said = end.get("reason") or "; ".join(attempt["reason"] for attempt in attempts if attempt["reason"])
-        print(f"{fault.name}: {end.get('state')} after {answered:.0f} s, {lost} steps lost. {said.splitlines()[0] if said else ''}",
-              flush=True)  # fmt: skip
+        first = said.splitlines()[0] if said else ""
+        print(f"{fault.name}: {end.get('state')} after {answered:.0f} s, {lost} steps lost. {first}", flush=True)
     finally:
         if play.poll() is None:
             play.terminate()

@@ -10,9 +10,11 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.amx.cluster.plugins.module_utils import _launch, _stack
 
 
-def _choose(catalogue: dict[str, Any], name: str, pythons: Iterable[str]) -> dict[str, Any]:
+def _choose(
+    catalogue: dict[str, Any], name: str, pythons: Iterable[str], known_good: Iterable[dict[str, Any]] = ()
+) -> dict[str, Any]:
     try:
-        return _stack.choose(catalogue, name, pythons)
+        return _stack.choose(catalogue, name, pythons, known_good)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 
@@ -25,5 +27,5 @@ class FilterModule:
             "stack": _choose,
             "wheel_versions": _stack.wheel_versions,
             "environment_problems": _stack.environment_problems,
-            "mpi_environment": _launch.mpi_environment,
+            "mpi_environment": lambda env, stack: _launch.mpi_environment(env, _launch.bindings_folder(stack)),
         }

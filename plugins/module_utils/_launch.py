@@ -9,20 +9,43 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _amx
+from ansible_collections.amx.cluster.plugins.module_utils import _amx, _flags
 
 
-def mpi_environment(env: str) -> dict[str, str]:
-    """Return the variables that Intel MPI needs when it comes out of the wheel impi-rt.
+def bindings_folder(stack: Mapping[str, Any]) -> str:
+    """Return where in an environment the package lies that brings oneCCL and Intel MPI along; empty without one.
 
-    env: the folder of the virtual environment. What the vendor's setvars.sh would set is derived from it. With a wrong
-    FI_PROVIDER_PATH MPI_Init dies with `OFI fi_getinfo() failed`.
+    stack: an entry of the catalogue with `interpreter`, the hosts' Python.
     """
+    if stack["backend"] != "ccl":
+        return ""
+    return f"lib/python{stack['interpreter']}/site-packages/{stack['bindings']}"
+
+
+def mpi_environment(env: str, bindings: str = "") -> dict[str, str]:
+    """Return the variables that Intel MPI and oneCCL need, as a vendor's setvars.sh would set them.
+
+    env: the folder of the virtual environment. bindings: see bindings_folder; their env/setvars.sh (from oneCCL's
+    cmake/setvars.sh.in and vars.sh.in) sets CCL_ROOT, I_MPI_ROOT, PATH, LD_LIBRARY_PATH and FI_PROVIDER_PATH. Without
+    bindings Intel MPI comes out of the wheel impi-rt. With a wrong FI_PROVIDER_PATH MPI_Init dies with `OFI
+    fi_getinfo() failed`, without the library path a script with `libccl.so.1 not found`.
+    """
+    system = f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    if not bindings:
+        return {
+            "I_MPI_ROOT": env,
+            "PATH": system,
+            "LD_LIBRARY_PATH": f"{env}/lib",
+            "FI_PROVIDER_PATH": f"{env}/lib",
+            "FI_PROVIDER": "tcp",
+        }
+    root = f"{env}/{bindings}"
     return {
-        "I_MPI_ROOT": env,
-        "PATH": f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LD_LIBRARY_PATH": f"{env}/lib",
-        "FI_PROVIDER_PATH": f"{env}/lib",
+        "CCL_ROOT": root,
+        "I_MPI_ROOT": root,
+        "PATH": f"{root}/bin:{system}",
+        "LD_LIBRARY_PATH": f"{root}/lib:{env}/lib",
+        "FI_PROVIDER_PATH": f"{root}/lib/prov",
         "FI_PROVIDER": "tcp",
     }
 
@@ -50,7 +73,7 @@ def make_plan(
     hosts: in the order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as
     the module core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
-    Returns {job, world_size, backend, precision, master_addr, hosts: [{host, address, interface, first_rank, env,
+    Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank, env,
     ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
     all its ranks are told and `env` of a rank what it is told besides.
     """
@@ -61,6 +84,7 @@ def make_plan(
         "precision": choose_precision(job["precision"], {host["host"]: host["isa"] for host in hosts}),
         "master_addr": hosts[0]["address"],
         "environment": env,
+        "bindings": bindings_folder(stack),
         "world_size": 0,
         "hosts": [],
     }
@@ -113,20 +137,12 @@ def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
 
-    Added are output_dir, CPU only, the backend when there is more than one rank, and bf16 when the plan says so.
-    Without the CPU flag newer versions of accelerate train as many separate models as there are ranks (see
-    docs/stacks.md), so it is always there; the job's own value of an argument wins over an added one except for it. A
-    job whose script does not use transformers' Trainer (trainer: false) gets its own arguments only.
+    What is added, and how it is spelt, is told in _flags.arguments; docs/stacks.md has the table. A job whose script does
+    not use transformers' Trainer (trainer: false) gets its own arguments only.
     """
     if not job.get("trainer", True):
         return render_arguments(job["args"])
-    spelling = stack["arguments"]
-    added: dict[str, Any] = {"output_dir": "output"}
-    if plan["world_size"] > 1:
-        added.update(spelling["distributed"])
-    if plan["precision"] == "bf16":
-        added.update(spelling["bf16"])
-    return render_arguments({**added, **job["args"], **spelling["cpu"]})
+    return render_arguments(_flags.arguments(stack["arguments"], job["args"], plan["world_size"], plan["precision"]))
 
 
 def render_arguments(args: Mapping[str, Any]) -> list[str]:
@@ -155,7 +171,7 @@ def hostfile(plan: Mapping[str, Any]) -> str:
 def environment_file(plan: Mapping[str, Any]) -> str:
     """Return what mpirun itself is told, as a file that a shell can source: NAME=value lines."""
     variables = {
-        **mpi_environment(plan["environment"]),
+        **mpi_environment(plan["environment"], plan["bindings"]),
         "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
         "I_MPI_HYDRA_BOOTSTRAP": "ssh",
         "MASTER_ADDR": plan["master_addr"],

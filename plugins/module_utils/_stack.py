@@ -5,25 +5,42 @@
 
 from __future__ import annotations
 
+import fnmatch
 import hashlib
 import json
 import re
+import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _flags
+
 MANIFEST = "manifest.json"
+IPEX = "intel-extension-for-pytorch"
+BINDINGS = "oneccl-bind-pt"
+# The modules that register ccl: the first since 1.12, the second before.
+BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")
 
 
-def choose(catalogue: Mapping[str, Any], name: str, python: Iterable[str]) -> dict[str, Any]:
-    """Return the stack `name` of the catalogue.
+def choose(
+    catalogue: Mapping[str, Any], name: str, python: Iterable[str], known_good: Iterable[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
+    """Return the stack `name` of the catalogue, with its name, `interpreter` (the hosts' Python) and its arguments.
 
-    python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's.
+    python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's. known_good:
+    as misfits() takes it. arguments: as _flags.spelling() has them, unless the catalogue has its own.
     Raises ValueError naming what was asked and what there is.
     """
     if name not in catalogue:
         raise ValueError(f"cluster_stack: there is no stack {name!r}; the catalogue has {', '.join(sorted(catalogue))}")
     stack = {"name": name, **catalogue[name]}
+    lacking = [key for key in ("python", "backend", "packages") if not stack.get(key)]
+    if lacking:
+        raise ValueError(f"stack {name} of the catalogue has no {', '.join(lacking)}")
+    wrong = misfits(stack, known_good)
+    if wrong:
+        raise ValueError("\n  ".join([f"stack {name} cannot work:", *wrong]))
     versions = sorted(set(python))
     if len(versions) > 1:
         raise ValueError(
@@ -36,7 +53,88 @@ def choose(catalogue: Mapping[str, Any], name: str, python: Iterable[str]) -> di
             f"stack {name} has wheels for Python {', '.join(stack['python'])} and the hosts have Python {unfit[0]}: "
             "set ansible_python_interpreter to one that fits"
         )
+    stack["interpreter"] = versions[0] if versions else stack["python"][0]
+    transformers = versions_of(stack).get("transformers")
+    if transformers:
+        spelt = _flags.spelling(transformers, stack["backend"], IPEX in versions_of(stack))
+        stack["arguments"] = {**spelt, **stack.get("arguments", {})}
     return stack
+
+
+def versions_of(stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name as indexes spell it: pinned version} of the stack's packages."""
+    return {canonical(package): str(version) for package, version in stack["packages"].items()}
+
+
+def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return why the versions of a stack cannot work together, naming both and the one that fits.
+
+    known_good: sets that are known to fit, each {torch, ipex, oneccl: versions, * for any; python: [first, last] minor
+    version with wheels of all three}. Of versions that no set names only the first two numbers must agree.
+    """
+    found = []
+    have = versions_of(stack)
+    sets = list(known_good)
+    torch = have.get("torch", "").partition("+")[0]
+    for package, key, title in ((IPEX, "ipex", "intel-extension-for-pytorch"), (BINDINGS, "oneccl", "oneccl-bind-pt")):
+        version = have.get(package, "").partition("+")[0]
+        if not version:
+            continue
+        if not torch:
+            found.append(f"{title} {version} needs torch, which is not among the packages")
+            continue
+        right = next((row[key] for row in sets if _same(torch, row["torch"])), None)
+        of_it = next((row["torch"] for row in sets if _same(version, row[key])), None)
+        if (
+            (right and not _same(version, right))
+            or (of_it and not _same(torch, of_it))
+            or (torch and _minor(torch) != _minor(version))
+        ):
+            hint = f"with torch {torch} goes {title} {right}" if right else ""
+            other = f"{title} {version} goes with torch {of_it}" if of_it else ""
+            fits = "; ".join(filter(None, [hint, other])) or (
+                f"with torch {torch} goes {title} {'.'.join(map(str, _minor(torch)))}.x"
+            )
+            found.append(f"torch {torch} and {title} {version} do not fit: {fits}")
+    row = next((row for row in sets if _same(torch, row["torch"])), None)
+    if row and (IPEX in have or BINDINGS in have):
+        first, last = (_minor(limit) for limit in row["python"])
+        outside = [version for version in stack["python"] if not first <= _minor(version) <= last]
+        if outside:
+            found.append(
+                f"torch {torch} with its companions has wheels for Python {row['python'][0]} to {row['python'][1]}, "
+                f"not for {', '.join(outside)}"
+            )
+    return found + _backend_misfits(stack, have)
+
+
+def _backend_misfits(stack: Mapping[str, Any], have: Mapping[str, str]) -> list[str]:
+    """Return why the backend of a stack cannot be had from its packages."""
+    found = []
+    backend = stack["backend"]
+    if "transformers" in have:
+        try:
+            _flags.spelling(have["transformers"], backend, IPEX in have)
+        except ValueError as error:
+            found.append(str(error))
+    if backend == "ccl":
+        if stack.get("bindings") not in BINDING_MODULES:
+            found.append(f"backend ccl needs bindings: one of {', '.join(BINDING_MODULES)}")
+        if not {BINDINGS, "torch-ccl"} & set(have):
+            found.append("backend ccl is not available without oneccl-bind-pt: add it, or take backend gloo")
+        accelerate = have.get("accelerate")
+        if accelerate and _flags.number(accelerate) >= _flags.ACCELERATE_CCL_GONE:
+            found.append(f"accelerate {accelerate} does not know the backend ccl: 1.12.0 is the last version that does")
+    return found
+
+
+def _same(version: str, pattern: str) -> bool:
+    """Whether a version is the one of a known-good set: 1.13 and 1.13.0 are, and * stands for anything."""
+    return fnmatch.fnmatchcase(version, str(pattern)) or fnmatch.fnmatchcase(f"{version}.0", str(pattern))
+
+
+def _minor(version: str) -> tuple[int, ...]:
+    return _flags.number(version)[:2]
 
 
 def requirements(packages: Mapping[str, str]) -> list[str]:
@@ -88,6 +186,24 @@ def pip_arguments(python: str, glibc: str) -> list[str]:
     ]  # fmt: skip
 
 
+# pip takes a wheel's tags and Python from its arguments, but evaluates `; python_version < "3.10"` and its like for the
+# Python that it runs on itself. Arguments: the hosts' minor version, then pip's own.
+PIP_FOR_HOSTS = """
+import sys
+from pip._vendor.packaging import markers
+python, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+own = markers.default_environment
+hosts = {
+    "python_version": python, "python_full_version": python + ".0", "implementation_version": python + ".0",
+    "os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64",
+    "implementation_name": "cpython", "platform_python_implementation": "CPython",
+}
+markers.default_environment = lambda: {**own(), **hosts}
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
 def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
     """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
 
@@ -104,25 +220,128 @@ def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        for block in iter(lambda: stream.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def manifest(folder: Path) -> dict[str, Any]:
-    """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes}]}, sorted by file."""
+    """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes, unpacked}]}, sorted by file.
+
+    bytes, unpacked: the size of the wheel, and of what is in it. Raises ValueError for a file that is no whole wheel.
+    """
     wheels = []
     for path in sorted(folder.glob("*.whl")):
         name, version = path.name.split("-")[:2]
-        digest = hashlib.sha256()
-        with path.open("rb") as stream:
-            for block in iter(lambda: stream.read(1 << 20), b""):
-                digest.update(block)
+        try:
+            with zipfile.ZipFile(path) as content:
+                unpacked = sum(item.file_size for item in content.infolist())
+        except zipfile.BadZipFile as error:
+            raise ValueError(f"{path} is not a whole wheel ({error}): remove it and run again") from error
         wheels.append(
             {
                 "file": path.name,
                 "name": canonical(name),
                 "version": version,
-                "sha256": digest.hexdigest(),
+                "sha256": sha256(path),
                 "bytes": path.stat().st_size,
+                "unpacked": unpacked,
             }
         )
     return {"wheels": wheels}
+
+
+def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return [{file, name, version, sha256}] of what pip would install, from its report, without downloading it.
+
+    Raises ValueError when an index gives no SHA-256 of a wheel: then nobody could verify it.
+    """
+    wheels = []
+    for item in report["install"]:
+        archive = item["download_info"].get("archive_info", {})
+        digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
+        file = item["download_info"]["url"].rpartition("/")[2].replace("%2B", "+")
+        if not digest:
+            raise ValueError(
+                f"the index gives no SHA-256 for {file}, so hosts could not verify it: "
+                "set torch_stack_source to wheelhouse"
+            )
+        wheels.append(
+            {
+                "file": file,
+                "name": canonical(item["metadata"]["name"]),
+                "version": item["metadata"]["version"],
+                "sha256": digest,
+            }
+        )
+    return sorted(wheels, key=lambda wheel: str(wheel["file"]))
+
+
+def changed_wheels(folder: Path, wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return {file: "is missing" or "is damaged"} of a manifest's wheels that are not in `folder` as they should."""
+    changed = {}
+    for wheel in wheels:
+        path = folder / wheel["file"]
+        if not path.is_file():
+            changed[wheel["file"]] = "is missing"
+        elif path.stat().st_size != wheel.get("bytes", path.stat().st_size) or sha256(path) != wheel["sha256"]:
+            changed[wheel["file"]] = "is damaged"
+    return changed
+
+
+def unfit_wheels(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[str]:
+    """Return the files of wheels that an x86-64 host with this Python ("3.11") and glibc ("2.36") cannot use."""
+    own = f"cp{python.replace('.', '')}"
+    number = [int(part) for part in python.split(".")]
+    usable = {"any", *platforms(glibc)}
+    unfit = []
+    for wheel in wheels:
+        pythons, abis, names = (part.split(".") for part in wheel["file"][: -len(".whl")].rsplit("-", 3)[1:])
+        # abi3: built for this version of Python or any later one.
+        stable = "abi3" in abis and any(
+            [int(tag[2:3]), int(tag[3:] or 0)] <= number for tag in pythons if tag.startswith("cp")
+        )
+        plain = "none" in abis and any(tag in (own, "py3", f"py{number[0]}{number[1]}") for tag in pythons)
+        if not (plain or stable or (own in pythons and own in abis)) or not usable & set(names):
+            unfit.append(str(wheel["file"]))
+    return unfit
+
+
+def check_archive(brought: Mapping[str, Any], wanted: Iterable[str], python: str, glibc: str) -> None:
+    """Raise ValueError when wheels that were brought along are not what was asked for, or not for these hosts.
+
+    brought: a manifest. wanted: requirements, pinned. python, glibc: the hosts'.
+    """
+    have = wheel_versions(brought["wheels"])
+    lacking = []
+    for requirement in wanted:
+        name, _sep, version = requirement.partition("==")
+        found = have.get(canonical(name))
+        # As pip sees it: a pin without a local version (+cpu) takes any.
+        if found is None or version not in (found, found.partition("+")[0]):
+            lacking.append(f"{requirement} (it has {found or 'none'})")
+    if lacking:
+        raise ValueError(f"the archive lacks {', '.join(lacking)}: collect it again for this stack")
+    unfit = unfit_wheels(brought["wheels"], python, glibc)
+    if unfit:
+        raise ValueError(
+            f"the archive was collected for other hosts: these have Python {python} and glibc {glibc}, which "
+            f"cannot use {', '.join(unfit)}"
+        )
+
+
+def netrc(credentials: Iterable[Mapping[str, str]]) -> str:
+    """Return a netrc file, from which pip takes what it logs in with, of credentials {host, user, password}."""
+    return "".join(f"machine {c['host']} login {c['user']} password {c['password']}\n" for c in credentials)
+
+
+def masked(text: str) -> str:
+    """Return text without the user names and passwords of the URLs in it."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "***@", text)
 
 
 def locked_requirements(manifest: Mapping[str, Any]) -> str:
@@ -143,7 +362,7 @@ def wheel_versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def environment_problems(result: Mapping[str, Any]) -> list[str]:
-    """Return what check_environment.py found, from the result of the task that ran it.
+    """Return what check_environment.py found wrong, from the result of the task that ran it.
 
     A check that did not come to its end is a problem too, told with its last words.
     """

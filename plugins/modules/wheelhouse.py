@@ -16,6 +16,7 @@ description:
   - Fails before it downloads anything when the resolution holds CUDA packages.
   - The folder appears whole or not at all. An interrupted download is taken up again by the next run.
   - Runs where there is a way to a package index, normally on the control machine, with pip as it is configured there.
+    Where there is none, wheels can be brought along in O(archive).
 extends_documentation_fragment:
   - amx.cluster.attributes
 attributes:
@@ -52,15 +53,58 @@ options:
     type: list
     elements: str
     required: true
+  only:
+    description:
+      - The packages whose wheels are downloaded; all are resolved, and are in the manifest with their SHA-256. For
+        hosts that fetch the others themselves. Default is all of them.
+    type: list
+    elements: str
+  archive:
+    description:
+      - A wheelhouse that was collected elsewhere, as a folder or as a tar file of one. Nothing is fetched then. Its
+        wheels are verified by its manifest.
+    type: path
+  index_url:
+    description: The package index, instead of the one that pip is configured with. V(none) for no index at all.
+    type: str
   index_urls:
     description: Further package indexes. One that does not answer within O(index_timeout) is left out.
     type: list
     elements: str
     default: []
+  find_links:
+    description: Folders with wheels, and pages with links to them. One that does not answer is left out.
+    type: list
+    elements: str
+    default: []
   index_timeout:
-    description: Seconds that an index of O(index_urls) has to answer.
+    description: Seconds that an index has to answer.
     type: int
     default: 5
+  ca_certificate:
+    description: A file of certificates by which indexes are trusted.
+    type: path
+  proxy:
+    description: The proxy for all indexes, such as V(http://proxy.example.com:3128).
+    type: str
+  credentials:
+    description: How to log in on indexes. They reach pip in a file that only its user can read.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      host:
+        description: The index's host name.
+        type: str
+        required: true
+      user:
+        description: The user's name there.
+        type: str
+        required: true
+      password:
+        description: The user's password or token.
+        type: str
+        required: true
 """
 
 EXAMPLES = r"""
@@ -95,77 +139,204 @@ wheels:
       version: 2.13.0+cpu
       sha256: 5f04b2bd1f9f7a9e
       bytes: 190000000
+      unpacked: 700000000
 unreachable_indexes:
-  description: Those of O(index_urls) that did not answer, each with the reason.
+  description: The indexes that did not answer, each with the reason.
   returned: when wheels were collected
   type: list
   elements: str
 """
 
+import hashlib
 import json
+import os
+import re
+import shutil
 import sys
+import tarfile
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
 from ansible_collections.amx.cluster.plugins.module_utils import _stack
 
 
-def probe(urls: list[str], timeout: int) -> tuple[list[str], list[str]]:
-    """Return the indexes that answer, and for each other one why not."""
-    answering, silent = [], []
-    for url in urls:
-        try:
-            open_url(url, method="HEAD", timeout=timeout)
-            answering.append(url)
-        except Exception as error:  # anything at all may go wrong on the way, and every reason is told
-            silent.append(f"{url}: {error}")
-    return answering, silent
+def configured(module: AnsibleModule) -> dict[str, str]:
+    """Return how pip is configured here: {setting: value}; an environment variable wins over a file."""
+    _code, output, _errors = module.run_command([sys.executable, "-m", "pip", "config", "list"])
+    found = re.findall(r"^(\S+?)\.([\w-]+)='(.*)'$", output, re.M)
+    return {name: value for _section, name, value in sorted(found, key=lambda item: item[0] == ":env:")}
 
 
-def pip(module: AnsibleModule, arguments: list[str], silent: list[str]) -> None:
-    """Run pip and fail the module with its last words."""
-    code, output, errors = module.run_command([sys.executable, "-m", "pip", *arguments])
-    if code:
-        said = [line for line in (errors or output).splitlines() if line.strip() and not line.startswith("WARNING")]
-        tried = "".join(f"\nNot reachable: {line}" for line in silent)
-        module.fail_json(msg="pip could not collect the wheels: " + "\n".join(said[-6:]) + tried, rc=code)
+def why_silent(url: str, timeout: int, certificate: str | None, login: dict[str, str] | None) -> str:
+    """Return why an index does not answer, or an empty string."""
+    if "://" not in url:
+        return "" if Path(url).expanduser().is_dir() else "there is no such folder"
+    given = (
+        {"url_username": login["user"], "url_password": login["password"], "force_basic_auth": True} if login else {}
+    )
+    try:
+        open_url(url, method="HEAD", timeout=timeout, ca_path=certificate, **given)
+    except HTTPError as error:
+        # Any other answer is one: not every index has a page at its root.
+        return f"HTTP {error.code}, log in with credentials" if error.code in (401, 403, 407) else ""
+    except Exception as error:  # anything at all may go wrong on the way, and every reason is told
+        return str(error)
+    return ""
 
 
-def collect(module: AnsibleModule, staging: Path, glibc: str) -> list[str]:
-    """Fill `staging` with the wheels; return the indexes that did not answer."""
+def probe(urls: list[str], asked: dict[str, Any], certificate: str | None) -> dict[str, str]:
+    """Return {url: why it does not answer} for those that do not; all are asked at once, for index_timeout seconds."""
+    reasons = dict.fromkeys(urls, f"no answer within {asked['index_timeout']} s")
+    logins = {login["host"]: login for login in asked["credentials"]}
+
+    def ask(url: str) -> None:
+        host = re.sub(r"^\w+://([^/@]*@)?", "", url).partition("/")[0].partition(":")[0]
+        reasons[url] = why_silent(url, asked["index_timeout"], certificate, logins.get(host))
+
+    # The name service knows no time limit, so the threads are left to themselves when time is up.
+    threads = [threading.Thread(target=ask, args=(url,), daemon=True) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(asked["index_timeout"])
+    return {url: reason for url, reason in reasons.items() if reason}
+
+
+class Pip:
+    """pip, choosing for the hosts, with the indexes that answer."""
+
+    def __init__(self, module: AnsibleModule, scratch: Path, glibc: str) -> None:
+        self.module = module
+        asked = module.params
+        settings = configured(module)
+        certificate = asked["ca_certificate"] or settings.get("cert")
+        if asked["proxy"]:
+            os.environ.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), asked["proxy"]))
+        self.environment = {"PIP_CERT": certificate} if certificate else {}
+        if asked["credentials"]:
+            netrc = scratch / "netrc"
+            netrc.touch(mode=0o600)
+            netrc.write_text(_stack.netrc(asked["credentials"]), encoding="utf-8")
+            self.environment["NETRC"] = str(netrc)
+        main = asked["index_url"] or settings.get("index-url", "default")
+        mains = [] if main == "none" else [main]
+        silent = probe([*mains, *asked["index_urls"], *asked["find_links"]], asked, certificate)
+        self.silent = [_stack.masked(f"{url}: {reason}") for url, reason in silent.items()]
+        answering = [url for url in [*mains, *asked["index_urls"]] if url not in silent]
+        # Through the environment, not as arguments: a URL may hold a password, and arguments are seen by everyone.
+        self.environment["PIP_INDEX_URL"] = answering[0] if answering else ""
+        if main == "none" or not answering:
+            self.environment["PIP_NO_INDEX"] = "1"
+        extra = [*answering[1:], *([] if main == "none" else settings.get("extra-index-url", "").split())]
+        self.environment["PIP_EXTRA_INDEX_URL"] = " ".join(extra)
+        links = [url for url in asked["find_links"] if url not in silent]
+        self.environment["PIP_FIND_LINKS"] = " ".join([*links, *settings.get("find-links", "").split()])
+        self.common = [
+            *("--quiet", "--no-input", "--disable-pip-version-check"),
+            *_stack.pip_arguments(asked["python"], glibc),
+        ]
+
+    def run(self, command: str, *arguments: str) -> None:
+        """Run pip and fail the module with its last words."""
+        program = [sys.executable, "-c", _stack.PIP_FOR_HOSTS, self.module.params["python"]]
+        code, output, errors = self.module.run_command(
+            [*program, command, *self.common, *arguments], environ_update=self.environment
+        )
+        if code:
+            said = [line for line in (errors or output).splitlines() if line.strip() and not line.startswith("WARNING")]
+            tried = "".join(f"\nNot reachable: {line}" for line in self.silent)
+            told = _stack.masked("\n".join(said[-6:]))
+            self.module.fail_json(msg=f"pip could not collect the wheels: {told}{tried}", rc=code)
+
+    def resolve(self, scratch: Path) -> dict[str, Any]:
+        """Return pip's report of what the requirements come to."""
+        asked = self.module.params
+        report = scratch / "report.json"
+        limits = ["--constraint", asked["constraints"]] if asked["constraints"] else []
+        dry = ["--dry-run", "--ignore-installed", "--target", str(scratch), "--report", str(report)]
+        self.run("install", *dry, *limits, *asked["requirements"])
+        return dict(json.loads(report.read_text(encoding="utf-8")))
+
+
+def collect(module: AnsibleModule, staging: Path, glibc: str) -> tuple[dict[str, Any], list[str]]:
+    """Fill `staging` with the wheels; return their manifest and the indexes that did not answer."""
     asked = module.params
-    answering, silent = probe(asked["index_urls"], asked["index_timeout"])
-    common = ["--quiet", "--no-input", "--disable-pip-version-check", *_stack.pip_arguments(asked["python"], glibc)]
-    for url in answering:
-        common += ["--extra-index-url", url]
-    pinned = asked["requirements"]
-    if asked["dependencies"]:
-        with tempfile.TemporaryDirectory() as scratch:
-            report = Path(scratch, "report.json")
-            limits = ["--constraint", asked["constraints"]] if asked["constraints"] else []
-            pip(
-                module,
-                [
-                    "install",
-                    "--dry-run",
-                    "--ignore-installed",
-                    "--target",
-                    scratch,
-                    "--report",
-                    str(report),
-                    *common,
-                    *limits,
-                    *pinned,
-                ],
-                silent,
-            )
-            pinned = _stack.requirements(_stack.check_resolution(json.loads(report.read_text(encoding="utf-8"))))
     staging.mkdir(parents=True, exist_ok=True)
-    pip(module, ["download", "--no-deps", "--dest", str(staging), *common, *pinned], silent)
-    return silent
+    with tempfile.TemporaryDirectory() as folder:
+        pip = Pip(module, Path(folder), glibc)
+        pinned, lock = asked["requirements"], []
+        if asked["dependencies"]:
+            report = pip.resolve(Path(folder))
+            pinned = _stack.requirements(_stack.check_resolution(report))
+            lock = _stack.locked(report) if asked["only"] is not None else []
+        only = None if asked["only"] is None else {_stack.canonical(name) for name in asked["only"]}
+        fetched = [pin for pin in pinned if only is None or _stack.canonical(pin.partition("==")[0]) in only]
+        # What an interrupted run left is taken as it is, but nothing that is no longer wanted.
+        wanted = {(_stack.canonical(name), version) for name, _sep, version in (pin.partition("==") for pin in fetched)}
+        for path in staging.glob("*.whl"):
+            name, version = path.name.split("-")[:2]
+            if (_stack.canonical(name), version) not in wanted:
+                path.unlink()
+        pip.run("download", "--no-deps", "--dest", str(staging), *fetched)
+    made = _stack.manifest(staging)
+    if only is not None:
+        here = {wheel["name"]: wheel for wheel in made["wheels"]}
+        made["wheels"] = [here.get(wheel["name"], wheel) for wheel in lock]
+    return made, pip.silent
+
+
+def read_archive(archive: Path) -> dict[str, Any]:
+    """Return the manifest of an archive. Raises ValueError when it has none."""
+    try:
+        if archive.is_dir():
+            return dict(json.loads((archive / _stack.MANIFEST).read_text(encoding="utf-8")))
+        with tarfile.open(archive) as tar:
+            member = next((item for item in tar if Path(item.name).name == _stack.MANIFEST), None)
+            content = tar.extractfile(member) if member else None
+            if content:
+                return dict(json.load(content))
+    except FileNotFoundError:
+        pass
+    except (OSError, tarfile.TarError, ValueError) as error:
+        raise ValueError(f"the archive {archive} cannot be read: {error}") from error
+    raise ValueError(
+        f"the archive {archive} has no {_stack.MANIFEST}: bring along a whole folder that a control machine with a "
+        "network collected (in torch_stack_wheelhouse), or a tar file of it"
+    )
+
+
+def unpack(archive: Path, staging: Path, brought: dict[str, Any]) -> None:
+    """Put the archive's wheels into `staging`. Raises ValueError when one is not as its manifest says."""
+    if staging.exists():
+        shutil.rmtree(staging)
+    staging.mkdir(parents=True)
+    names = {wheel["file"] for wheel in brought["wheels"]}
+    if archive.is_dir():
+        for name in names & {path.name for path in archive.iterdir()}:
+            shutil.copy2(archive / name, staging / name)
+    else:
+        with tarfile.open(archive) as tar:
+            for member in tar:
+                content = tar.extractfile(member) if Path(member.name).name in names else None
+                if content:
+                    with (staging / Path(member.name).name).open("wb") as stream:
+                        shutil.copyfileobj(content, stream, 1 << 20)
+    changed = _stack.changed_wheels(staging, brought["wheels"])
+    if changed:
+        told = ", ".join(f"{file} {what}" for file, what in sorted(changed.items()))
+        raise ValueError(f"the archive {archive} is not whole: {told}; bring it along again")
+
+
+def finish(staging: Path, house: Path, made: dict[str, Any]) -> None:
+    """Write what belongs to the wheels, and put the folder into its place."""
+    (staging / "requirements.txt").write_text(_stack.locked_requirements(made), encoding="utf-8")
+    (staging / _stack.MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
+    staging.replace(house)
 
 
 def main() -> None:
@@ -177,8 +348,24 @@ def main() -> None:
             "dependencies": {"type": "bool", "default": True},
             "python": {"type": "str", "required": True},
             "glibc": {"type": "list", "elements": "str", "required": True},
+            "only": {"type": "list", "elements": "str"},
+            "archive": {"type": "path"},
+            "index_url": {"type": "str"},
             "index_urls": {"type": "list", "elements": "str", "default": []},
+            "find_links": {"type": "list", "elements": "str", "default": []},
             "index_timeout": {"type": "int", "default": 5},
+            "ca_certificate": {"type": "path"},
+            "proxy": {"type": "str"},
+            "credentials": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "host": {"type": "str", "required": True},
+                    "user": {"type": "str", "required": True},
+                    "password": {"type": "str", "required": True, "no_log": True},
+                },
+            },
         },
         supports_check_mode=True,
     )
@@ -186,23 +373,32 @@ def main() -> None:
     try:
         limits = Path(asked["constraints"]).read_text(encoding="utf-8") if asked["constraints"] else ""
         glibc = _stack.oldest(asked["glibc"])
-        key = _stack.wheelhouse_key(asked["requirements"], limits, asked["python"], glibc)
-        house = Path(asked["path"], key)
+        brought: dict[str, Any] | None = None
+        if asked["archive"]:
+            brought = read_archive(Path(asked["archive"]))
+            _stack.check_archive(brought, asked["requirements"], asked["python"], glibc)
+            digest = hashlib.sha256(_stack.locked_requirements(brought).encode()).hexdigest()[:12]
+            key = f"cp{asked['python'].replace('.', '')}-{digest}"
+        else:
+            key = _stack.wheelhouse_key(asked["requirements"], limits, asked["python"], glibc)
+        # Where only some wheels are kept, they are no wheelhouse of that key.
+        house = Path(asked["path"], key if asked["only"] is None else key + "-lock")
         result: dict[str, Any] = {"changed": False, "path": str(house), "key": key, "wheels": []}
         if house.is_dir():
             result["wheels"] = json.loads((house / _stack.MANIFEST).read_text(encoding="utf-8"))["wheels"]
             module.exit_json(**result)
         result["changed"] = True
         if not module.check_mode:
-            staging = house.with_name(key + ".partial")
-            result["unreachable_indexes"] = collect(module, staging, glibc)
-            made = _stack.manifest(staging)
-            (staging / "requirements.txt").write_text(_stack.locked_requirements(made), encoding="utf-8")
-            (staging / _stack.MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
-            staging.replace(house)
+            staging = house.with_name(house.name + ".partial")
+            if brought:
+                unpack(Path(asked["archive"]), staging, brought)
+                made = _stack.manifest(staging)
+            else:
+                made, result["unreachable_indexes"] = collect(module, staging, glibc)
+            finish(staging, house, made)
             result["wheels"] = made["wheels"]
     except (OSError, ValueError) as error:
-        module.fail_json(msg=str(error))
+        module.fail_json(msg=_stack.masked(str(error)))
     module.exit_json(**result)
 
 

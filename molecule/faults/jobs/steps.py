@@ -1,7 +1,7 @@
 """A plain torch.distributed script, unmodified for any launcher: steps that all ranks take together, and checkpoints.
 
-It finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. FAULT makes it fail in the way named, at step 30
-of its first run.
+It finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. FAULT makes it fail in the way named, at step
+30 of its first run.
 """
 
 import json
@@ -38,7 +38,7 @@ def resume() -> tuple[int, torch.Tensor]:
 
 def fail(step: int) -> None:
     """Fail as FAULT says."""
-    if step != 30 or os.path.exists("failed-once"):
+    if step != 30 or Path("failed-once").exists():
         return
     if FAULT == "raise" and RANK == 1:
         raise ValueError("the label of sample 1234 is missing")

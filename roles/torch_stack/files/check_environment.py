@@ -1,15 +1,43 @@
-"""Check an environment from within: run by its own interpreter, with the versions it should have as JSON.
+"""Check an environment from within: run by its own interpreter, in the environment variables that ranks get.
 
-Prints one JSON object on the last line: {"problems": ["what; what to do", ...]}.
+Its argument is JSON: {"versions": {name: version}, "backend": "gloo" or "ccl", "bindings": the module that brings ccl}.
+Prints one JSON object on the last line: {"problems": ["what; what to do", ...], "found": {what was seen}}. Only what
+is among the versions is looked at.
 """
 
 from __future__ import annotations
 
+import importlib
 import importlib.metadata
 import json
+import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+
+AGAIN = "run site.yml again"
+# What libraries that do not belong together say, in their own words, and what it means.
+CAUSES = (
+    ("needs to work with PyTorch", "torch and intel-extension-for-pytorch do not match; take a set of the catalogue"),
+    ("Mismatch in kernel C++ signatures", "torch and oneccl-bind-pt do not match; take a set of the catalogue"),
+    ("undefined symbol", "two of the packages were built for different versions of torch; take a set of the catalogue"),
+    ("libccl.so", "oneCCL is not on the library path; the launcher sets it, start Python as the job's launch.sh does"),
+    ("cannot open shared object file", "a library of the system is missing; install the package that has it"),
+    ("compiled using NumPy 1.x", "torch was built against NumPy 1; pin numpy below 2"),
+    ("Illegal instruction", "the CPU lacks instructions that the package was built for; use newer hosts"),
+)
+
+
+def because(said: str) -> str:
+    """Return the cause behind an error's text, in parentheses, or nothing where it is not known."""
+    return next((f" ({cause})" for sign, cause in CAUSES if sign in said), "")
+
+
+def shortened(said: str) -> str:
+    """Return the end of a text on one line."""
+    return " ".join(said.split())[-400:]
 
 
 def wrong_versions(wanted: dict[str, str]) -> list[str]:
@@ -19,14 +47,12 @@ def wrong_versions(wanted: dict[str, str]) -> list[str]:
         try:
             found = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            problems.append(f"{name} {version} is not installed; run site.yml again")
+            problems.append(f"{name} {version} is not installed; {AGAIN}")
             continue
         if found != version:
-            problems.append(
-                f"{name} is {found} and should be {version}; another package replaced it, run site.yml again"
-            )
+            problems.append(f"{name} is {found} and should be {version}; another package replaced it, {AGAIN}")
     names = (distribution.metadata["Name"] or "" for distribution in importlib.metadata.distributions())
-    cuda = sorted(name for name in names if name.lower().startswith("nvidia"))
+    cuda = sorted(name for name in names if name.lower().startswith(("nvidia-", "nvidia_")))
     if cuda:
         problems.append(
             f"CUDA packages are installed ({', '.join(cuda)}); torch must be pinned to its CPU build (+cpu)"
@@ -34,53 +60,147 @@ def wrong_versions(wanted: dict[str, str]) -> list[str]:
     return problems
 
 
-def broken_torch() -> list[str]:
-    """Import what a rank imports, and multiply two matrices in bfloat16."""
-    try:
-        import torch
-        import torch.distributed
-        from transformers import Trainer  # noqa: F401  transformers imports little until a name is taken from it
-
-        if not torch.distributed.is_gloo_available():
-            return [f"torch {torch.__version__} has no gloo backend; take a build that has it"]
-        product = torch.ones(64, 64, dtype=torch.bfloat16) @ torch.ones(64, 64, dtype=torch.bfloat16)
-        if product.float().sum().item() != 64.0**3:
-            return [f"torch {torch.__version__} multiplies bfloat16 matrices wrongly on this CPU"]
-    except Exception as error:  # whatever an import raises is what the user must be told
-        return [f"torch and transformers do not work: {type(error).__name__}: {error}"]
-    return []
-
-
-def broken_tools(prefix: Path) -> list[str]:
-    """Look for Intel's OpenMP run time, and start two processes with Intel MPI."""
+def broken_imports(versions: dict[str, str], backend: str, bindings: str) -> list[str]:
+    """Import what a rank imports, and see that torch knows the backend."""
     problems = []
-    if not (prefix / "lib" / "libiomp5.so").exists():
-        problems.append(
-            f"{prefix}/lib/libiomp5.so is missing; KMP_* variables mean nothing without Intel's OpenMP run time"
+    names = {
+        "torch": "torch.distributed",
+        "intel-extension-for-pytorch": "intel_extension_for_pytorch",
+        "transformers": "transformers",
+        "accelerate": "accelerate",
+        "datasets": "datasets",
+        "evaluate": "evaluate",
+    }
+    modules = [module for package, module in names.items() if package in versions]
+    for module in [*modules, *([bindings] if backend == "ccl" else [])]:
+        try:
+            imported = importlib.import_module(module)
+            if module == "transformers":
+                imported.Trainer  # noqa: B018  transformers imports little until a name is taken from it
+        except BaseException as error:  # whatever an import raises, SystemExit too, is what the user must be told
+            told = f"{type(error).__name__}: {error}"
+            problems.append(f"{module} cannot be imported{because(told)}: {shortened(told)}")
+    if "torch" in versions and not problems:
+        problems += missing_backend(backend, bindings)
+    return problems
+
+
+def missing_backend(backend: str, bindings: str) -> list[str]:
+    """See that torch has the backend through which ranks talk."""
+    import torch.distributed
+
+    if backend == "gloo":
+        there = torch.distributed.is_gloo_available()
+        remedy = "take a build of torch that has it"
+    else:
+        there = hasattr(torch.distributed.Backend, backend.upper())
+        remedy = f"importing {bindings} did not register it, its version does not fit torch's"
+    return [] if there else [f"torch {torch.__version__} has no backend {backend}; {remedy}"]
+
+
+# A product in bfloat16 as a rank computes it; tells the OpenMP run times that are mapped into the process.
+PRODUCT = """
+import json, torch
+size = 256
+ones = torch.ones(size, size, dtype=torch.bfloat16)
+total = (ones @ ones).float().sum().item()
+libraries = sorted({line.split()[-1] for line in open("/proc/self/maps") if "iomp5" in line or "libgomp" in line})
+print(json.dumps({"right": total == float(size) ** 3, "libraries": libraries}))
+"""
+
+
+def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list[str]:
+    """Multiply in bfloat16 in a process of its own, and see by which instruction set and which OpenMP run time.
+
+    openmp: whether Intel's is among the packages; ranks preload it then.
+    """
+    library = prefix / "lib" / "libiomp5.so"
+    variables = {**os.environ, "ONEDNN_VERBOSE": "1", "DNNL_VERBOSE": "1", "OMP_NUM_THREADS": "2"}
+    if openmp:
+        variables.update(LD_PRELOAD=str(library), KMP_VERSION="1")
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", PRODUCT], env=variables, capture_output=True, text=True, timeout=180, check=False
         )
-    command = [
-        str(prefix / "bin" / "mpirun"),
-        "-n",
-        "2",
-        "-hosts",
-        "localhost",
-        str(prefix / "bin" / "python"),
-        "-S",
-        "-c",
-    ]
-    command.append("import os; print(os.environ['PMI_RANK'], os.environ['PMI_SIZE'])")
+        told = json.loads(ran.stdout.splitlines()[-1])
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"torch does not multiply: {error}"]
+    except (ValueError, IndexError):
+        said = ran.stderr or f"it ended with exit code {ran.returncode}"
+        return [f"torch does not multiply in bfloat16{because(said)}: {shortened(said)}"]
+    problems = []
+    if not told["right"]:
+        problems.append("torch multiplies bfloat16 matrices wrongly on this CPU; take another version of torch")
+    verbose = re.findall(r"^(?:one)?dnnl?_verbose,(.*)$", ran.stdout, re.M)
+    isa = next((line.partition("isa:")[2] for line in verbose if "isa:" in line), "")
+    products = (re.search(r",matmul,([^,]*),.*bf16", line) for line in verbose)
+    used = next(filter(None, products), None)
+    found.update(isa=isa, bf16_kernel=used.group(1) if used else "", openmp=told["libraries"])
+    if openmp and str(library.resolve()) not in {os.path.realpath(path) for path in told["libraries"]}:
+        problems.append(
+            f"{library} is not in the process although preloaded ({shortened(ran.stderr)}); "
+            f"KMP_* variables mean nothing without it, {AGAIN}"
+        )
+    elif openmp and "OMP version" not in ran.stderr:
+        problems.append(
+            "torch does not compute with Intel's OpenMP run time although it is preloaded; take another version of it"
+        )
+    return problems
+
+
+def broken_mpi(provider: str) -> list[str]:
+    """See that libfabric has the provider, and start two processes with Intel MPI."""
+    problems = []
+    # In the wheel impi-rt the program lies beside mpirun, and bin/fi_info is a script that looks for it elsewhere.
+    beside = Path(shutil.which("mpirun") or "mpirun").parent / "libfabric" / "fi_info"
+    try:
+        listed = subprocess.run(
+            [str(beside) if beside.exists() else "fi_info", "-p", provider],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if listed.returncode or f"provider: {provider}" not in listed.stdout:
+            problems.append(
+                f"libfabric has no provider {provider} here (FI_PROVIDER_PATH is {os.environ.get('FI_PROVIDER_PATH')}); "
+                f"MPI_Init would die with `OFI fi_getinfo() failed`: {shortened(listed.stderr or listed.stdout)}"
+            )
+    except FileNotFoundError:
+        pass  # not every Intel MPI brings it along; mpirun below does not need it
+    except subprocess.TimeoutExpired as error:
+        problems.append(f"libfabric's fi_info does not answer: {error}")
+    program = "import os; print(os.environ['PMI_RANK'], os.environ['PMI_SIZE'])"
+    command = ["mpirun", "-n", "2", "-hosts", "localhost", sys.executable, "-S", "-c", program]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return [*problems, f"Intel MPI's mpirun does not start: {error}"]
     if sorted(ran.stdout.split("\n")) != ["", "0 2", "1 2"]:
-        said = " ".join((ran.stderr or ran.stdout).split())[-400:]
         problems.append(
-            f"Intel MPI's mpirun did not start two processes on this host (exit code {ran.returncode}): {said}"
+            f"Intel MPI's mpirun did not start two processes on this host (exit code {ran.returncode}): "
+            f"{shortened(ran.stderr or ran.stdout)}"
         )
     return problems
 
 
+def main() -> None:
+    asked = json.loads(sys.argv[1])
+    versions, backend = asked["versions"], asked["backend"]
+    prefix = Path(sys.prefix)
+    found: dict[str, object] = {}
+    problems = wrong_versions(versions)
+    problems += broken_imports(versions, backend, asked.get("bindings", ""))
+    if "intel-openmp" in versions and not (prefix / "lib" / "libiomp5.so").exists():
+        problems.append(
+            f"{prefix}/lib/libiomp5.so is missing; KMP_* variables mean nothing without Intel's OpenMP run time"
+        )
+    elif "torch" in versions and not problems:
+        problems += broken_product(prefix, "intel-openmp" in versions, found)
+    if "impi-rt" in versions or backend == "ccl":
+        problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"))
+    print(json.dumps({"problems": problems, "found": found}))
+
+
 if __name__ == "__main__":
-    found = wrong_versions(json.loads(sys.argv[1])) + broken_torch() + broken_tools(Path(sys.prefix))
-    print(json.dumps({"problems": found}))
+    main()

@@ -108,6 +108,22 @@ def test_render_arguments() -> None:
     assert _launch.render_arguments(args) == words
 
 
+def test_environment_of_a_stack_with_bindings() -> None:
+    stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10"}
+    made = _launch.make_plan(JOB, stack, "/opt/env", [host("node0", 1)])
+    root = "/opt/env/lib/python3.10/site-packages/oneccl_bindings_for_pytorch"
+    told = _launch.environment_file(made).splitlines()
+    assert told[:6] == [
+        f"CCL_ROOT={root}",
+        f"I_MPI_ROOT={root}",
+        f"PATH={root}/bin:/opt/env/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        f"LD_LIBRARY_PATH={root}/lib:/opt/env/lib",
+        f"FI_PROVIDER_PATH={root}/lib/prov",
+        "FI_PROVIDER=tcp",
+    ]
+    assert _launch.bindings_folder({**stack, "bindings": "torch_ccl"}) == "lib/python3.10/site-packages/torch_ccl"
+
+
 def test_hostfile_and_environment_file() -> None:
     made = plan(host("node0", 1), host("node1", 1))
     assert _launch.hostfile(made) == "node0\nnode1\n"

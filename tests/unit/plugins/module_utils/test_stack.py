@@ -3,20 +3,102 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _stack
+from stand_ins import make_wheel
 
 ROOT = Path(__file__).resolve().parents[4]
-CATALOGUE = {"native": {"python": ["3.11", "3.12"], "backend": "gloo"}, "ipex": {"python": ["3.9"], "backend": "ccl"}}
+FOLDER = ROOT / "roles/torch_stack"
+VARS = yaml.safe_load((FOLDER / "vars/stacks.yml").read_text())
+SHIPPED, KNOWN_GOOD = VARS["__torch_stack_catalogue"], VARS["__torch_stack_known_good"]
+NATIVE: dict[str, Any] = {"python": ["3.11", "3.12"], "backend": "gloo", "packages": {"transformers": "5.23.0"}}
+CATALOGUE = {"native": NATIVE, "ipex": {"python": ["3.9"], "backend": "ccl"}}
 
 
 def test_choose() -> None:
     chosen = _stack.choose(CATALOGUE, "native", ["3.11", "3.11"])
-    assert chosen == {"name": "native", "python": ["3.11", "3.12"], "backend": "gloo"}
+    spelt = {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": True}, "ipex": {}}
+    assert chosen == {"name": "native", **NATIVE, "interpreter": "3.11", "arguments": spelt}
+
+
+def test_own_words_win() -> None:
+    catalogue = {"mine": {**NATIVE, "arguments": {"bf16": {"half": "bf16"}}}}
+    chosen = _stack.choose(catalogue, "mine", ["3.12"])
+    assert chosen["arguments"]["bf16"] == {"half": "bf16"}
+    assert chosen["arguments"]["cpu"] == {"use_cpu": True}
+
+
+@pytest.mark.parametrize("name", sorted(SHIPPED))
+def test_every_stack_of_the_catalogue_fits(name: str) -> None:
+    for python in SHIPPED[name]["python"]:
+        assert _stack.choose(SHIPPED, name, [python], KNOWN_GOOD)["interpreter"] == python
+
+
+@pytest.mark.parametrize(
+    ("packages", "error"),
+    [
+        (
+            {"torch": "2.7.1+cpu", "intel_extension_for_pytorch": "2.8.0"},
+            "torch 2.7.1 and intel-extension-for-pytorch 2.8.0 do not fit: "
+            "intel-extension-for-pytorch 2.8.0 goes with torch 2.8.0",
+        ),
+        (
+            {"torch": "1.12.1", "oneccl_bind_pt": "1.12.0"},
+            "torch 1.12.1 and oneccl-bind-pt 1.12.0 do not fit: with torch 1.12.1 goes oneccl-bind-pt 1.12.100; "
+            "oneccl-bind-pt 1.12.0 goes with torch 1.12.0",
+        ),
+        (
+            {"torch": "2.2.0", "intel-extension-for-pytorch": "2.4.0"},
+            "torch 2.2.0 and intel-extension-for-pytorch 2.4.0 do not fit: "
+            "with torch 2.2.0 goes intel-extension-for-pytorch 2.2.x",
+        ),
+        (
+            {"intel-extension-for-pytorch": "2.8.0"},
+            "intel-extension-for-pytorch 2.8.0 needs torch, which is not among the packages",
+        ),
+    ],
+)
+def test_versions_that_do_not_fit(packages: dict[str, str], error: str) -> None:
+    stack = {"backend": "gloo", "python": ["3.9"], "packages": packages}
+    assert error in _stack.misfits(stack, KNOWN_GOOD)
+    with pytest.raises(ValueError, match=f"^stack mine cannot work:\n  {re.escape(error)}"):
+        _stack.choose({"mine": stack}, "mine", ["3.9"], KNOWN_GOOD)
+
+
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"torch": "1.13.0+cpu", "oneccl_bind_pt": "1.13"},
+        {"torch": "2.5.1", "intel-extension-for-pytorch": "2.5.0", "oneccl-bind-pt": "2.5.1"},
+        {"torch": "2.2.0", "intel-extension-for-pytorch": "2.2.0"},  # in no set: two numbers must agree
+    ],
+)
+def test_versions_that_fit(packages: dict[str, str]) -> None:
+    assert _stack.misfits({"backend": "gloo", "python": ["3.9"], "packages": packages}, KNOWN_GOOD) == []
+
+
+def test_a_backend_that_cannot_be_had() -> None:
+    stack = {"backend": "ccl", "python": ["3.9"], "packages": {"transformers": "5.23.0", "accelerate": "1.13.0"}}
+    assert _stack.misfits(stack, []) == [
+        "transformers 5.23.0 does not know the backend ccl: 5.0.0 is the last version that does; "
+        "take it, or backend gloo",
+        "backend ccl needs bindings: one of oneccl_bindings_for_pytorch, torch_ccl",
+        "backend ccl is not available without oneccl-bind-pt: add it, or take backend gloo",
+        "accelerate 1.13.0 does not know the backend ccl: 1.12.0 is the last version that does",
+    ]
+
+
+def test_a_python_without_wheels() -> None:
+    stack = {**SHIPPED["ipex-1.13"], "python": ["3.10", "3.11"]}
+    assert _stack.misfits(stack, KNOWN_GOOD) == [
+        "torch 1.13.0 with its companions has wheels for Python 3.7 to 3.10, not for 3.11"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -43,15 +125,13 @@ def test_no_choice(name: str, pythons: list[str], error: str) -> None:
 
 
 def test_the_catalogue_is_whole() -> None:
-    folder = ROOT / "roles/torch_stack"
-    catalogue = yaml.safe_load((folder / "vars/stacks.yml").read_text())["__torch_stack_catalogue"]
-    for name, stack in catalogue.items():
-        assert set(stack) == {
-            *("description", "python", "backend", "packages", "constraints", "index_urls", "arguments")
-        }, name
-        assert set(stack["arguments"]) == {"cpu", "distributed", "bf16"}, name
+    for name, stack in SHIPPED.items():
+        known = {"description", "python", "backend", "packages", "constraints", "index_urls", "find_links", "bindings"}
+        assert set(stack) <= known, name
         assert all(isinstance(version, str) for version in [*stack["python"], *stack["packages"].values()]), name
-        pinned = dict(re.findall(r"^([^#=\s]+)==(\S+)$", (folder / "files" / stack["constraints"]).read_text(), re.M))
+        pinned = dict(
+            re.findall(r"^([^#=\s]+)==([^;\s]+)", (FOLDER / "files" / stack["constraints"]).read_text(), re.M)
+        )
         for package, version in stack["packages"].items():
             assert pinned.get(package, version) == version, f"{name}: {package}"
 
@@ -135,21 +215,122 @@ def test_a_cuda_build_is_refused() -> None:
 
 
 def test_manifest_and_its_locked_requirements(tmp_path: Path) -> None:
-    for name in ("Typing_Extensions-4.1-py3-none-any.whl", "a.b-1.0+cpu-cp311-cp311-linux_x86_64.whl", "notes.txt"):
-        (tmp_path / name).write_bytes(name.encode())
+    made = make_wheel(tmp_path, "Typing_Extensions", "4.1", files={"typing_extensions.py": "pass\n"})
+    make_wheel(tmp_path, "a.b", "1.0+cpu", "cp311-cp311-linux_x86_64")
+    (tmp_path / "notes.txt").touch()
     manifest = _stack.manifest(tmp_path)
     first, second = manifest["wheels"]
     assert first == {
         "file": "Typing_Extensions-4.1-py3-none-any.whl",
         "name": "typing-extensions",
         "version": "4.1",
-        "sha256": hashlib.sha256(b"Typing_Extensions-4.1-py3-none-any.whl").hexdigest(),
-        "bytes": 38,
+        "sha256": hashlib.sha256(made.read_bytes()).hexdigest(),
+        "bytes": made.stat().st_size,
+        "unpacked": first["unpacked"],
     }
+    assert 5 < first["unpacked"] < first["bytes"]
     assert _stack.locked_requirements(manifest) == (
         f"typing-extensions==4.1 --hash=sha256:{first['sha256']}\na-b==1.0+cpu --hash=sha256:{second['sha256']}\n"
     )
     assert _stack.wheel_versions(manifest["wheels"]) == {"typing-extensions": "4.1", "a-b": "1.0+cpu"}
+    assert _stack.changed_wheels(tmp_path, manifest["wheels"]) == {}
+    made.write_bytes(made.read_bytes()[:-1] + b"x")
+    (tmp_path / second["file"]).unlink()
+    assert _stack.changed_wheels(tmp_path, manifest["wheels"]) == {
+        first["file"]: "is damaged",
+        second["file"]: "is missing",
+    }
+
+
+def test_half_a_wheel(tmp_path: Path) -> None:
+    made = make_wheel(tmp_path, "a", "1")
+    made.write_bytes(made.read_bytes()[:100])
+    with pytest.raises(ValueError, match=rf"^{made} is not a whole wheel \(.*\): remove it and run again$"):
+        _stack.manifest(tmp_path)
+
+
+def test_locked() -> None:
+    item = {
+        "metadata": {"name": "torch", "version": "2.8.0+cpu"},
+        "download_info": {
+            "url": "https://index.example/torch-2.8.0%2Bcpu-cp311-cp311-linux_x86_64.whl",
+            "archive_info": {"hashes": {"sha256": "ab"}},
+        },
+    }
+    assert _stack.locked({"install": [item]}) == [
+        {
+            "file": "torch-2.8.0+cpu-cp311-cp311-linux_x86_64.whl",
+            "name": "torch",
+            "version": "2.8.0+cpu",
+            "sha256": "ab",
+        }
+    ]
+    item["download_info"]["archive_info"] = {}
+    with pytest.raises(ValueError, match=r"^the index gives no SHA-256 for torch-2\.8\.0\+cpu-"):
+        _stack.locked({"install": [item]})
+
+
+@pytest.mark.parametrize(
+    ("tag", "fits"),
+    [
+        ("py3-none-any", True),
+        ("py2.py3-none-manylinux_2_28_x86_64", True),
+        ("cp311-cp311-manylinux_2_17_x86_64.manylinux2014_x86_64", True),
+        ("cp38-abi3-manylinux2014_x86_64", True),
+        ("cp312-abi3-manylinux2014_x86_64", False),
+        ("cp312-cp312-manylinux2014_x86_64", False),
+        ("cp311-cp311-manylinux_2_34_x86_64", False),
+        ("cp311-cp311-manylinux_2_28_aarch64", False),
+    ],
+)
+def test_unfit_wheels(tag: str, fits: bool) -> None:
+    file = f"a-1.0-{tag}.whl"
+    assert _stack.unfit_wheels([{"file": file}], "3.11", "2.31") == ([] if fits else [file])
+
+
+def test_an_archive_for_something_else() -> None:
+    brought = {
+        "wheels": [{"file": "torch-2.8.0+cpu-cp311-cp311-linux_x86_64.whl", "name": "torch", "version": "2.8.0+cpu"}]
+    }
+    _stack.check_archive(brought, ["torch==2.8.0+cpu"], "3.11", "2.31")
+    _stack.check_archive(brought, ["torch==2.8.0"], "3.11", "2.31")
+    error = (
+        "the archive lacks torch==2.7.0+cpu (it has 2.8.0+cpu), datasets==4.0.0 (it has none): "
+        "collect it again for this stack"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        _stack.check_archive(brought, ["torch==2.7.0+cpu", "datasets==4.0.0"], "3.11", "2.31")
+    error = (
+        "the archive was collected for other hosts: these have Python 3.12 and glibc 2.31, which cannot use "
+        "torch-2.8.0+cpu-cp311-cp311-linux_x86_64.whl"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        _stack.check_archive(brought, ["torch==2.8.0"], "3.12", "2.31")
+
+
+def test_masked() -> None:
+    assert _stack.masked("at https://me:pass@index.example/simple and https://index.example/a@b") == (
+        "at https://***@index.example/simple and https://index.example/a@b"
+    )
+
+
+def test_netrc() -> None:
+    login = {"host": "index.example", "user": "me", "password": "secret"}
+    assert _stack.netrc([login]) == "machine index.example login me password secret\n"
+
+
+def test_pip_resolves_for_the_hosts_python(tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    make_wheel(house, "a", "1", requires=['old; python_version < "3.10"', 'new; python_version >= "3.13"'])
+    make_wheel(house, "old", "1")
+    make_wheel(house, "new", "1")
+    for python, companion in (("3.9", "old"), ("3.12", None), ("3.13", "new")):
+        report = tmp_path / f"{python}.json"
+        arguments = [*_stack.pip_arguments(python, "2.36"), "--no-index", "--find-links", str(house), "--quiet", "a"]
+        dry = ["install", "--dry-run", "--ignore-installed", "--target", str(tmp_path), "--report", str(report)]
+        subprocess.run([sys.executable, "-c", _stack.PIP_FOR_HOSTS, python, *dry, *arguments], check=True)
+        found = _stack.check_resolution(json.loads(report.read_text()))
+        assert set(found) == {"a", *([companion] if companion else [])}, python
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 CHECK = Path(__file__).resolve().parents[4] / "roles/torch_stack/files/check_environment.py"
 FUNCTIONS = runpy.run_path(str(CHECK))
-wrong_versions, broken_tools = FUNCTIONS["wrong_versions"], FUNCTIONS["broken_tools"]
+wrong_versions, broken_mpi = FUNCTIONS["wrong_versions"], FUNCTIONS["broken_mpi"]
 PYTEST = importlib.metadata.version("pytest")
 
 
@@ -41,40 +41,75 @@ def test_cuda_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def prefix(folder: Path, mpirun: str) -> Path:
-    """An environment with this program as mpirun."""
-    for name in ("lib/libiomp5.so", "bin/mpirun"):
-        (folder / name).parent.mkdir()
-        (folder / name).write_text(mpirun)
+def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, mpirun: str, fi_info: str = "echo provider: tcp") -> None:
+    """Put programs of these names first on PATH, as impi-rt has them."""
+    for name, text in (("mpirun", mpirun), ("libfabric/fi_info", fi_info)):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
-    return folder
+    monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
 
 
-def test_tools_that_work(tmp_path: Path) -> None:
-    assert broken_tools(prefix(tmp_path, "#!/bin/sh\necho 1 2; echo 0 2")) == []
+def test_an_mpi_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(tmp_path, monkeypatch, "echo 1 2; echo 0 2")
+    assert broken_mpi("tcp") == []
 
 
-def test_an_mpirun_that_starts_two_groups_of_one(tmp_path: Path) -> None:
-    assert broken_tools(prefix(tmp_path, "#!/bin/sh\necho 0 1; echo 0 1; echo 'no provider' >&2; exit 3")) == [
+def test_an_mpirun_that_starts_two_groups_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(tmp_path, monkeypatch, "echo 0 1; echo 0 1; echo 'no provider' >&2; exit 3")
+    assert broken_mpi("tcp") == [
         "Intel MPI's mpirun did not start two processes on this host (exit code 3): no provider"
     ]
 
 
-def test_no_tools(tmp_path: Path) -> None:
-    assert broken_tools(tmp_path) == [
-        f"{tmp_path}/lib/libiomp5.so is missing; KMP_* variables mean nothing without Intel's OpenMP run time",
-        f"Intel MPI's mpirun does not start: [Errno 2] No such file or directory: '{tmp_path}/bin/mpirun'",
+def test_a_provider_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs(tmp_path, monkeypatch, "echo 1 2; echo 0 2", "echo 'fi_getinfo: -61 (No data available)' >&2; exit 61")
+    monkeypatch.setenv("FI_PROVIDER_PATH", "/wrong")
+    assert broken_mpi("verbs") == [
+        "libfabric has no provider verbs here (FI_PROVIDER_PATH is /wrong); MPI_Init would die with "
+        "`OFI fi_getinfo() failed`: fi_getinfo: -61 (No data available)"
     ]
 
 
-def test_a_broken_torch_is_named(tmp_path: Path) -> None:
-    (tmp_path / "torch.py").write_text("raise ImportError('libtorch.so: no such file')")
+def test_no_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert broken_mpi("tcp") == ["Intel MPI's mpirun does not start: [Errno 2] No such file or directory: 'mpirun'"]
+
+
+def test_openmp_that_is_missing() -> None:
+    told = check({"intel-openmp": "2026.2.0"})
+    library = Path(sys.prefix, "lib/libiomp5.so")
+    assert f"{library} is missing; KMP_* variables mean nothing without Intel's OpenMP run time" in told
+
+
+def check(versions: dict[str, str], *folders: Path) -> list[str]:
+    """What the whole check says of an environment that has these folders, too."""
+    asked = {"versions": versions, "backend": "gloo"}
     ran = subprocess.run(
-        [sys.executable, str(CHECK), "{}"],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        [sys.executable, str(CHECK), json.dumps(asked)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))},
         capture_output=True,
         text=True,
         check=True,
     )
-    problems = json.loads(ran.stdout.splitlines()[-1])["problems"]
-    assert "torch and transformers do not work: ImportError: libtorch.so: no such file" in problems
+    return list(json.loads(ran.stdout.splitlines()[-1])["problems"])
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        ("ImportError('/x/lib.so: undefined symbol: _ZN3c105ErrorE')", "two of the packages were built for different"),
+        ("RuntimeError('Mismatch in kernel C++ signatures')", "torch and oneccl-bind-pt do not match; take a set of"),
+        (
+            "SystemExit('ERROR! Intel(R) Extension for PyTorch* needs to work with PyTorch 2.8.*, but 2.7.1 is found')",
+            "torch and intel-extension-for-pytorch do not match; take a set of the catalogue",
+        ),
+    ],
+)
+def test_a_broken_torch_is_explained(tmp_path: Path, error: str, cause: str) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text(f"raise {error}")
+    assert any(
+        problem.startswith(f"torch.distributed cannot be imported ({cause}")
+        for problem in check({"torch": "2"}, tmp_path)
+    )

@@ -1,0 +1,88 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How a job's wishes are spelt as arguments of transformers' TrainingArguments, by version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+# What each version's training_args.py has, read from the wheels 4.24.0, 4.28.1, 4.29.0, 4.31.0, 4.32.0, 4.35.2, 4.55.4,
+# 4.56.2, 5.0.0 and 5.1.0, and from the release notes between them. (first version with it, first version without it)
+BF16 = (4, 11)
+XPU_BACKEND = ((4, 11, 3), (4, 32))
+DDP_BACKEND = (4, 29)
+CCL_CHOICE_GONE = (5, 1)
+USE_CPU = (4, 32)
+# From 4.53 on it changes nothing in the Trainer (ipex.optimize was removed); a script can still read it.
+USE_IPEX = ((4, 20), (4, 57))
+# accelerate chooses ccl up to 1.12; from 1.13 on it does not know it.
+ACCELERATE_CCL_GONE = (1, 13)
+# Arguments that decide where a script computes and how its ranks talk: the launcher alone sets them.
+DEVICE_ARGUMENTS = ("use_cpu", "no_cuda")
+BACKEND_ARGUMENTS = ("ddp_backend", "xpu_backend")
+
+
+def number(version: str) -> tuple[int, ...]:
+    """Return the leading numbers of a version: "4.24.0" is (4, 24, 0), "2.8.0+cpu" is (2, 8, 0).
+
+    Raises ValueError when it begins with none.
+    """
+    found = re.match(r"\d+(?:\.\d+)*", version)
+    if not found:
+        raise ValueError(f"{version!r} is not a version such as 4.24.0")
+    return tuple(int(part) for part in found.group().split("."))
+
+
+def spelling(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str, Any]]:
+    """Return {"cpu", "distributed", "bf16", "ipex"}: each the arguments that say it to this version of transformers.
+
+    backend: "gloo" or "ccl". ipex: whether the stack has the Intel extension. "ipex" is empty where the version has no
+    such argument. Raises ValueError when the version cannot train with this backend, or not in bf16, on CPUs.
+    """
+    have = number(transformers)
+    if backend not in ("gloo", "ccl"):
+        raise ValueError(f"backend {backend!r} is not one of gloo, ccl")
+    if have < XPU_BACKEND[0]:
+        raise ValueError(
+            f"transformers {transformers} cannot spread training over CPUs: 4.11.3 is the first version that can"
+        )
+    if backend == "ccl" and have >= CCL_CHOICE_GONE:
+        raise ValueError(
+            f"transformers {transformers} does not know the backend ccl: 5.0.0 is the last version that does; "
+            "take it, or backend gloo"
+        )
+    return {
+        "cpu": {"use_cpu": True} if have >= USE_CPU else {"no_cuda": True},
+        "distributed": {"ddp_backend" if have >= DDP_BACKEND else "xpu_backend": backend},
+        "bf16": {"bf16": True},
+        "ipex": {"use_ipex": True} if ipex and USE_IPEX[0] <= have < USE_IPEX[1] else {},
+    }
+
+
+def arguments(
+    spelt: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str
+) -> dict[str, Any]:
+    """Return a script's arguments: the job's `own`, and what the launcher adds, as `spelt` (see spelling).
+
+    Added are output_dir, CPU only, the backend when there is more than one rank, bf16 when that is the precision, and
+    the Intel extension where the stack has it. Without the CPU argument every rank would train a model of its own, and
+    with another backend none would find the others: the job's own words for these two never win, and always for
+    anything else.
+    Raises ValueError when the spelling has no argument for CPU only.
+    """
+    if not spelt.get("cpu"):
+        raise ValueError(
+            "the stack's arguments say nothing for cpu: without such an argument every rank would train a model of its "
+            "own"
+        )
+    distributed = spelt["distributed"] if world_size > 1 else {}
+    kept = {
+        name: value
+        for name, value in own.items()
+        if name not in DEVICE_ARGUMENTS and (not distributed or name not in BACKEND_ARGUMENTS)
+    }
+    bf16 = spelt["bf16"] if precision == "bf16" else {}
+    return {"output_dir": "output", **distributed, **bf16, **spelt.get("ipex", {}), **kept, **spelt["cpu"]}
