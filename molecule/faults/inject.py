@@ -136,7 +136,7 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
     lost, recovered, wrong = 0, False, ""
     try:
         if not until(
-            lambda: "step 25 of" in log(name) or play.poll() is not None or "alone" in fault.env.values(), 120
+            lambda: "step 25 of" in log(name) or play.poll() is not None or "alone" in fault.env.values(), 240
         ):
             return "it never came to step 25", 0, False
         if not status(name):
