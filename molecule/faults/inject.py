@@ -1,8 +1,8 @@
 """Start jobs as a user does, make something go wrong in mid-run, and compare what becomes of each with what should.
 
-Called by converge.yml, with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its environment. Prints
-a line for each fault and counts at the end; exits with 1 when a job ended otherwise than it should, or anything of it is
-left behind.
+Called by converge.yml, with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its environment.
+Prints a line for each fault and counts at the end; exits with 1 when a job ended otherwise than it should, or anything
+of it is left behind.
 """
 
 from __future__ import annotations

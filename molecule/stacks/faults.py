@@ -258,8 +258,8 @@ def stand_ins() -> str:
     expect("oneccl-bind-pt 2.8.0 is not installed" not in said and " and should be " not in said, said[-3000:])
     expect(in_use() == before, f"{before} became {in_use()}")
     return (
-        "installed from STAND-INS with the names and versions of ipex-2.8 (no real torch, IPEX or oneCCL), every pin as "
-        "asked; the check refused them, and the environment in use stayed"
+        "installed from STAND-INS with the names and versions of ipex-2.8 (no real torch, IPEX or oneCCL), every pin "
+        "as asked; the check refused them, and the environment in use stayed"
     )
 
 

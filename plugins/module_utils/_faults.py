@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _progress
 
 # Hydra's report of a rank that ended by a signal.
 KILLED = re.compile(
-    r"RANK\s+(?P<rank>\d+)\s+PID\s+\d+\s+RUNNING AT\s+(?P<host>\S+).*?KILLED BY SIGNAL:\s*(?P<signal>\d+)", re.DOTALL
+    r"RANK\s+(?P<rank>\d+)\s+PID\s+\d+\s+RUNNING AT\s+(?P<host>\S+)[ \t]*\n=\s+KILLED BY SIGNAL:\s*(?P<signal>\d+)"
 )
 # What ranks say when another one has gone: never the cause.
 CONSEQUENCES = re.compile(
@@ -21,24 +21,24 @@ CONSEQUENCES = re.compile(
     r"Rank \d+ is not connected|DistNetworkError|NCCL|Gloo connectFullMesh failed",
     re.IGNORECASE,
 )
+# Seconds without a word, where one comes every two, after which a rank's process stands still.
+MUTE = 10
 # Frames in which a rank waits for others.
 WAITING = ("torch/distributed/", "_engine_run_backward", "threading.py", "all_reduce", "barrier", "synchronize")
 
 
 def tracebacks(log: str) -> list[tuple[int, str, str]]:
     """Return each rank's traceback in a log, in their order: (rank, host, text)."""
-    found = []
-    for match in _progress.FAILURE.finditer(log):
-        text = log[match.end() + 1 :].split(f"--- end of rank {match[1]} ---")[0]
-        found.append((int(match[1]), match[2], text.strip()))
-    return found
+    return [(int(found[1]), found[2], found[3].strip()) for found in _progress.FAILURE.finditer(log)]
 
 
 def last_words(trace: str) -> str:
-    """Return the message of a traceback: its last line that begins at the margin, and what follows it."""
+    """Return the message of a traceback: what follows its last frame, the first line at the margin and all after it."""
     lines = trace.splitlines()
-    starts = [place for place, line in enumerate(lines) if line and not line[0].isspace()]
-    return " ".join(" ".join(lines[starts[-1] :]).split())[:500] if starts else ""
+    frames = [place for place, line in enumerate(lines) if line.startswith(("Traceback (", '  File "'))]
+    after = lines[frames[-1] + 1 :] if frames else lines
+    starts = [place for place, line in enumerate(after) if line and not line[0].isspace()]
+    return " ".join(" ".join(after[starts[0] :]).split())[:500] if starts else ""
 
 
 def cause(log: str, code: int, gone: Mapping[str, str], out_of_memory: Sequence[str]) -> str:
@@ -81,16 +81,24 @@ def is_waiting(stack: str) -> bool:
 def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     """Say which rank holds up the others; an empty string while any of them makes progress.
 
-    beats: the last message of each rank: {rank: {host, idle (seconds since its last step, None before the first),
-    stack}}.
+    beats: the last message of each rank: {rank: {host, idle (seconds since its last step when it told so, None before
+    the first), silent (seconds since it told so), stack}}. A rank that is stopped tells nothing: it is the one, then.
     """
-    idle = [float("-inf") if beat.get("idle") is None else float(beat["idle"]) for beat in beats.values()]
+    idle = [
+        float("-inf") if beat.get("idle") is None else float(beat["idle"]) + float(beat["silent"])
+        for beat in beats.values()
+    ]
     if not idle or min(idle) < patience:
         return ""
-    guilty = {rank: beat for rank, beat in beats.items() if not is_waiting(beat.get("stack", ""))} or dict(beats)
+    mute = {rank: beat for rank, beat in beats.items() if beat["silent"] > MUTE}
+    guilty = mute or {rank: beat for rank, beat in beats.items() if not is_waiting(beat.get("stack", ""))}
     told = [f"no rank has made a step for {min(idle):.0f} s"]
-    for rank, beat in sorted(guilty.items())[:3]:
-        told.append(
-            f"rank {rank} on {beat['host']} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}"
-        )
+    for rank, beat in sorted((guilty or beats).items())[:3]:
+        where = f"rank {rank} on {beat['host']}"
+        if mute:
+            told.append(f"{where} has told nothing for {beat['silent']:.0f} s, as if it were stopped")
+        elif guilty:
+            told.append(f"{where} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}")
+        else:
+            told.append(f"{where} waits for the others, and they for it:\n{beat['stack'].rstrip()}")
     return "\n".join(told)

@@ -73,8 +73,8 @@ def make_plan(
     hosts: in the order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as
     the module core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
-    Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank, env,
-    ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
+    Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank,
+    env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
     all its ranks are told and `env` of a rank what it is told besides.
     """
     plan: dict[str, Any] = {
@@ -137,8 +137,8 @@ def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
 def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
 
-    What is added, and how it is spelt, is told in _flags.arguments; docs/stacks.md has the table. A job whose script does
-    not use transformers' Trainer (trainer: false) gets its own arguments only.
+    What is added, and how it is spelt, is told in _flags.arguments; docs/stacks.md has the table. A job whose script
+    does not use transformers' Trainer (trainer: false) gets its own arguments only.
     """
     if not job.get("trainer", True):
         return render_arguments(job["args"])

@@ -9,6 +9,7 @@ that started it, and holds the host for its job as long as it lives.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import glob
@@ -82,7 +83,7 @@ def hold(local: int) -> None:
     for path in glob.glob("../*/hold.*"):
         if os.path.dirname(os.path.realpath(path)) == os.getcwd():
             continue
-        with open(path, encoding="utf-8") as other:
+        with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as other:
             try:
                 fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -14,6 +14,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -21,6 +22,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -36,7 +38,10 @@ from ansible_collections.amx.cluster.plugins.module_utils import (
 
 GRACE = 10  # seconds that mpirun has to end its ranks after SIGTERM, and a host to answer
 SILENT = 15  # seconds without a word from a host's ranks after which it is asked
-RETURN = 120  # seconds that a host has to come back before a restart goes on without it, or not at all
+RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
+LARGEST = 1 << 20  # bytes of a rank's message
+# What rank 0 writes into the job directory (observe/sitecustomize.py).
+TOLD = ("world.json", "progress.json", "ranks/entered.json")
 
 
 def now() -> str:
@@ -95,6 +100,7 @@ class Supervisor:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.job = json.loads((folder / "job.json").read_text(encoding="utf-8"))
+        self.here = (folder / "host").read_text(encoding="utf-8").strip()
         self.plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         self.status: dict[str, Any] = {
             "job": self.job["name"],
@@ -116,6 +122,18 @@ class Supervisor:
     def run(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
         begun = time.monotonic()
+        try:
+            reason, code = self.attempts()
+        except Exception as error:  # whatever it is: nobody is to wait for a job that is not looked after
+            traceback.print_exc()
+            if self.mpirun and self.mpirun.poll() is None:
+                self.end()
+            self.reap()
+            reason, code = f"its supervisor failed ({type(error).__name__}: {error}); supervise.log tells where", 1
+        self.finish(reason, code, time.monotonic() - begun)
+
+    def attempts(self) -> tuple[str, int]:
+        """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
         if _checkpoint.last_whole(self.folder / "output"):  # of the run that this one goes on with
             self.replan([host["host"] for host in self.plan["hosts"]])
@@ -125,13 +143,17 @@ class Supervisor:
             if not reason or self.stop_wanted or not self.may_restart(reason):
                 break
             reason = self.prepare_restart()
-            if reason:
+            if self.stop_wanted:
                 break
+        return reason, code
+
+    def finish(self, reason: str, code: int, seconds: float) -> None:
+        """Write what came of the job."""
         if self.stop_wanted:
             self.status.update(state="stopped", reason="it was stopped on request")
         else:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
-        self.status.update(returncode=code, ended=now(), seconds=round(time.monotonic() - begun, 1))
+        self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         metrics = read_json(self.folder / "output" / "all_results.json") or {}
         write_json(
             self.folder / "results.json",
@@ -140,7 +162,7 @@ class Supervisor:
                     key: self.status[key]
                     for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes")
                 },
-                "restarts": len(self.status["attempts"]) - 1,
+                "restarts": max(0, len(self.status["attempts"]) - 1),
                 "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
                 "precision": self.plan["precision"],
                 "backend": self.plan["backend"],
@@ -154,7 +176,7 @@ class Supervisor:
 
     def attempt(self) -> tuple[str, int]:
         """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
-        for left in ("world.json", "progress.json", "ranks/entered.json"):
+        for left in (*TOLD, "ranks.json"):
             (self.folder / left).unlink(missing_ok=True)
         self.beats, self.gone = {}, {}
         log = self.folder / "log"
@@ -205,13 +227,24 @@ class Supervisor:
             self.listen(listener, token)
             if time.monotonic() - written > 2 and self.beats:
                 written = time.monotonic()
-                write_json(self.folder / "ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
-            reason = self.overdue() or self.silent() or _faults.stall(self.beats, self.patience())
+                self.write_ranks()
+            reason = self.overdue() or self.silent() or _faults.stall(self.ages(), self.patience())
             if self.stop_wanted or reason:
                 self.end()
                 return reason
             time.sleep(0.2)
+        self.listen(listener, token)  # what ranks told as they ended
+        self.write_ranks()
         return ""
+
+    def write_ranks(self) -> None:
+        """Write down what each rank told last."""
+        if self.beats:
+            write_json(self.folder / "ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
+
+    def ages(self) -> dict[int, dict[str, Any]]:
+        """Return what each rank told last, with the seconds since then under "silent"."""
+        return {rank: {**beat, "silent": time.monotonic() - beat["seen"]} for rank, beat in self.beats.items()}
 
     def listen(self, listener: socket.socket, token: str) -> None:
         """Take in what ranks told since the last look."""
@@ -223,28 +256,29 @@ class Supervisor:
             try:
                 with connection, connection.makefile("rb") as stream:
                     connection.settimeout(1)
-                    beat = json.loads(stream.read())
+                    beat = json.loads(stream.read(LARGEST))
                 if beat.pop("token") != token:
                     continue
-                rank = int(beat["rank"])
-            except (OSError, ValueError, KeyError, TypeError):
+                rank, files, kills = int(beat["rank"]), dict(beat.pop("files")), int(beat["oom_kills"])
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
                 continue  # somebody else's, or cut off
-            for name, content in beat.pop("files", {}).items():
-                if self.first_host_is_elsewhere():
+            for name in TOLD:
+                if name in files and self.first_host_is_elsewhere():
                     (self.folder / name).parent.mkdir(exist_ok=True)
-                    write_json(self.folder / name, content)
-            beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", beat["oom_kills"])
+                    write_json(self.folder / name, files[name])
+            beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
             self.beats[rank] = {**beat, "seen": time.monotonic()}
 
     def first_host_is_elsewhere(self) -> bool:
         """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
-        return (self.folder / "host").read_text(encoding="utf-8").strip() != self.plan["hosts"][0]["host"]
+        return bool(self.here != self.plan["hosts"][0]["host"])
 
     def fetch_output(self) -> None:
         """Bring what rank 0 wrote on another host to the head, where results are looked for."""
         if self.first_host_is_elsewhere():
             source = f"{self.plan['hosts'][0]['host']}:{self.folder}/output"
-            subprocess.run(["scp", "-rqB", source, f"{self.folder}/"], check=False, timeout=3600)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(["scp", "-rqB", source, f"{self.folder}/"], check=False, timeout=3600)
 
     def patience(self) -> float:
         """Return the seconds without a step after which a job stands still."""
@@ -277,15 +311,16 @@ class Supervisor:
 
     def on_every_host(self, command: list[str]) -> dict[str, tuple[int, str]]:
         """Run a command on every host of the plan at once: {host: (exit code, what it said)}; 255 is no answer."""
-        alone = len(self.plan["hosts"]) == 1
-        started = {}
+        started, answers = {}, {}
         for host in [entry["host"] for entry in self.plan["hosts"]]:
             options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ConnectionAttempts=1"]
-            words = command if alone else ["ssh", *options, host, shlex.join(command)]
-            started[host] = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-            )
-        answers = {}
+            words = command if host == self.here else ["ssh", *options, host, shlex.join(command)]
+            try:
+                started[host] = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                )
+            except OSError as error:
+                answers[host] = (255, str(error))
         for host, process in started.items():
             try:
                 said, _nothing = process.communicate(timeout=GRACE)
@@ -309,7 +344,8 @@ class Supervisor:
         first = {beat["host"]: beat["first_oom_kills"] for beat in self.beats.values() if beat["first_oom_kills"] >= 0}
         found = []
         for host, (code, said) in self.on_every_host(["grep", "-w", "oom_kill", "/proc/vmstat"]).items():
-            if not code and host in first and int(said.split()[1]) > first[host]:
+            counted = re.search(r"^oom_kill (\d+)$", said, re.MULTILINE)
+            if not code and counted and host in first and int(counted[1]) > first[host]:
                 found.append(host)
         return found
 
@@ -334,10 +370,15 @@ class Supervisor:
         attempts = self.status["attempts"]
         if len(attempts) > self.job.get("restarts", 0) or not attempts[-1]["returncode"]:
             return False
-        if not (self.folder / "progress.json").exists() and attempts[-1]["from"] == "the beginning" and not self.gone:
+        if not self.has_stepped() and attempts[-1]["from"] == "the beginning" and not self.gone:
             self.status["notes"].append("not restarted: it failed before its first step and would again")
             return False
         return True
+
+    def has_stepped(self) -> bool:
+        """Tell whether a rank of the last attempt made a step."""
+        progress = read_json(self.folder / "progress.json") or {}
+        return progress.get("step", 0) > 0 or any(beat.get("idle") is not None for beat in self.beats.values())
 
     def prepare_restart(self) -> str:
         """Plan anew for the hosts that answer and bring them the last whole checkpoint; return why that cannot be."""
@@ -393,19 +434,27 @@ class Supervisor:
     def bring_checkpoint(self) -> str:
         """Copy the plan and the last whole checkpoint to the other hosts; return why that failed."""
         resumed = _checkpoint.last_whole(self.folder / "output")
-        here = (self.folder / "host").read_text(encoding="utf-8").strip()
-        for host in [entry["host"] for entry in self.plan["hosts"] if entry["host"] != here]:
-            copies = [(str(self.folder / "plan.json"), f"{host}:{self.folder}/")]
+        for host in [entry["host"] for entry in self.plan["hosts"] if entry["host"] != self.here]:
+            steps = [(f"plan.json could not be copied to {host}", self.copy("plan.json", host))]
             if resumed and not self.job.get("shared_directory"):
-                subprocess.run(["ssh", host, "mkdir", "-p", f"{self.folder}/output"], check=False, timeout=30)
-                copies.append((str(resumed), f"{host}:{self.folder}/output/"))
-            for source, target in copies:
-                copied = subprocess.run(
-                    ["scp", "-rqB", source, target], capture_output=True, text=True, check=False, timeout=3600
+                made = ["ssh", "-o", "BatchMode=yes", host, shlex.join(["mkdir", "-p", f"{self.folder}/output"])]
+                steps.append((f"{host} has no room for the checkpoint", made))
+                steps.append(
+                    (f"{resumed.name} could not be copied to {host}", self.copy(f"output/{resumed.name}", host))
                 )
-                if copied.returncode:
-                    return f"{source} could not be copied to {host}: {copied.stderr.strip()}"
+            for problem, command in steps:
+                try:
+                    subprocess.run(command, capture_output=True, text=True, check=True, timeout=3600)
+                except subprocess.CalledProcessError as error:
+                    return f"{problem}: {error.stderr.strip()}"
+                except subprocess.TimeoutExpired:
+                    return f"{problem} within an hour"
         return ""
+
+    def copy(self, name: str, host: str) -> list[str]:
+        """Return the command that copies something of the job directory to the same place on another host."""
+        path = self.folder / name
+        return ["scp", "-rqB", str(path), f"{host}:{path.parent}/"]
 
     def save(self) -> None:
         write_json(self.folder / "status.json", self.status)
@@ -427,9 +476,11 @@ def detach(folder: Path) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
-    holding = (folder / "hold.supervisor").open("wb")
-    fcntl.flock(holding, fcntl.LOCK_EX)
     supervisor = Supervisor(folder)
+    # A job holds the hosts of its plan: this one only when it is among them.
+    ours = supervisor.here in [host["host"] for host in supervisor.plan["hosts"]]
+    holding = (folder / ("hold.supervisor" if ours else "supervisor.lock")).open("wb")
+    fcntl.flock(holding, fcntl.LOCK_EX)
     # Before anyone can know the process to send it to.
     signal.signal(signal.SIGTERM, lambda *_signal: setattr(supervisor, "stop_wanted", True))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)

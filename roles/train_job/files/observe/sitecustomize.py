@@ -90,18 +90,19 @@ def watch_steps(optimizer: Any) -> None:
     register = getattr(optimizer, "register_optimizer_step_pre_hook", None)  # torch 2.0 and newer
     if register is None:
         return
-    register(lambda *_arguments: BEAT.step())
-    if size == 1:
-        return
+    checked = size == 1
 
-    def first_step(*_arguments: Any) -> None:
-        handle.remove()
-        from torch import distributed
+    def before_step(*_arguments: Any) -> None:
+        nonlocal checked
+        if not checked:
+            from torch import distributed
 
-        if not distributed.is_initialized():
-            raise RuntimeError(ALONE.format(size=size))
+            if not distributed.is_initialized():
+                raise RuntimeError(ALONE.format(size=size))
+            checked = True
+        BEAT.step()
 
-    handle = register(first_step)
+    register(before_step)
 
 
 def watch_trainer(trainer: Any) -> None:
@@ -160,7 +161,8 @@ def mark_complete(folder: str) -> None:
     """Write into a checkpoint which files it has and how large they are: without that it is not resumed from."""
     sizes = {}
     for place, _folders, names in os.walk(folder):
-        for name in names:
+        # Of a checkpoint that is written over, the last mark is still there.
+        for name in set(names) - {"complete.json", ".complete.json"}:
             path = os.path.join(place, name)
             sizes[os.path.relpath(path, folder)] = os.path.getsize(path)
     part = os.path.join(folder, ".complete.json")

@@ -250,7 +250,7 @@ def test_half_a_wheel(tmp_path: Path) -> None:
 
 
 def test_locked() -> None:
-    item = {
+    item: dict[str, Any] = {
         "metadata": {"name": "torch", "version": "2.8.0+cpu"},
         "download_info": {
             "url": "https://index.example/torch-2.8.0%2Bcpu-cp311-cp311-linux_x86_64.whl",
