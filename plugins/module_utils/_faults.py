@@ -67,8 +67,8 @@ def cause(log: str, code: int, gone: Mapping[str, str], out_of_memory: Sequence[
     if traces:
         rank, host, text = traces[0]
         return f"rank {rank} on {host} failed: {last_words(text)}"
-    if code < 0:
-        return f"mpirun was ended by signal {-code} from outside"
+    if code < 0 or code > 128:  # as subprocess, or as a shell tells of a signal
+        return f"mpirun was ended by signal {-code if code < 0 else code - 128} from outside"
     return f"mpirun ended with exit code {code}; the log tells why"
 
 

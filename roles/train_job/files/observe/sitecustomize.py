@@ -259,9 +259,11 @@ def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
     """Print what ends this rank in one piece, so that other ranks' words do not stand in between."""
     text = "".join(traceback.format_exception(kind, error, trace))
     sys.stdout.flush()
+    # Not sys.stderr: torch's own hook around this one puts "[rank1]: " before every line of it.
+    stream = sys.__stderr__ or sys.stderr
     rank, host = os.environ.get("RANK"), os.environ.get("AMX_CLUSTER_HOST")
-    sys.stderr.write(f"--- rank {rank} on {host} failed ---\n{text}--- end of rank {rank} ---\n")
-    sys.stderr.flush()
+    stream.write(f"--- rank {rank} on {host} failed ---\n{text}--- end of rank {rank} ---\n")
+    stream.flush()
 
 
 WATCHED = {
