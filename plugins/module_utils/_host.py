@@ -23,8 +23,8 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import (
     _amx,
     _job_directory,
+    _job_processes,
     _launch,
-    _leftovers,
     _loader,
     _peers,
     _stack,
@@ -90,7 +90,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[
     home_writable, prefix, prefix_ancestor (the folder of prefix that is there), prefix_free_bytes, jobs_free_bytes,
     prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (what it calls itself, and
     how that resolves), tcmalloc (the file, or ""), denied_calls, stack (see `stack`), processes and running_jobs (see
-    _leftovers). Raises OSError and ValueError.
+    _job_processes). Raises OSError and ValueError.
     """
     ancestor = existing_ancestor(prefix)
     library, version = platform.libc_ver()
@@ -98,7 +98,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[
     amx = _amx.judge(**_probe(prefix, python, amx_root))
     name = socket.gethostname()
     jobs = prefix / "jobs"
-    processes = _leftovers.processes(jobs)
+    processes = _job_processes.find_in(jobs)
     return {
         "machine": platform.machine(),
         "glibc": version if library == "glibc" else "",
@@ -123,7 +123,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[
         "denied_calls": denied_calls(),
         "stack": stack(prefix / "env"),
         "processes": processes,
-        "running_jobs": _leftovers.running(jobs, processes),
+        "running_jobs": _job_processes.running_jobs(jobs, processes),
     }
 
 

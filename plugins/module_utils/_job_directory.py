@@ -120,7 +120,10 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
     """Return every job in `folder` that was started here, the newest first, each {path, status, progress}."""
     found = []
     for status in folder.glob("*/status.json"):
-        job = look(status.parent, limit=0)
+        try:
+            job = look(status.parent, limit=0)
+        except ValueError:
+            continue  # it was moved meanwhile
         found.append({"path": str(status.parent.resolve()), "status": job["status"], "progress": job["progress"]})
     return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
 

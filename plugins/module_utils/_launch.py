@@ -74,8 +74,8 @@ def make_plan(
     the module core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
     Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank,
-    env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
-    all its ranks are told and `env` of a rank what it is told besides.
+    env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is
+    what all its ranks are told and `env` of a rank what it is told besides.
     """
     plan: dict[str, Any] = {
         "job": job["name"],

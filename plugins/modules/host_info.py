@@ -148,7 +148,9 @@ host:
       type: dict
       returned: success
     processes:
-      description: Processes of jobs. C(pid), C(kind), C(job) and the C(ports) on which they listen.
+      description:
+        - Processes of jobs. C(pid), C(kind) (C(rank), or C(starter) of ranks), C(job), the C(ports) on which they
+          listen, and what they use.
       type: list
       elements: dict
       returned: success

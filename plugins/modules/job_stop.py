@@ -54,6 +54,7 @@ ended:
     - {pid: 4242, rank: 1, command: python train.py}
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -76,7 +77,8 @@ def main() -> None:
             ended = _job_processes.find(folder)
         else:
             if status:
-                os.kill(status["pid"], signal.SIGTERM)
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(status["pid"], signal.SIGTERM)
                 deadline = time.monotonic() + grace
                 while _job_directory.running(folder) and time.monotonic() < deadline:
                     time.sleep(0.2)

@@ -69,11 +69,11 @@ def main() -> None:
     folder = Path(module.params["path"])
     try:
         seconds = module.params["seconds"]
-        ranks = _job_processes.usage(None, seconds) if seconds else _job_processes.find(None)
+        processes = _job_processes.usage(None, seconds) if seconds else _job_processes.find()
         module.exit_json(
             changed=False,
             jobs=_job_directory.jobs(folder),
-            ranks=ranks,
+            ranks=[process for process in processes if process["kind"] == "rank"],
             held_by=_job_directory.holders(folder),
         )
     except OSError as error:

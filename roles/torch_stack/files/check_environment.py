@@ -164,7 +164,8 @@ def broken_mpi(provider: str) -> list[str]:
         if listed.returncode or f"provider: {provider}" not in listed.stdout:
             problems.append(
                 f"libfabric has no provider {provider} here (FI_PROVIDER_PATH is "
-                f"{os.environ.get('FI_PROVIDER_PATH')}); MPI_Init would die with `OFI fi_getinfo() failed`: {shortened(listed.stderr or listed.stdout)}"
+                f"{os.environ.get('FI_PROVIDER_PATH')}); MPI_Init would die with "
+                f"`OFI fi_getinfo() failed`: {shortened(listed.stderr or listed.stdout)}"
             )
     except FileNotFoundError:
         pass  # not every Intel MPI brings it along; mpirun below does not need it

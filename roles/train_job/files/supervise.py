@@ -217,6 +217,7 @@ class Supervisor:
                     self.job["expect"], metrics
                 )
         record.update(ended=now(), returncode=code, reason=reason)
+        self.save()
         return reason, code
 
     def wait(self, listener: socket.socket, token: str) -> str:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -90,7 +89,7 @@ def test_last_words(trace: str, words: str) -> None:
     assert _faults.last_words(trace) == words
 
 
-WAITS = '  File "/job/train.py", line 9\n    loss.backward()\n  File "torch/autograd/graph.py", line 1, in _engine_run_backward\n'
+WAITS = '  File "/job/train.py", line 9\n  File "torch/autograd/graph.py", line 1, in _engine_run_backward\n'
 READS = '  File "/job/train.py", line 7\n    time.sleep(1000)\n'
 
 
@@ -106,7 +105,8 @@ def beat(host: str, idle: float | None, stack: str = "", silent: float = 1.0) ->
         ({0: beat("node0", 700, WAITS), 1: beat("node1", None)}, ""),  # one has not begun
         (
             {0: beat("node0", 700, WAITS), 1: beat("node1", 699.5, READS), 2: beat("node2", 701, WAITS)},
-            f"no rank has made a step for 700 s\nrank 1 on node1 is here, and the others wait for it:\n{READS.rstrip()}",
+            "no rank has made a step for 700 s\nrank 1 on node1 is here, and the others wait for it:\n"
+            + READS.rstrip(),
         ),
         (
             {0: beat("node0", 700, WAITS), 1: beat("node1", 2, silent=698)},
@@ -127,4 +127,3 @@ def test_stall(beats: dict[int, dict[str, Any]], said: str) -> None:
 def test_a_stack_is_long_and_where_it_ends_counts() -> None:
     assert _faults.is_waiting(READS + WAITS)
     assert not _faults.is_waiting(WAITS + READS * 4)
-    assert re.match(r"  File", READS)

@@ -55,6 +55,12 @@ def test_every_field(folder: Path) -> None:
         reserved_cores: auto
         env: {KMP_BLOCKTIME: 1, LD_PRELOAD: ""}
         expect: {eval_accuracy: 1}
+        restarts: 2
+        min_hosts: 1
+        keep_global_batch: true
+        stall_seconds: 0
+        wait: true
+        trainer: false
         """
     )
     assert load(folder / "job.yml") == Job(
@@ -72,6 +78,12 @@ def test_every_field(folder: Path) -> None:
         reserved_cores="auto",
         env={"KMP_BLOCKTIME": "1", "LD_PRELOAD": ""},
         expect={"eval_accuracy": 1.0},
+        restarts=2,
+        min_hosts=1,
+        keep_global_batch=True,
+        stall_seconds=0,
+        wait=True,
+        trainer=False,
     )
 
 
@@ -113,6 +125,15 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
         ("env: {A: true}", "env: A: True is neither text nor a number"),
         ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
+        ("hosts: []", "hosts: [] is not a list of names of hosts, each named once"),
+        ("hosts: [a, a]", "hosts: ['a', 'a'] is not a list of names of hosts, each named once"),
+        ("restarts: -1", "restarts: -1 is not a whole number of at least 0"),
+        ("restarts: true", "restarts: True is not a whole number of at least 0"),
+        ("min_hosts: 0", "min_hosts: 0 is not a whole number of at least 1"),
+        ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
+        ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
+        ("wait: soon", "wait: 'soon' is neither true nor false"),
+        ("trainer: null", "trainer: None is neither true nor false"),
         ("expect: {loss: true}", "expect: loss: True is not a number"),
     ],
 )
@@ -143,6 +164,22 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
 )
 def test_wrong_file(folder: Path, text: str, found: list[str]) -> None:
     assert errors(folder, text) == [error.replace("{folder}", str(folder)) for error in found]
+
+
+def test_hosts_by_name(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, hosts: [node2, node0]}")
+    assert load(folder / "job.yml").hosts == ["node2", "node0"]
+
+
+@pytest.mark.parametrize("field", ["script", "prepare"])
+def test_a_script_that_is_not_python(folder: Path, field: str) -> None:
+    (folder / "broken.py").write_text("import os\ndef main(:\n")
+    (folder / "zero.py").write_bytes(b"a\0")
+    for name, said in {"broken.py": ", line 2, is not Python: ", "zero.py": "is not Python: "}.items():
+        fields = f"script: {name}" if field == "script" else f"script: train.py\nprepare: {{script: {name}}}"
+        (error,) = errors(folder, f"name: a\n{fields}")
+        assert error.startswith(f"{field}: {folder}/{name}")
+        assert said in error
 
 
 def test_one_script_may_prepare_and_train(folder: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+from ansible_collections.amx.cluster.plugins.module_utils import _checkpoint, _job_directory
 
 
 @pytest.fixture
@@ -101,11 +101,13 @@ def test_no_job(folder: Path) -> None:
 def test_look_at_a_running_job(folder: Path, supervisor: int) -> None:
     write_status(folder, pid=supervisor)
     (folder / "progress.json").write_text('{"step": 3}')
+    (folder / "ranks.json").write_text('{"0": {"host": "node0"}}')
     (folder / "log").write_bytes(b"one\ntwo\nthr")
     seen = _job_directory.look(folder)
     assert seen == {
         "status": {"job": "demo", "state": "running", "pid": supervisor},
         "progress": {"step": 3},
+        "ranks": {"0": {"host": "node0"}},
         "outcome": {},
         "log": "one\ntwo\n",
         "log_offset": 8,
@@ -142,3 +144,62 @@ def test_a_half_written_file_is_as_none(folder: Path) -> None:
     assert _job_directory.read_json(folder / "half.json") is None
     (folder / "list.json").write_text("[]")
     assert _job_directory.read_json(folder / "list.json") is None
+
+
+def test_create_takes_a_checkpoint_along(folder: Path) -> None:
+    checkpoint = folder / "output" / "checkpoint-5"
+    (checkpoint / "deep").mkdir(parents=True)
+    (checkpoint / "deep" / "state").write_text("state")
+    (checkpoint / "complete.json").write_text('{"deep/state": 5}')
+    made = folder.with_name("next")
+    _job_directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoint)
+    copy = made / "output" / "checkpoint-5"
+    assert _checkpoint.last_whole(made / "output") == copy
+    assert (copy / "deep" / "state").samefile(checkpoint / "deep" / "state")  # linked: it may be large
+
+
+def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
+    write_status(folder, pid=supervisor, started="2026-01-02T00:00:00+00:00")
+    for name, started in {"old": "2026-01-01T00:00:00+00:00", "new": "2026-01-03T00:00:00+00:00"}.items():
+        other = folder.with_name(name)
+        other.mkdir()
+        write_status(other, pid=os.getpid(), started=started)
+    (folder / "progress.json").write_text('{"step": 3}')
+    folder.with_name("never_started").mkdir()
+    found = _job_directory.jobs(folder.parent)
+    assert [(Path(job["path"]).name, job["status"]["state"], job["progress"]) for job in found] == [
+        ("new", "lost", {}),
+        ("demo", "running", {"step": 3}),
+        ("old", "lost", {}),
+    ]
+    assert _job_directory.jobs(folder / "none") == []
+
+
+HOLD = """
+import fcntl, sys
+held = open(sys.argv[1], "wb")
+fcntl.flock(held, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_holders_are_seen_as_long_as_they_live(folder: Path) -> None:
+    jobs = folder.parent
+    (folder / "job.json").write_text('{"user": "ann", "since": "2026-01-01T00:00:00+00:00"}')
+    (folder / "hold.1").touch()  # of a rank that is gone
+    (jobs / "other").mkdir()
+    (jobs / "other" / "hold.0").touch()
+    assert _job_directory.holders(jobs) == []
+    command = [sys.executable, "-c", HOLD, str(folder / "hold.0")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        held = [{"job": "demo", "user": "ann", "since": "2026-01-01T00:00:00+00:00"}]
+        assert _job_directory.holders(jobs) == held
+        assert _job_directory.holders(jobs) == held  # who looks does not hold
+        assert _job_directory.holders(jobs, but="demo") == []
+        assert _job_directory.is_held(folder / "hold.0")
+        assert not _job_directory.is_held(folder / "hold.1")
+        process.kill()
+    assert _job_directory.holders(jobs) == []

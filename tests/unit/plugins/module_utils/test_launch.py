@@ -177,3 +177,22 @@ def test_launch_script_of_unlike_hosts(tmp_path: Path) -> None:
         *shlex.split("-n 1 -host node1 -env I_MPI_PIN_DOMAIN [f]"),
         *[python, *RANK],
     ]
+
+
+def test_a_plan_for_fewer_hosts() -> None:
+    made = plan(host("node0", 2), host("node1", 1), host("node2", 3))
+    fewer = _launch.on_hosts(made, ["node2", "node1"])
+    assert (fewer["world_size"], fewer["master_addr"]) == (4, "10.0.0.2")
+    assert [(entry["host"], entry["first_rank"]) for entry in fewer["hosts"]] == [("node1", 0), ("node2", 1)]
+    assert [[rank["rank"] for rank in entry["ranks"]] for entry in fewer["hosts"]] == [[0], [1, 2, 3]]
+    assert {entry["env"]["MASTER_ADDR"] for entry in fewer["hosts"]} == {"10.0.0.2"}
+    assert made == plan(host("node0", 2), host("node1", 1), host("node2", 3))  # the first one stays as it is
+    assert _launch.on_hosts(made, ["node0", "node1", "node2"]) == made
+    with pytest.raises(ValueError, match=r"^no host is left to run the job on$"):
+        _launch.on_hosts(made, ["node9"])
+
+
+def test_a_script_without_a_trainer_gets_its_own_arguments_only() -> None:
+    made = plan(host("node0", 2))
+    assert _launch.script_arguments({**JOB, "trainer": False}, STACK, made) == ["--seed", "1"]
+    assert "--use_cpu" in _launch.script_arguments(JOB, STACK, made)

@@ -75,3 +75,33 @@ def test_without_a_traceback_the_last_lines() -> None:
     log = "".join(f"line {number}\n\n" for number in range(20))
     assert _progress.first_failure(log, lines=2) == "line 18\nline 19"
     assert _progress.first_failure("") == ""
+
+
+def rank(host: str, time: float, cpu: float, network: float = 0, rss: float = 1) -> dict[str, Any]:
+    return {
+        "host": host,
+        "time": time,
+        "cpu_seconds": cpu,
+        "network_bytes": network * 1e6,
+        "rss_bytes": rss * 2**30,
+    }
+
+
+def test_what_each_host_does() -> None:
+    before = {"0": rank("node0", 10, 5, 100), "1": rank("node0", 10, 6, 100), "2": rank("node1", 11, 0, 0)}
+    after = {"0": rank("node0", 12, 13, 130), "1": rank("node0", 12, 13, 120), "2": rank("node1", 13, 2, 4, 0.5)}
+    assert _progress.describe_hosts(before, after) == (
+        "node0 7.5 CPUs 2.0 GiB 15.0 MB/s; node1 1.0 CPUs 0.5 GiB 2.0 MB/s"
+    )
+    # Without two looks at a rank, or where it runs elsewhere now, nothing can be said of it.
+    assert _progress.describe_hosts({}, after) == ""
+    assert _progress.describe_hosts(after, after) == ""
+    assert _progress.describe_hosts(before, {"0": rank("node1", 12, 0)}) == ""
+
+
+def test_of_many_hosts_those_that_hold_up_the_others() -> None:
+    before = {str(place): rank(f"node{place}", 0, 0) for place in range(6)}
+    after = {str(place): rank(f"node{place}", 1, 8 - place) for place in range(6)}
+    assert _progress.describe_hosts(before, after, most=2) == (
+        "least busy: node4 4.0 CPUs 1.0 GiB 0.0 MB/s; node5 3.0 CPUs 1.0 GiB 0.0 MB/s"
+    )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _checkpoint
 
 OBSERVE = Path(__file__).resolve().parents[4] / "roles/train_job/files/observe"
 
@@ -52,17 +55,12 @@ PACKAGES = {
     "torch/optim/optimizer.py": """
         hooks = []
 
-        class Handle:
-            def remove(self):
-                hooks.clear()
-
         def register_optimizer_step_pre_hook(hook):
             hooks.append(hook)
-            return Handle()
 
         class Optimizer:
             def step(self):
-                for hook in list(hooks):
+                for hook in hooks:
                     hook(self, (), {})
                 print("step", flush=True)
         """,
@@ -217,3 +215,117 @@ def test_outside_a_job_nothing_is_watched(rank: Rank) -> None:
     assert ran.stderr.startswith("Traceback")
     assert rank.run(TRAINS, AMX_CLUSTER_JOB="").returncode == 0
     assert [path.name for path in rank.job.iterdir()] == ["script.py"]
+
+
+SAVES = """
+    import os
+    from types import SimpleNamespace
+    from transformers import trainer
+
+    (callback,) = [kind() for kind in trainer.DEFAULT_CALLBACKS]
+    args = SimpleNamespace(output_dir="output")
+    for step, text in ((5, "weights"), (5, "weights"), (10, "more weights")):
+        folder = f"output/checkpoint-{step}"
+        os.makedirs(f"{folder}/deep", exist_ok=True)
+        for name in ("model", "deep/state"):
+            with open(f"{folder}/{name}", "w") as stream:
+                stream.write(text)
+        callback.on_save(args, SimpleNamespace(global_step=step), None)
+    callback.on_save(args, SimpleNamespace(global_step=11), None)  # Trainer saved nothing
+"""
+
+
+def test_a_checkpoint_is_marked_when_all_of_it_is_there(rank: Rank) -> None:
+    ran = rank.run(SAVES)
+    assert ran.stderr == ""
+    assert rank.read("output/checkpoint-10/complete.json") == {"model": 12, "deep/state": 12}
+    # Written over by a later run: the first mark is not counted as one of its files.
+    assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7}
+    assert _checkpoint.last_whole(rank.job / "output") == rank.job / "output/checkpoint-10"
+    assert sorted(path.name for path in (rank.job / "output").iterdir()) == ["checkpoint-10", "checkpoint-5"]
+
+
+def test_only_rank_0_marks_checkpoints(rank: Rank) -> None:
+    assert rank.run(SAVES, rank=1).returncode == 0
+    assert not list(rank.job.glob("output/*/complete.json"))
+
+
+class Listener:
+    """A supervisor's ear: takes in what ranks tell."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.told: list[dict[str, Any]] = []
+        threading.Thread(target=self.listen, daemon=True).start()
+
+    def listen(self) -> None:
+        while True:
+            try:
+                connection, _address = self.socket.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as stream:
+                self.told.append(json.loads(stream.read()))
+
+    @property
+    def beat(self) -> str:
+        return f"127.0.0.1:{self.socket.getsockname()[1]}:secret"
+
+
+def test_a_rank_tells_the_supervisor_how_it_is(rank: Rank) -> None:
+    listener = Listener()
+    with listener.socket:
+        ran = rank.run(textwrap.dedent(TRAINS) + "\nimport time\ntime.sleep(2.5)", AMX_CLUSTER_BEAT=listener.beat)
+    assert ran.stderr == ""
+    assert len(listener.told) >= 3  # at once, after two seconds, and at its end
+    first, *_others, last = listener.told
+    assert (first["token"], first["rank"], first["host"]) == ("secret", 0, "node1")
+    assert first["idle"] is None
+    assert 2.4 < last["idle"] < 20
+    assert last["cpu_seconds"] >= first["cpu_seconds"] > 0
+    assert last["time"] > first["time"]
+    assert 2**20 < last["rss_bytes"] < 2**33
+    assert last["network_bytes"] >= 0
+    assert last["oom_kills"] >= -1
+    assert "stack" not in last  # it stands still for a moment only
+    files: dict[str, Any] = {}
+    for told in listener.told:
+        files.update(told["files"])
+    assert files == {"ranks/entered.json": rank.read("ranks/entered.json"), "world.json": rank.read("world.json")}
+
+
+def test_a_rank_that_stands_still_tells_where(rank: Rank) -> None:
+    listener = Listener()
+    later = """
+    import sitecustomize, time
+    sitecustomize.BEAT.last_step -= 100  # so long ago was its last step
+
+    def reads_data():
+        time.sleep(2.5)
+
+    reads_data()
+    """
+    with listener.socket:
+        ran = rank.run(textwrap.dedent(TRAINS + later), AMX_CLUSTER_BEAT=listener.beat)
+    assert ran.stderr == ""
+    stacks = [told["stack"] for told in listener.told if "stack" in told]
+    assert stacks
+    assert "in reads_data" in stacks[0]
+
+
+def test_a_supervisor_that_is_gone_does_not_hold_up_the_script(rank: Rank) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    ran = rank.run(TRAINS, AMX_CLUSTER_BEAT=f"127.0.0.1:{port}:secret")
+    assert (ran.stdout, ran.stderr) == ("the group\nstep\nstep\n", "")
+
+
+def test_a_rank_that_would_train_alone_has_made_no_step(rank: Rank) -> None:
+    """Also not for the supervisor, which would start it again otherwise. An evaluation before does not let it pass."""
+    listener = Listener()
+    script = "import sitecustomize\nfrom torch import optim\noptim.Optimizer().step()"
+    with listener.socket:
+        ran = rank.run(script, AMX_CLUSTER_BEAT=listener.beat)
+        assert ran.returncode == 1
+        assert all(told["idle"] is None for told in listener.told)
+    assert rank.run(script.replace("from", "sitecustomize.BEAT.step()\nfrom", 1)).returncode == 1

@@ -4,12 +4,15 @@ import json
 import os
 import re
 import runpy
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
 
 RANK = Path(__file__).resolve().parents[4] / "roles/train_job/files/rank.py"
 FUNCTIONS = runpy.run_path(str(RANK))
@@ -107,3 +110,84 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     ran = start(tmp_path, hydra(1, 3, 0))
     assert ran.returncode == 1
     assert ran.stderr == "rank.py: [Errno 2] No such file or directory: 'plan.json'\n"
+
+
+SLEEP = "import subprocess, sys\nprint('ready', flush=True)\nsys.stdin.read()"
+
+
+def job(jobs: Path, name: str, script: str = SLEEP) -> Path:
+    """A job directory on node1."""
+    folder = jobs / name
+    folder.mkdir()
+    (folder / "plan.json").write_text(json.dumps(PLAN))
+    (folder / "host").write_text("node1\n")
+    (folder / "script.py").write_text(script)
+    return folder
+
+
+def begin(folder: Path, environ: dict[str, str]) -> subprocess.Popen[str]:
+    """Start a rank, and wait until its script runs."""
+    process = subprocess.Popen(
+        [sys.executable, "-S", str(RANK), "script.py"],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **environ},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
+    mine, other = job(tmp_path, "mine"), job(tmp_path, "other")
+    with begin(mine, hydra(1, 3, 0)) as first, begin(mine, hydra(2, 3, 1)) as second:  # ranks of one job
+        refused = start(other, hydra(1, 3, 0))
+        assert (refused.returncode, refused.stderr) == (1, "rank.py: job mine holds this host\n")
+        first.kill()
+        first.wait()
+        assert [held["job"] for held in _job_directory.holders(tmp_path)] == ["mine"]
+        second.kill()
+    assert _job_directory.holders(tmp_path) == []
+    with begin(other, hydra(1, 3, 0)) as process:
+        process.kill()
+
+
+def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:
+    script = SLEEP.replace("print(", "subprocess.Popen(['sleep', '1.5'], close_fds=False)\nprint(")
+    with begin(job(tmp_path, "mine", script), hydra(1, 3, 0)) as process:
+        process.kill()
+        process.wait()
+        assert _job_directory.holders(tmp_path)
+        end = time.monotonic() + 20
+        while _job_directory.holders(tmp_path):
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+
+STARTER = """
+import os, subprocess, sys
+rank = subprocess.Popen([sys.executable, "-S", sys.argv[1], "script.py"], stdin=subprocess.PIPE)
+print(rank.pid, flush=True)
+rank.wait()
+"""
+
+
+def test_a_rank_ends_with_its_starter(tmp_path: Path) -> None:
+    folder = job(tmp_path, "mine")
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTER, str(RANK)],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], **hydra(1, 3, 0)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as starter:
+        assert starter.stdout
+        assert {starter.stdout.readline(), starter.stdout.readline()} >= {"ready\n"}
+        assert _job_directory.holders(tmp_path)
+        starter.send_signal(signal.SIGKILL)
+    end = time.monotonic() + 20
+    while _job_directory.holders(tmp_path):
+        assert time.monotonic() < end, "the rank outlived its starter"
+        time.sleep(0.05)

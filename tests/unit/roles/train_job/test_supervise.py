@@ -2,36 +2,155 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _job_directory, _launch
 
-SUPERVISE = Path(__file__).resolve().parents[4] / "roles/train_job/files/supervise.py"
-JOB: dict[str, Any] = {"name": "demo", "expect": {}, "world_timeout": 60}
-PLAN: dict[str, Any] = {
-    "world_size": 2,
-    "master_addr": "10.0.0.1",
-    "precision": "bf16",
-    "backend": "gloo",
-    "stack": "native",
-    "hosts": [
-        {"host": "node0", "threads_per_rank": 4, "ranks": [{"rank": 0}]},
-        {"host": "node1", "threads_per_rank": 4, "ranks": [{"rank": 1}]},
-    ],
+ROOT = Path(__file__).resolve().parents[4]
+SUPERVISE = ROOT / "roles/train_job/files/supervise.py"
+JOB: dict[str, Any] = {
+    "name": "demo",
+    "script": "/somewhere/train.py",
+    "args": {},
+    "env": {},
+    "precision": "fp32",
+    "expect": {},
+    "world_timeout": 60,
 }
-WORLD = {"size": 2, "backend": "gloo", "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node1"}]}
+STACK: dict[str, Any] = {
+    "name": "native",
+    "backend": "gloo",
+    "arguments": {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": True}},
+}
+WORLD = """echo '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]}' > world.json\n"""
 # What a script that trains leaves behind.
 TRAIN = """
 echo trained
-mkdir output
+mkdir -p output
 echo '{"eval_accuracy": 0.8, "train_loss": NaN}' > output/all_results.json
 """
+# Tells the supervisor what a rank's observer would: beat RANK HOST [NAME=VALUE ...]
+BEAT = """
+import json, os, socket, sys
+address, port, token = os.environ["AMX_CLUSTER_BEAT"].split(":")
+with open("/proc/vmstat") as counters:
+    killed = int(dict(line.split() for line in counters)["oom_kill"])
+message = {"token": token, "rank": int(sys.argv[1]), "host": sys.argv[2], "oom_kills": killed}
+message.update(idle=None, files={})
+message.update((name, json.loads(value)) for name, value in (word.split("=", 1) for word in sys.argv[3:]))
+with socket.create_connection((address, int(port))) as connection:
+    connection.sendall(json.dumps(message).encode())
+"""
+# Stand-ins for ssh and scp: each host is this machine, unless there is a file down.HOST; then it does not answer. What
+# is copied is only noted: the job directory is the same one on every "host".
+SSH = """#!/bin/bash
+while [ "$1" = -o ]; do shift 2; done
+[ ! -e "$HOSTS/down.$1" ] || { echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; }
+shift
+exec bash -c "$*"
+"""
+SCP = """#!/bin/bash
+shift
+host=${2%%:*}
+[ ! -e "$HOSTS/down.$host" ] || { echo "scp: $host: No route to host" >&2; exit 1; }
+echo "${1##*/} $2" >> "$HOSTS/copies"
+"""
+
+
+class Run:
+    """A job in `folder` as the role makes it, in an environment whose mpirun is a stand-in: a script of the test's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "jobs" / "demo"
+        self.hosts = folder / "hosts"
+        self.env = folder / "env"
+        for made in (self.folder, self.hosts, self.env / "bin", self.folder / "lib"):
+            made.mkdir(parents=True)
+        (self.env / "bin" / "python").symlink_to(sys.executable)
+        (self.env / "amx-cluster.json").write_text(json.dumps(STACK))
+        (self.folder / "lib" / "ansible_collections").symlink_to(ROOT / ".collections" / "ansible_collections")
+        shutil.copy(SUPERVISE, self.folder)
+        self.program("beat", f"#!{sys.executable} -S\n{BEAT}")
+        self.program("ssh", SSH)
+        self.program("scp", SCP)
+
+    def program(self, name: str, content: str) -> None:
+        path = self.env / "bin" / name
+        path.write_text(content)
+        path.chmod(0o755)
+
+    def quicker(self, **seconds: int) -> None:
+        """Shorten constants of the supervisor, so that the test need not wait as long as a cluster does."""
+        text = (self.folder / "supervise.py").read_text()
+        for name, value in seconds.items():
+            text, count = re.subn(rf"^{name} = \d+", f"{name} = {value}", text, flags=re.MULTILINE)
+            assert count == 1, name
+        (self.folder / "supervise.py").write_text(text)
+
+    def start(self, mpirun: str, ranks: tuple[int, ...] = (2,), **job: Any) -> dict[str, Any]:
+        """Start the job with this many ranks on each host; return the status that is there when the command is back."""
+        self.program("mpirun", "#!/bin/bash\n" + mpirun)
+        hosts = [
+            {
+                "host": f"node{place}",
+                "address": "127.0.0.1",
+                "interface": "lo",
+                "isa": "amx",
+                "allocation": {
+                    "ranks": [{"env": {}} for _rank in range(count)],
+                    "env": {"I_MPI_PIN_DOMAIN": "[1]"},
+                    "threads_per_rank": 4,
+                    "map": "",
+                },
+            }
+            for place, count in enumerate(ranks)
+        ]
+        told = {**JOB, **job}
+        plan = _launch.make_plan(told, STACK, str(self.env), hosts)
+        arguments = _launch.script_arguments(told, STACK, plan)
+        for name, content in {
+            "host": "node0\n",
+            "job.json": json.dumps(told),
+            "plan.json": json.dumps(plan),
+            "hostfile": _launch.hostfile(plan),
+            "env": _launch.environment_file(plan),
+            "launch.sh": _launch.launch_script(plan, "train.py", arguments),
+        }.items():
+            (self.folder / name).write_text(content)
+        environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
+        command = [sys.executable, "-S", "supervise.py", str(self.folder)]
+        subprocess.run(command, cwd=self.folder, env=environ, check=True, timeout=20)
+        return read(self.folder, "status.json")
+
+    def ended(self) -> dict[str, Any]:
+        """Wait for the job's end. Returns its status."""
+        until(lambda: read(self.folder, "status.json")["state"] != "running")
+        return read(self.folder, "status.json")
+
+    def checkpoint(self, step: int, whole: bool = True) -> None:
+        folder = self.folder / "output" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / "model").write_text("weights")
+        if whole:
+            (folder / "complete.json").write_text('{"model": 7}')
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    made = Run(tmp_path)
+    yield made
+    status = _job_directory.running(made.folder)
+    if status:  # the test failed: nothing of it is to go on
+        os.kill(status["pid"], signal.SIGTERM)
 
 
 def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
@@ -48,22 +167,6 @@ def read(folder: Path, name: str) -> dict[str, Any]:
     return content
 
 
-def start(folder: Path, launch: str, job: dict[str, Any], world: Any) -> dict[str, Any]:
-    """Start a job as the role does. Returns the status that is there when the command has come back."""
-    (folder / "job.json").write_text(json.dumps({**JOB, **job}))
-    (folder / "plan.json").write_text(json.dumps(PLAN))
-    (folder / "launch.sh").write_text(launch)
-    if world:
-        (folder / "world.json").write_text(json.dumps(world))
-    subprocess.run([sys.executable, "-S", str(SUPERVISE), str(folder)], check=True, timeout=20)
-    return read(folder, "status.json")
-
-
-def ended(folder: Path) -> dict[str, Any]:
-    """Wait for the job's end. Returns its status."""
-    return until(lambda: read(folder, "status.json")["state"] != "running") and read(folder, "status.json")
-
-
 def is_gone(pid: int) -> bool:
     """Whether a process is there no more; one that only waits to be collected is not."""
     try:
@@ -72,13 +175,14 @@ def is_gone(pid: int) -> bool:
         return True
 
 
-def test_success(tmp_path: Path) -> None:
-    first = start(tmp_path, "sleep 0.3\n" + TRAIN, {"expect": {"eval_accuracy": 0.7}}, WORLD)
-    assert (first["state"], first["job"], first["hosts"], first["ranks"]) == ("running", "demo", 2, 2)
-    status = ended(tmp_path)
+def test_success(run: Run) -> None:
+    first = run.start("sleep 0.3\n" + WORLD + TRAIN, expect={"eval_accuracy": 0.7})
+    assert (first["state"], first["job"], first["hosts"], first["ranks"]) == ("running", "demo", 1, 2)
+    status = run.ended()
     assert (status["state"], status["reason"], status["returncode"]) == ("succeeded", "", 0)
     assert 0.3 <= status["seconds"] < 20
-    results = read(tmp_path, "results.json")
+    assert [attempt["from"] for attempt in status["attempts"]] == ["the beginning"]
+    results = read(run.folder, "results.json")
     assert str(results["metrics"].pop("train_loss")) == "nan"
     assert results == {
         "job": "demo",
@@ -87,102 +191,328 @@ def test_success(tmp_path: Path) -> None:
         "started": status["started"],
         "ended": status["ended"],
         "seconds": status["seconds"],
-        "hosts": 2,
+        "hosts": 1,
         "ranks": 2,
-        "threads_per_rank": [4, 4],
-        "precision": "bf16",
+        "notes": [],
+        "restarts": 0,
+        "threads_per_rank": [4],
+        "precision": "fp32",
         "backend": "gloo",
         "stack": "native",
         "metrics": {"eval_accuracy": 0.8},
-        "world": WORLD,
-        "output": f"{tmp_path}/output",
+        "world": {"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]},
+        "output": f"{run.folder}/output",
     }
-    assert (tmp_path / "log").read_text() == "trained\n"
+    assert (run.folder / "log").read_text() == "trained\n"
+    assert not (run.folder / "ranks.json").exists()  # no rank told anything
 
 
 ALONE = (
     "the 2 ranks formed no group: the script never called torch.distributed.init_process_group, so each rank would "
     "have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among its arguments"
 )
-SWAPPED = {"ranks": [{"rank": 0, "host": "node1"}, {"rank": 1, "host": "node0"}]}
+KILLED = """
+echo '=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES'
+echo '=   RANK 1 PID 26638 RUNNING AT node0'
+echo '=   KILLED BY SIGNAL: 9 (Killed)'
+exit 255
+"""
+RAISED = """
+echo '--- rank 0 on node0 failed ---
+Traceback (most recent call last):
+RuntimeError: Connection closed by peer
+--- end of rank 0 ---
+--- rank 1 on node0 failed ---
+Traceback (most recent call last):
+  File "train.py", line 3, in <module>
+ValueError: no such column
+--- end of rank 1 ---'
+exit 1
+"""
 
 
 @pytest.mark.parametrize(
-    ("launch", "job", "world", "reason"),
+    ("mpirun", "expect", "reason"),
     [
-        ("exit 3", {}, WORLD, "mpirun ended with exit code 3; the log tells why"),
-        ("kill -9 $$", {}, WORLD, "mpirun ended with exit code -9; the log tells why"),
-        (TRAIN, {}, None, ALONE),
+        ("exit 3", {}, "mpirun ended with exit code 3; the log tells why"),
+        ("kill -9 $$", {}, "mpirun was ended by signal 9 from outside"),
+        (KILLED, {}, "rank 1 on node0 was ended by signal 9 from outside"),
+        (RAISED, {}, "rank 1 on node0 failed: ValueError: no such column"),
+        (TRAIN, {}, ALONE),
         (
-            TRAIN,
+            WORLD.replace('1, "host": "node0"', '1, "host": "node1"') + TRAIN,
             {},
-            SWAPPED,
-            "the ranks formed another group than planned: {0: 'node1', 1: 'node0'} instead of {0: 'node0', 1: 'node1'}",
+            "the ranks formed another group than planned: {0: 'node0', 1: 'node1'} instead of {0: 'node0', 1: 'node0'}",
         ),
+        (WORLD + TRAIN, {"eval_accuracy": 0.85}, "eval_accuracy is 0.8 and the job expects at least 0.85"),
+        (WORLD + TRAIN, {"train_loss": 0}, "train_loss is nan and the job expects at least 0"),
         (
-            TRAIN,
-            {"expect": {"eval_accuracy": 0.85}},
-            WORLD,
-            "eval_accuracy is 0.8 and the job expects at least 0.85",
-        ),
-        (TRAIN, {"expect": {"train_loss": 0}}, WORLD, "train_loss is nan and the job expects at least 0"),
-        (
-            TRAIN,
-            {"expect": {"eval_f1": 0.5}},
-            WORLD,
+            WORLD + TRAIN,
+            {"eval_f1": 0.5},
             "the script reported no eval_f1, which the job expects to be at least 0.5",
         ),
         (
-            "mkdir output; echo '{\"eval_f1\":' > output/all_results.json",
-            {"expect": {"eval_f1": 0.5}},
-            WORLD,
+            WORLD + "mkdir output; echo '{\"eval_f1\":' > output/all_results.json",
+            {"eval_f1": 0.5},
             "the script reported no eval_f1, which the job expects to be at least 0.5",
         ),
     ],
 )
-def test_failure(tmp_path: Path, launch: str, job: dict[str, Any], world: Any, reason: str) -> None:
-    start(tmp_path, launch, job, world)
-    status = ended(tmp_path)
+def test_failure(run: Run, mpirun: str, expect: dict[str, float], reason: str) -> None:
+    run.start(mpirun, expect=expect)
+    status = run.ended()
     assert (status["state"], status["reason"]) == ("failed", reason)
-    assert read(tmp_path, "results.json")["reason"] == reason
+    assert read(run.folder, "results.json")["reason"] == reason
 
 
-# One child ends when asked, one does not.
+# One child ends when asked, one does not, and one has left the process group; ranks know each other by a variable.
 CHILDREN = """
 trap '' HUP
+export AMX_CLUSTER_JOB=$PWD
 sleep 1000 & echo $! > pids
 (trap '' TERM; exec sleep 1000) & echo $! >> pids
+setsid sleep 1000 & echo $! >> pids
 echo ready >> pids
 wait
 """
 
 
 def children(folder: Path) -> list[int]:
-    """The processes that launch.sh started, when it has started all."""
+    """The processes that mpirun started, when it has started all."""
     until(lambda: (folder / "pids").exists() and "ready" in (folder / "pids").read_text())
-    return [int(line) for line in (folder / "pids").read_text().split()[:2]]
+    return [int(line) for line in (folder / "pids").read_text().split()[:3]]
 
 
-def test_stop(tmp_path: Path) -> None:
-    status = start(tmp_path, CHILDREN, {}, WORLD)
-    started = children(tmp_path)
+def test_stop(run: Run) -> None:
+    status = run.start(CHILDREN, restarts=3)
+    started = children(run.folder)
     assert os.getsid(status["pid"]) == status["pid"]  # it outlives the connection that started it
+    assert [held["job"] for held in _job_directory.holders(run.folder.parent)] == ["demo"]
     os.kill(status["pid"], signal.SIGHUP)
     os.kill(status["pid"], signal.SIGTERM)
-    status = ended(tmp_path)
+    status = run.ended()
     assert (status["state"], status["reason"]) == ("stopped", "it was stopped on request")
-    assert until(lambda: all(is_gone(pid) for pid in started))
-    assert read(tmp_path, "results.json")["state"] == "stopped"
+    assert len(status["attempts"]) == 1
+    assert all(is_gone(pid) for pid in started)
+    assert read(run.folder, "results.json")["state"] == "stopped"
+    assert until(lambda: not _job_directory.holders(run.folder.parent)) is True
 
 
-def test_ranks_that_wait_for_the_others_too_long(tmp_path: Path) -> None:
-    launch = "mkdir ranks; echo '{}' > ranks/entered.json\n" + CHILDREN
-    start(tmp_path, launch, {"world_timeout": 1}, world=None)
-    started = children(tmp_path)
-    status = ended(tmp_path)
+def test_ranks_that_wait_for_the_others_too_long(run: Run) -> None:
+    run.start("mkdir ranks; echo '{}' > ranks/entered.json\n" + CHILDREN, world_timeout=1)
+    started = children(run.folder)
+    status = run.ended()
     assert status["state"] == "failed"
     assert status["reason"] == (
-        "rank 0 waited 1 s for the other 1 rank(s) to join its group at 10.0.0.1: "
+        "rank 0 waited 1 s for the other 1 rank(s) to join its group at 127.0.0.1: "
         "check that hosts reach each other on the cluster network, on any port"
     )
-    assert until(lambda: all(is_gone(pid) for pid in started))
+    assert all(is_gone(pid) for pid in started)
+
+
+def test_a_supervisor_that_fails_ends_the_job_and_says_so(run: Run) -> None:
+    (run.env / "amx-cluster.json").unlink()
+    run.checkpoint(4)  # to go on from it, the stack has to be known
+    run.start(WORLD + TRAIN)
+    status = run.ended()
+    assert status["state"] == "failed"
+    assert status["reason"] == (
+        f"its supervisor failed (FileNotFoundError: [Errno 2] No such file or directory: "
+        f"'{run.env}/amx-cluster.json'); supervise.log tells where"
+    )
+    assert "Traceback" in (run.folder / "supervise.log").read_text()
+    assert read(run.folder, "results.json")["restarts"] == 0
+
+
+def test_what_ranks_tell(run: Run) -> None:
+    """A message cut off, one of another job and one of nobody's do no harm; the last one counts, also at the end."""
+    strangers = """
+exec 3<>/dev/tcp/127.0.0.1/$(cut -d: -f2 <<< $AMX_CLUSTER_BEAT); echo -n '{"tok' >&3; exec 3>&-
+exec 3<>/dev/tcp/127.0.0.1/$(cut -d: -f2 <<< $AMX_CLUSTER_BEAT); echo -n 3 >&3; exec 3>&-
+AMX_CLUSTER_BEAT=${AMX_CLUSTER_BEAT%:*}:wrong beat 0 node9
+beat 0 node0 idle=1 oom_kills=0 'files={"world.json": {"of": "a rank on this host, which wrote it itself"}}'
+sleep 0.5
+beat 0 node0 idle=2 oom_kills=3
+beat 1 node0 oom_kills=0
+"""
+    run.start(strangers + WORLD + TRAIN)
+    assert run.ended()["state"] == "succeeded"
+    ranks = read(run.folder, "ranks.json")
+    assert {rank: beat.pop("seen") > 0 for rank, beat in ranks.items()} == {"0": True, "1": True}
+    assert ranks == {
+        "0": {"rank": 0, "host": "node0", "oom_kills": 3, "first_oom_kills": 0, "idle": 2},
+        "1": {"rank": 1, "host": "node0", "oom_kills": 0, "first_oom_kills": 0, "idle": None},
+    }
+
+
+def test_a_rank_that_the_kernel_ended_for_want_of_memory(run: Run) -> None:
+    run.program("grep", "#!/bin/sh\necho 'Warning: a banner of sshd'\necho 'oom_kill 4'\n")  # what the kernel counts
+    run.start("beat 1 node0 oom_kills=3; sleep 0.5; beat 1 node0 oom_kills=4; sleep 0.5" + KILLED)
+    assert run.ended()["reason"] == (
+        "the kernel of node0 ended a rank for want of memory: use a smaller batch, shorter sequences, fewer ranks per "
+        "node, or gradient checkpointing"
+    )
+
+
+def test_a_stall_names_the_rank_that_holds_up_the_others(run: Run) -> None:
+    tell = """
+beat 0 node0 idle=7 'stack="  File \\"torch/distributed/x.py\\", line 1, in all_reduce"'
+beat 1 node0 idle=8 'stack="  File \\"train.py\\", line 7, in read"'
+"""
+    run.start(tell + CHILDREN, stall_seconds=5)
+    started = children(run.folder)
+    status = run.ended()
+    assert status["state"] == "failed"
+    assert status["reason"] == (
+        "no rank has made a step for 7 s\nrank 1 on node0 is here, and the others wait for it:\n"
+        '  File "train.py", line 7, in read'
+    )
+    assert all(is_gone(pid) for pid in started)
+
+
+# Fails in its first attempt after a step, and says with which arguments each attempt was started.
+FAILS_ONCE = """
+echo "$@" >> calls
+if [ $(wc -l < calls) = 1 ]; then
+  beat 0 node0 idle=0
+  echo '{"step": 5}' > progress.json
+  exit 9
+fi
+"""
+
+
+def calls(folder: Path) -> list[str]:
+    return (folder / "calls").read_text().splitlines()
+
+
+def test_a_restart_goes_on_from_the_last_whole_checkpoint(run: Run) -> None:
+    make = """
+if [ ! -e calls ]; then
+  for step in 5 10 15; do mkdir -p output/checkpoint-$step; echo weights > output/checkpoint-$step/model; done
+  for step in 5 10; do echo '{"model": 8}' > output/checkpoint-$step/complete.json; done
+fi
+"""
+    run.start(make + FAILS_ONCE + WORLD + TRAIN, restarts=1)
+    status = run.ended()
+    assert (status["state"], status["notes"]) == ("succeeded", [])
+    assert [(attempt["from"], attempt["reason"]) for attempt in status["attempts"]] == [
+        ("the beginning", "mpirun ended with exit code 9; the log tells why"),
+        ("checkpoint-10", ""),  # 15 was not written to its end
+    ]
+    first, second = calls(run.folder)
+    assert "resume_from_checkpoint" not in first
+    assert "--resume_from_checkpoint output/checkpoint-10 " in second + " "
+    assert read(run.folder, "results.json")["restarts"] == 1
+
+
+def test_a_job_that_goes_on_from_an_earlier_one(run: Run) -> None:
+    run.checkpoint(7)
+    run.checkpoint(9, whole=False)
+    run.start('echo "$@" >> calls\n' + WORLD + TRAIN)
+    assert [attempt["from"] for attempt in run.ended()["attempts"]] == ["checkpoint-7"]
+    assert "--resume_from_checkpoint output/checkpoint-7" in calls(run.folder)[0]
+
+
+@pytest.mark.parametrize("before", ["", "echo '{\"step\": 0}' > progress.json\n"])
+def test_no_restart_before_the_first_step(run: Run, before: str) -> None:
+    run.start(before + "echo x >> calls; exit 2", restarts=5)
+    status = run.ended()
+    assert (status["state"], calls(run.folder)) == ("failed", ["x"])
+    assert status["notes"] == ["not restarted: it failed before its first step and would again"]
+
+
+def test_no_more_restarts_than_asked_for(run: Run) -> None:
+    run.start("echo x >> calls; beat 0 node0 idle=0; exit 2", restarts=2)
+    assert run.ended()["state"] == "failed"
+    assert calls(run.folder) == ["x"] * 3
+    assert read(run.folder, "results.json")["restarts"] == 2
+
+
+def test_a_result_below_what_is_expected_is_not_tried_again(run: Run) -> None:
+    run.start("echo x >> calls; beat 0 node0 idle=0\n" + WORLD + TRAIN, restarts=2, expect={"eval_accuracy": 0.9})
+    assert run.ended()["state"] == "failed"
+    assert calls(run.folder) == ["x"]
+
+
+# node1 is lost in the first attempt.
+LOSES_A_HOST = FAILS_ONCE.replace("  exit 9", "  touch $HOSTS/down.node1; sleep 1; exit 9")
+ONE = """echo '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]}' > world.json\n"""
+GONE = "node1 does not answer any more (ssh: connect to host node1 port 22: No route to host)"
+
+
+@pytest.mark.parametrize(
+    ("job", "note", "argument"),
+    [
+        (
+            {},
+            "2 instead of 4 ranks on node0; the global batch is 2/4 of what it was",
+            "--gradient_accumulation_steps 3 ",
+        ),
+        (
+            {"keep_global_batch": True},
+            "2 instead of 4 ranks on node0; the global batch stays as it was, with 6 steps of accumulation",
+            "--gradient_accumulation_steps 6 ",
+        ),
+    ],
+)
+def test_a_host_that_is_gone_is_left_out(run: Run, job: dict[str, Any], note: str, argument: str) -> None:
+    run.checkpoint(3)
+    run.start(
+        LOSES_A_HOST + ONE + TRAIN,
+        ranks=(2, 2),
+        restarts=1,
+        min_hosts=1,
+        args={"gradient_accumulation_steps": 3},
+        **job,
+    )
+    status = run.ended()
+    assert (status["state"], status["notes"], status["hosts"], status["ranks"]) == ("succeeded", [note], 1, 2)
+    assert status["attempts"][0]["reason"] == GONE
+    first, second = calls(run.folder)
+    assert "-n 4 " in first
+    assert "-n 2 " in second
+    assert argument in second
+    assert "--ddp_backend gloo" in second
+    assert (run.folder / "hostfile").read_text() == "node0\n"
+    assert (run.hosts / "copies").read_text().splitlines() == [  # for the first attempt, while node1 was there
+        f"plan.json node1:{run.folder}/",
+        f"checkpoint-3 node1:{run.folder}/output/",
+    ]
+
+
+def test_too_few_hosts_are_left(run: Run) -> None:
+    run.quicker(RETURN=1)
+    run.start(LOSES_A_HOST, ranks=(2, 2), restarts=1)
+    status = run.ended()
+    assert (status["state"], len(calls(run.folder))) == ("failed", 1)
+    assert status["attempts"][0]["reason"] == GONE
+    assert status["reason"] == (
+        "node1 did not answer within 1 s and the job needs 2 host(s): bring it back and start the job again, or let it "
+        "go on with fewer (min_hosts)"
+    )
+
+
+def test_a_host_that_comes_back_is_waited_for(run: Run) -> None:
+    back = LOSES_A_HOST.replace("; exit 9", "; (sleep 3; rm $HOSTS/down.node1) > /dev/null 2>&1 & exit 9")
+    world = ONE.replace("}]}", '}, {"rank": 2, "host": "node1"}, {"rank": 3, "host": "node1"}]}')
+    run.start(back + world + TRAIN, ranks=(2, 2), restarts=1)
+    status = run.ended()
+    assert (status["state"], status["notes"], status["ranks"]) == ("succeeded", [], 4)
+    assert len(calls(run.folder)) == 2
+
+
+def test_a_host_that_falls_silent_ends_the_attempt(run: Run) -> None:
+    run.quicker(SILENT=1)
+    run.start("touch $HOSTS/down.node1; beat 0 node0; beat 2 node1\n" + CHILDREN, ranks=(2, 2))
+    started = children(run.folder)
+    status = run.ended()
+    assert (status["state"], status["reason"]) == ("failed", GONE)
+    assert all(is_gone(pid) for pid in started)
+
+
+def test_stop_while_a_host_is_waited_for(run: Run) -> None:
+    status = run.start(LOSES_A_HOST, ranks=(2, 2), restarts=1)
+    until(lambda: "reason" in read(run.folder, "status.json")["attempts"][0])
+    os.kill(status["pid"], signal.SIGTERM)
+    status = run.ended()
+    assert (status["state"], len(calls(run.folder)), len(status["attempts"])) == ("stopped", 1, 1)

@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _status
+
+PROGRESS = {
+    "step": 4,
+    "max_steps": 8,
+    "epoch": None,
+    "samples_per_step": 16,
+    "began": 0.0,
+    "time": 2.0,
+    "metrics": {"loss": 0.5},
+}
+
+
+def job(name: str, state: str, reason: str = "", **more: Any) -> dict[str, Any]:
+    status = {"job": name, "state": state, "reason": reason, "started": "2026-01-01T00:00:00+00:00", **more}
+    return {"path": f"/jobs/{name}", "status": {"hosts": 2, "ranks": 4, **status}, "progress": {}}
+
+
+def test_overview() -> None:
+    assert _status.overview([]) == "No job was started on this cluster."
+    running = {**job("demo", "running"), "progress": PROGRESS}
+    assert _status.overview([running, job("older", "failed", "it broke")]) == (
+        "job    state    started                    hosts  ranks  how far\n"
+        "demo   running  2026-01-01T00:00:00+00:00  2      4      step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
+        "older  failed   2026-01-01T00:00:00+00:00  2      4      it broke"
+    )
+
+
+def test_details() -> None:
+    rank = {"job": "/jobs/demo", "rank": 1, "pid": 42, "cpu": 3.456, "cpus": "0-3", "threads": 9, "rss_bytes": 2**29}
+    other = {**rank, "job": "/jobs/other"}
+    unmeasured = {key: value for key, value in rank.items() if key != "cpu"}
+    running = {**job("demo", "running"), "progress": PROGRESS}
+    assert _status.details(running, {"node0": [other, rank], "node1": [unmeasured]}) == (
+        "job demo: running\n"
+        "started 2026-01-01T00:00:00+00:00\n"
+        "step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
+        "host   rank  pid  CPUs busy  of CPUs  threads  memory\n"
+        "node0  1     42   3.46       0-3      9        0.50 GiB\n"
+        "node1  1     42   0.00       0-3      9        0.50 GiB"
+    )
+    assert _status.details(job("demo", "failed", "it broke", ended="2026-01-02"), {"node0": [other]}) == (
+        "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended 2026-01-02\nNo rank of it is running."
+    )
