@@ -567,6 +567,10 @@ def run(data: Arguments, training: Any) -> None:
         print(f"ranks={len(hosts)} hosts={','.join(dict.fromkeys(hosts))} device={training.device}", flush=True)
     if will_evaluate and will_train and data.eval_before:
         results.update(trainer.evaluate(metric_key_prefix="eval_before"))
+        # accelerate 1.15 marks a model that it prepared for evaluation as prepared for everything: training would not
+        # wrap it in DistributedDataParallel, and each rank would train a model of its own, without a word.
+        trainer.accelerator.free_memory()
+        vars(trainer.model).pop("_is_accelerate_prepared", None)
     if will_train:
         results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
         results["train_samples"] = len(prepared.rows["train"])

@@ -12,12 +12,13 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
+
+from ansible_collections.amx.cluster.plugins.module_utils import _ssh_mesh
 
 GREETING = "amx.cluster"
 # Connections, or logins, that are under way at a time.
@@ -111,21 +112,6 @@ def resolve(names: Iterable[str], seconds: float = 6) -> dict[str, list[str]]:
     return {name: list(addresses) for name, addresses in found.items()}
 
 
-def log_in(host: str, timeout: float) -> str:
-    """Log in on a host by ssh, as mpirun will; return why that failed, or an empty string."""
-    # A connection that is open already would hide what has changed since.
-    words = ["ssh", "-S", "none", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={timeout:.0f}", host, "true"]
-    try:
-        ran = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout + 5, check=False
-        )
-    except FileNotFoundError:
-        return "there is no ssh on this host"
-    except subprocess.TimeoutExpired:
-        return f"no answer within {timeout + 5:.0f} s"
-    return "" if ran.returncode == 0 else ran.stderr.strip() or f"exit code {ran.returncode}"
-
-
 def look(peers: Sequence[Mapping[str, Any]], logins: bool, timeout: float) -> dict[str, Any]:
     """Try all that this host can see of its peers.
 
@@ -139,10 +125,11 @@ def look(peers: Sequence[Mapping[str, Any]], logins: bool, timeout: float) -> di
     def reach(name: str) -> dict[str, Any]:
         return connect(str(listening[name]["address"]), int(listening[name]["port"]), timeout)
 
+    tried = _ssh_mesh.log_in_everywhere(names, timeout, AT_ONCE) if logins else []
     return {
         "names": resolve(names),
         "connections": _at_once(reach, listening),
-        "logins": _at_once(lambda name: log_in(name, timeout), names) if logins else {},
+        "logins": {login["host"]: login["message"] for login in tried},
     }
 
 

@@ -147,7 +147,9 @@ def log_in(
 
     sshd drops connections at random when many come at once (MaxStartups in sshd_config(5)): those are tried again.
     """
-    command = ["ssh", "-x", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}", host, "true"]
+    # A connection that is open already (ControlMaster) would hide what has changed since: -S none makes a new one.
+    options = ["-x", "-S", "none", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]
+    command = ["ssh", *options, host, "true"]
     message = ""
     for attempt in range(3):
         if attempt:

@@ -95,19 +95,6 @@ def fake_ssh(folder: Path, text: str) -> None:
     (folder / "ssh").chmod(0o755)
 
 
-def test_logins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert _peers.log_in("node1", 5) == "there is no ssh on this host"
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
-    fake_ssh(
-        tmp_path, 'for word; do last=$host; host=$word; done; [ "$last" = node1 ] || { echo "no $last" >&2; exit 255; }'
-    )
-    assert _peers.log_in("node1", 5) == ""
-    assert _peers.log_in("node2", 5) == "no node2"
-    fake_ssh(tmp_path, "exit 3")
-    assert _peers.log_in("node1", 5) == "exit code 3"
-
-
 def test_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.defpath}")
     fake_ssh(tmp_path, "exit 0")

@@ -152,7 +152,7 @@ def test_log_in(answers: list[Any], ok: bool, message: str) -> None:
     ssh = Ssh(*answers)
     assert _ssh_mesh.log_in("n1", 2, run=ssh, sleep=lambda _: None) == {"host": "n1", "ok": ok, "message": message}
     assert not ssh.answers
-    assert ssh.asked[0] == ["ssh", "-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "n1", "true"]
+    assert ssh.asked[0] == ["ssh", "-x", "-S", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "n1", "true"]
 
 
 def test_fingerprint_is_that_of_ssh_keygen() -> None:

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.modules import host_info, peer_info, peer_listener
+
+ROOT = Path(__file__).resolve().parents[4]
+
+
+def run(module: ModuleType, **options: Any) -> dict[str, Any]:
+    """What a module answers when it is run as a program, as Ansible does."""
+    done = subprocess.run(
+        [sys.executable, "-m", module.__name__],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def documented(module: ModuleType) -> dict[str, Any]:
+    returned: dict[str, Any] = yaml.safe_load(module.RETURN)
+    return returned
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_host_info_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
+    answer = run(host_info, prefix=str(tmp_path), _ansible_check_mode=check_mode)
+    assert answer["changed"] is False
+    assert set(answer["host"]) == set(documented(host_info)["host"]["contains"])
+
+
+def test_host_info_tells_what_it_cannot_read(tmp_path: Path) -> None:
+    answer = run(host_info, prefix=str(tmp_path), python=["/nonexistent/python"])
+    assert answer["failed"]
+    assert answer["msg"].startswith("cannot read what the host is: the interpreter /nonexistent/python cannot be asked")
+
+
+def test_two_hosts_that_meet() -> None:
+    """The listener outlives the module that started it, and ends when its visitor has been there."""
+    listener = run(peer_listener, address="127.0.0.1", visitors=1, seconds=20)
+    assert set(documented(peer_listener)) <= set(listener)
+    peer = {"name": "localhost", "address": "127.0.0.1", "port": listener["port"]}
+    seen = run(peer_info, peers=[peer, {"name": "silent.invalid"}])
+    assert set(documented(peer_info)) <= set(seen)
+    assert seen["changed"] is False
+    assert seen["connections"]["localhost"]["error"] == ""
+    assert list(seen["connections"]) == ["localhost"]
+    assert seen["logins"] == {}
+
+
+def test_an_address_of_another_host() -> None:
+    answer = run(peer_listener, address="192.0.2.77", visitors=1)
+    assert answer["msg"].startswith("cannot listen on 192.0.2.77: [Errno 99] Cannot assign requested address")
