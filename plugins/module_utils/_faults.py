@@ -102,3 +102,23 @@ def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
         else:
             told.append(f"{where} waits for the others, and they for it:\n{beat['stack'].rstrip()}")
     return "\n".join(told)
+
+
+def apart(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
+    """Say that ranks train models of their own although they formed a group; an empty string while nothing tells so.
+
+    beats: the last message of each rank, {rank: {host, gradient ([sum, norm] of what its first step applied), ...}}.
+    Gradients of different batches differ by about their norm; those of one model are the same but for rounding.
+    """
+    told = {rank: beat["gradient"] for rank, beat in beats.items() if beat.get("gradient")}
+    if len(told) < ranks or ranks < 2:
+        return ""
+    sums = [total for total, _norm in told.values()]
+    scale = max(max(norm for _total, norm in told.values()), max(abs(total) for total in sums))
+    if max(sums) - min(sums) <= 1e-3 * scale:
+        return ""
+    return (
+        "the ranks formed a group, but each trains a model of its own: the gradients of their first step differ (sums "
+        f"{', '.join(f'{told[rank][0]:.6g}' for rank in sorted(told)[:4])}). The script must wrap its model in "
+        "DistributedDataParallel; an evaluation before training can keep accelerate from doing so"
+    )

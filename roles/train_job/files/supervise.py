@@ -229,14 +229,19 @@ class Supervisor:
             if time.monotonic() - written > 2 and self.beats:
                 written = time.monotonic()
                 self.write_ranks()
-            reason = self.overdue() or self.silent() or _faults.stall(self.ages(), self.patience())
+            reason = self.overdue() or self.silent() or _faults.stall(self.ages(), self.patience()) or self.apart()
             if self.stop_wanted or reason:
                 self.end()
                 return reason
             time.sleep(0.2)
         self.listen(listener, token)  # what ranks told as they ended
         self.write_ranks()
-        return ""
+        return self.apart()
+
+    def apart(self) -> str:
+        """Say that ranks train models of their own. Only the Trainer's are known to share theirs whole."""
+        shared = self.job.get("trainer", True) and not {"fsdp", "deepspeed"} & set(self.job.get("args", {}))
+        return _faults.apart(self.beats, self.plan["world_size"]) if shared else ""
 
     def write_ranks(self) -> None:
         """Write down what each rank told last."""

@@ -92,7 +92,7 @@ def watch_steps(optimizer: Any) -> None:
         return
     checked = size == 1
 
-    def before_step(*_arguments: Any) -> None:
+    def before_step(stepping: Any, *_arguments: Any) -> None:
         nonlocal checked
         if not checked:
             from torch import distributed
@@ -100,9 +100,27 @@ def watch_steps(optimizer: Any) -> None:
             if not distributed.is_initialized():
                 raise RuntimeError(ALONE.format(size=size))
             checked = True
+            BEAT.gradient = gradient_of(stepping)
         BEAT.step()
 
     register(before_step)
+
+
+def gradient_of(optimizer: Any) -> list[float] | None:
+    """Return [sum, norm] of the gradients that an optimizer is about to apply; None where they are not plain tensors.
+
+    Ranks that train one model apply the same gradient. The norm alone would not tell: clipping makes it the same.
+    """
+    total = square = 0.0
+    with contextlib.suppress(Exception):
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    gradient = parameter.grad.detach().double()
+                    total += gradient.sum().item()
+                    square += gradient.square().sum().item()
+        return [total, square**0.5]
+    return None
 
 
 def watch_trainer(trainer: Any) -> None:
@@ -191,6 +209,8 @@ class Beat:
 
     def __init__(self) -> None:
         self.last_step: float | None = None
+        # Of the first step, see gradient_of.
+        self.gradient: list[float] | None = None
         # What rank 0 wrote since the last message, for a supervisor on another host.
         self.files: dict[str, Any] = {}
 
@@ -237,6 +257,7 @@ class Beat:
             "network_bytes": sum(self.counter(f"{counters}/{name}_bytes") for name in ("rx", "tx")),
             "oom_kills": read_number("/proc/vmstat", "oom_kill"),
             "idle": idle,
+            "gradient": self.gradient,
         }
         if idle is not None and idle > 10:
             frame = sys._current_frames().get(self.main or 0)

@@ -127,3 +127,18 @@ def test_stall(beats: dict[int, dict[str, Any]], said: str) -> None:
 def test_a_stack_is_long_and_where_it_ends_counts() -> None:
     assert _faults.is_waiting(READS + WAITS)
     assert not _faults.is_waiting(WAITS + READS * 4)
+
+
+def test_ranks_of_one_model_apply_one_gradient() -> None:
+    beats = {rank: {"host": "node0", "gradient": [12.5 + rank * 1e-9, 1.0]} for rank in range(2)}
+    assert _faults.apart(beats, 2) == ""
+
+
+def test_ranks_apart_are_told() -> None:
+    beats = {0: {"host": "node0", "gradient": [12.5, 1.0]}, 1: {"host": "node1", "gradient": [-3.0, 1.0]}}
+    assert _faults.apart(beats, 2).startswith("the ranks formed a group, but each trains a model of its own")
+
+
+def test_what_not_every_rank_has_told_is_not_judged() -> None:
+    beats = {0: {"host": "node0", "gradient": [12.5, 1.0]}, 1: {"host": "node1", "gradient": None}}
+    assert _faults.apart(beats, 2) == ""
