@@ -50,8 +50,8 @@ message.update((name, json.loads(value)) for name, value in (word.split("=", 1) 
 with socket.create_connection((address, int(port))) as connection:
     connection.sendall(json.dumps(message).encode())
 """
-# STAND-INS for ssh and scp (no real hosts here, molecule/faults has those): each host is this machine, unless there is a
-# file down.HOST; then it does not answer. What is copied is only noted: the job directory is the same on every "host".
+# STAND-INS for ssh and scp (no real hosts here, molecule/faults has those): each host is this machine, unless there is
+# a file down.HOST; then it does not answer. What is copied is only noted: all "hosts" have the same job directory.
 SSH = """#!/bin/bash
 while [ "$1" = -o ]; do shift 2; done
 [ ! -e "$HOSTS/down.$1" ] || { echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; }
