@@ -157,7 +157,7 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
         if recovered:
             steps = [int(line.split()[1]) for line in text.splitlines() if line.startswith("step ")]
             lost = sum(
-                1 for before, after in zip(steps, steps[1:]) if after <= before for _ in range(before - after + 1)
+                1 for before, after in zip(steps, steps[1:]) if after <= before for _again in range(before - after + 1)
             )
         if end.get("state") != fault.state:
             wrong = f"state {end.get('state')} ({end.get('reason')}) where {fault.state} was expected\n{output[-1500:]}"

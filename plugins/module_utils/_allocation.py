@@ -471,7 +471,7 @@ class _Dealer:
         room = [self._room(part) for part in group.parts]
         uncrossed = [self._room_uncrossed(part) for part in group.parts]
         held = [0] * len(room)
-        for _ in range(min(ranks, sum(room))):
+        for _extra in range(min(ranks, sum(room))):
             open_parts = [index for index in range(len(room)) if held[index] < room[index]]
             best = min(
                 open_parts,

@@ -47,7 +47,7 @@ def find(names: Sequence[str], run: Run = subprocess.run, machine: str = "") -> 
     and goes on without it. Raises ValueError when the cache cannot be read.
     """
     try:
-        listed = run(["ldconfig", "-p"], capture_output=True, text=True, env=_environment())
+        listed = run(["ldconfig", "-p"], capture_output=True, text=True, check=False, env=_environment())
     except OSError as error:
         raise ValueError(f"the loader's cache cannot be read: ldconfig: {error.strerror}") from None
     if listed.returncode:
@@ -55,7 +55,8 @@ def find(names: Sequence[str], run: Run = subprocess.run, machine: str = "") -> 
     known = cached(listed.stdout, machine or platform.machine())
     for name in names:
         if name in known:
-            tried = run(["true"], capture_output=True, text=True, env=_environment(LD_PRELOAD=known[name]))
+            preload = _environment(LD_PRELOAD=known[name])
+            tried = run(["true"], capture_output=True, text=True, check=False, env=preload)
             if tried.returncode == 0 and "cannot be preloaded" not in tried.stderr:
                 return known[name]
     return ""

@@ -125,7 +125,7 @@ def stale_keys(
         if not match or line.lstrip().startswith("#"):
             continue
         kind, key, comment = match.groups()
-        mark, _, host = (comment or "").strip().partition("@")
+        mark, _at, host = (comment or "").strip().partition("@")
         if mark == name and host and key not in current and (exclusive or host in here):
             stale.append(f"{kind} {key} {comment.strip()}")
     return stale
@@ -155,7 +155,9 @@ def log_in(
         if attempt:
             sleep(attempt)
         try:
-            done = run(command, capture_output=True, text=True, timeout=3 * timeout, stdin=subprocess.DEVNULL)
+            done = run(
+                command, capture_output=True, text=True, check=False, timeout=3 * timeout, stdin=subprocess.DEVNULL
+            )
         except subprocess.TimeoutExpired:
             return {"host": host, "ok": False, "message": f"no answer within {3 * timeout:g} s"}
         except OSError as error:

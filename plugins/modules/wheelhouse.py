@@ -175,7 +175,7 @@ def configured(module: AnsibleModule) -> dict[str, str]:
 def why_silent(url: str, timeout: int, certificate: str | None, login: dict[str, str] | None) -> str:
     """Return why an index does not answer, or an empty string."""
     if "://" not in url:
-        return "" if Path(url).expanduser().is_dir() else "there is no such folder"
+        return "" if Path(re.sub(r"^~(?=/|$)", str(Path.home()), url)).is_dir() else "there is no such folder"
     given = (
         {"url_username": login["user"], "url_password": login["password"], "force_basic_auth": True} if login else {}
     )

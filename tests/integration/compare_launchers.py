@@ -131,7 +131,7 @@ def _from_ranks(lines: list[str]) -> Outcome:
     outcome = Outcome()
     for line in sorted(lines, key=lambda line: int(line.split()[0])):
         told, workers = line.split("|")
-        _, pinned, *threads = told.split()
+        _rank, pinned, *threads = told.split()
         outcome.domains.append(set(parse_cpus(pinned)))
         outcome.threads.append(int(threads[0]) if threads else None)
         outcome.workers = [int(cpu) for cpu in workers.split(",") if cpu]
@@ -244,13 +244,13 @@ def main() -> None:
         for number, (name, made, ranks) in enumerate(MACHINES):
             trees.append((name, made.write(Path(folder) / f"machine{number}"), ranks))
         for text in args.tree:
-            name, _, tree = text.partition("=")
+            name, _colon, tree = text.partition("=")
             nodes = len({core.node for core in read(tree).usable_cores})
             trees.append((name, Path(tree).resolve(), nodes))
         table = compare(bench, trees)
     if args.write:
-        before, _, rest = args.write.read_text().partition(MARKERS[0])
-        _, _, after = rest.partition(MARKERS[1])
+        before, _mark, rest = args.write.read_text().partition(MARKERS[0])
+        _old, _mark, after = rest.partition(MARKERS[1])
         args.write.write_text(f"{before}{MARKERS[0]}\n\n{table}\n\n{MARKERS[1]}{after}")
     else:
         print(table)

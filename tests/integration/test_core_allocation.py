@@ -48,7 +48,7 @@ REQUESTS = [
 def _cases() -> list[tuple[str, Path | Machine, str | None]]:
     cases: list[tuple[str, Path | Machine, str | None]] = [(name, made, None) for name, made in MADE.items()]
     for tree in filter(None, os.environ.get("AMX_CLUSTER_TREES", "").split(":")):
-        folder, _, cpus = tree.partition("=")
+        folder, _equals, cpus = tree.partition("=")
         cases.append((Path(folder).name + f", cpuset {cpus}" * bool(cpus), Path(folder), cpus or None))
     return cases
 
@@ -66,7 +66,7 @@ def _plan_or_nearest(topology: Topology, request: Request) -> Plan:
         return make_plan(topology, request)
     except ValueError as error:
         nearest = str(error).rpartition("The nearest request that fits: ")[2].split(", or ")[0]
-        numbers = {name: int(number) for name, _, number in (word.partition("=") for word in nearest.split(", "))}
+        numbers = {name: int(number) for name, _equals, number in (word.partition("=") for word in nearest.split(", "))}
         return make_plan(topology, replace(request, **numbers))  # type: ignore[arg-type]
 
 

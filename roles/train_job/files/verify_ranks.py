@@ -91,7 +91,7 @@ def compute(precision: str) -> None:
     matrix = torch.ones(512, 512, dtype=kind)
     # torch gives a thread at least 32,768 elements.
     vector = torch.ones(torch.get_num_threads() * 2**17)
-    for _ in range(5):
+    for _round in range(5):
         matrix @ matrix
         vector.exp()
 

@@ -237,9 +237,12 @@ class Beat:
     def send(self) -> None:
         """Send one message. Whatever goes wrong: the script must not suffer from being watched."""
         with contextlib.suppress(Exception):
-            files, self.files = self.files, {}
+            files = dict(self.files)
             with socket.create_connection(self.target, timeout=5) as connection:
                 connection.sendall(json.dumps({**self.message(), "files": files}).encode())
+            for name, content in files.items():
+                if self.files.get(name) is content:  # else there is a newer one
+                    del self.files[name]
 
     def message(self) -> dict[str, Any]:
         """Return what is told: CPU seconds, memory, network bytes, and when it stands still, where."""

@@ -31,7 +31,9 @@ def machines(draw: st.DrawFn) -> Machine:
     nodes = sockets * nodes_per_socket
     largest = max(128 // nodes, 1)
     even = draw(st.booleans())
-    cores = [draw(st.integers(1, largest))] * nodes if even else [draw(st.integers(1, largest)) for _ in range(nodes)]
+    cores = (
+        [draw(st.integers(1, largest))] * nodes if even else [draw(st.integers(1, largest)) for _node in range(nodes)]
+    )
     threads = draw(st.integers(1, 4))
     ids = sorted(draw(st.sets(st.integers(0, 63), min_size=nodes, max_size=nodes)))
     if draw(st.integers(0, 9)) == 0:

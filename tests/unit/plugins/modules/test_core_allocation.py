@@ -57,7 +57,7 @@ def test_a_large_node_takes_under_one_second_and_100_mb(tmp_path: Path) -> None:
     arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
     with (tmp_path / "answer.json").open("w") as answer:
         module = subprocess.Popen([*COMMAND, str(arguments)], env=ENV, stdout=answer)
-        _, status, used = os.wait4(module.pid, 0)
+        _pid, status, used = os.wait4(module.pid, 0)
     module.returncode = os.waitstatus_to_exitcode(status)
     assert module.returncode == 0
     # The time it computes, which does not depend on what else runs; lscpu's is in it.

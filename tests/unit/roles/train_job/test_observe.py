@@ -265,7 +265,9 @@ class Listener:
             except OSError:
                 return
             with connection, connection.makefile("rb") as stream:
-                self.told.append(json.loads(stream.read()))
+                said = stream.read()
+                if said:  # else its sender ended as it began
+                    self.told.append(json.loads(said))
 
     @property
     def beat(self) -> str:

@@ -50,8 +50,8 @@ message.update((name, json.loads(value)) for name, value in (word.split("=", 1) 
 with socket.create_connection((address, int(port))) as connection:
     connection.sendall(json.dumps(message).encode())
 """
-# Stand-ins for ssh and scp: each host is this machine, unless there is a file down.HOST; then it does not answer. What
-# is copied is only noted: the job directory is the same one on every "host".
+# STAND-INS for ssh and scp (no real hosts here, molecule/faults has those): each host is this machine, unless there is
+# a file down.HOST; then it does not answer. What is copied is only noted: all "hosts" have the same job directory.
 SSH = """#!/bin/bash
 while [ "$1" = -o ]; do shift 2; done
 [ ! -e "$HOSTS/down.$1" ] || { echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; }
@@ -277,6 +277,11 @@ wait
 """
 
 
+def after_children(commands: str) -> str:
+    """An mpirun that runs commands when its children are there."""
+    return CHILDREN.removesuffix("wait\n") + commands + "\nwait\n"
+
+
 def children(folder: Path) -> list[int]:
     """The processes that mpirun started, when it has started all."""
     until(lambda: (folder / "pids").exists() and "ready" in (folder / "pids").read_text())
@@ -299,7 +304,7 @@ def test_stop(run: Run) -> None:
 
 
 def test_ranks_that_wait_for_the_others_too_long(run: Run) -> None:
-    run.start("mkdir ranks; echo '{}' > ranks/entered.json\n" + CHILDREN, world_timeout=1)
+    run.start(after_children("mkdir ranks; echo '{}' > ranks/entered.json"), world_timeout=1)
     started = children(run.folder)
     status = run.ended()
     assert status["state"] == "failed"
@@ -359,7 +364,7 @@ def test_a_stall_names_the_rank_that_holds_up_the_others(run: Run) -> None:
 beat 0 node0 idle=7 'stack="  File \\"torch/distributed/x.py\\", line 1, in all_reduce"'
 beat 1 node0 idle=8 'stack="  File \\"train.py\\", line 7, in read"'
 """
-    run.start(tell + CHILDREN, stall_seconds=5)
+    run.start(after_children(tell), stall_seconds=5)
     started = children(run.folder)
     status = run.ended()
     assert status["state"] == "failed"
@@ -503,7 +508,7 @@ def test_a_host_that_comes_back_is_waited_for(run: Run) -> None:
 
 def test_a_host_that_falls_silent_ends_the_attempt(run: Run) -> None:
     run.quicker(SILENT=1)
-    run.start("touch $HOSTS/down.node1; beat 0 node0; beat 2 node1\n" + CHILDREN, ranks=(2, 2))
+    run.start(after_children("touch $HOSTS/down.node1; beat 0 node0; beat 2 node1"), ranks=(2, 2))
     started = children(run.folder)
     status = run.ended()
     assert (status["state"], status["reason"]) == ("failed", GONE)
