@@ -81,7 +81,7 @@ def wheels_crossed_once() -> str:
     house = next(path for path in CACHE.iterdir() if any(path.glob("tiny_data-*.whl")))
     size = sum(path.stat().st_size for path in house.glob("*.whl"))
     crossed = received()
-    expect(crossed <= 1.1 * size, f"{crossed} bytes crossed for wheels of {size}")
+    expect(size <= crossed <= 1.1 * size, f"{crossed} bytes crossed for wheels of {size}")
     return (
         f"{crossed / 1e6:.1f} MB came from the control machine for {len(CONTAINERS)} hosts and wheels of "
         f"{size / 1e6:.1f} MB: {crossed / size:.3f} times"
@@ -97,7 +97,7 @@ def killed_in_the_middle() -> str:
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    half = f"ls {PREFIX}/envs/tiny-2-*/lib/python3*/site-packages/tiny_core | wc -l"
+    half = f"ls {PREFIX}/envs/tiny-2-*/lib/python3*/site-packages/tiny_core | grep -c ^part"
     until = time.monotonic() + 120
     parts = 0
     while process.poll() is None and time.monotonic() < until:
@@ -110,13 +110,12 @@ def killed_in_the_middle() -> str:
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     expect(in_use() == before, f"{before} became {in_use()}")
-    said = play("-e", "cluster_stack=tiny-2")
-    expect("changed=0" not in said, said[-500:])
+    play("-e", "cluster_stack=tiny-2")
     now = in_use()
-    expect(len(now) == 1 and now.pop().endswith(" 2.0"), f"{in_use()} is in use")
+    expect(len(now) == 1 and all(name.endswith(" 2.0") for name in now), f"{now} is in use")
     count = on("node1", "sh", "-c", half)
-    expect(count == "15001", f"{count} files of 15001")
-    return f"killed with {parts} of 15001 files installed: the old environment worked on; run again: ready"
+    expect(count == "15000", f"{count} files of 15000")
+    return f"killed with {parts} of 15000 files installed: the old environment worked on; run again: ready"
 
 
 def gone_back() -> str:
@@ -153,13 +152,9 @@ def damaged_wheel() -> str:
 
 def damaged_on_the_way() -> str:
     """On the head: mended by sending that one wheel again."""
-    on(
-        "node0",
-        "sh",
-        "-c",
-        f"rm -r {PREFIX}/envs/tiny-2-*; cd {PREFIX}/wheels/*/; for f in tiny_core-2*; do echo >> $f; done",
-    )
-    on("node1", "sh", "-c", f"rm -r {PREFIX}/envs/tiny-2-*")
+    remove = f"rm -r {PREFIX}/envs/tiny-2-*"
+    on("node0", "sh", "-c", f"{remove}; for wheel in {PREFIX}/wheels/*/tiny_core-2*; do echo >> $wheel; done")
+    on("node1", "sh", "-c", remove)
     said = play("-e", "cluster_stack=tiny-2")
     expect("MB of wheels of" in said, said[-1500:])
     (now,) = in_use()
@@ -258,8 +253,8 @@ def stand_ins() -> str:
     expect("oneccl-bind-pt 2.8.0 is not installed" not in said and " and should be " not in said, said[-3000:])
     expect(in_use() == before, f"{before} became {in_use()}")
     return (
-        "installed from STAND-INS with the names and versions of ipex-2.8 (no real torch, IPEX or oneCCL), every pin as "
-        "asked; the check refused them, and the environment in use stayed"
+        "installed from STAND-INS with the names and versions of ipex-2.8 (no real torch, IPEX or oneCCL), every pin "
+        "as asked; the check refused them, and the environment in use stayed"
     )
 
 
@@ -273,3 +268,4 @@ if __name__ == "__main__":
         started = time.monotonic()
         told = fault()
         print(f"{fault.__name__.replace('_', ' ')}: {told} ({time.monotonic() - started:.0f} s)", flush=True)
+    play()

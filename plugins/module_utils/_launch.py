@@ -73,9 +73,9 @@ def make_plan(
     hosts: in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
     core_allocation returns it.
 
-    Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank, env,
-    ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is what
-    all its ranks are told and `env` of a rank what it is told besides.
+    Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank,
+    env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is
+    what all its ranks are told and `env` of a rank what it is told besides.
     """
     plan: dict[str, Any] = {
         "job": job["name"],

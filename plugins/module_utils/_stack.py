@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _flags
+from ansible_collections.amx.cluster.plugins.module_utils import _files, _flags
 
 MANIFEST = "manifest.json"
 IPEX = "intel-extension-for-pytorch"
@@ -220,15 +220,6 @@ def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def manifest(folder: Path) -> dict[str, Any]:
     """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes, unpacked}]}, sorted by file.
 
@@ -247,7 +238,7 @@ def manifest(folder: Path) -> dict[str, Any]:
                 "file": path.name,
                 "name": canonical(name),
                 "version": version,
-                "sha256": sha256(path),
+                "sha256": _files.sha256(path),
                 "bytes": path.stat().st_size,
                 "unpacked": unpacked,
             }
@@ -279,18 +270,6 @@ def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             }
         )
     return sorted(wheels, key=lambda wheel: str(wheel["file"]))
-
-
-def changed_wheels(folder: Path, wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return {file: "is missing" or "is damaged"} of a manifest's wheels that are not in `folder` as they should."""
-    changed = {}
-    for wheel in wheels:
-        path = folder / wheel["file"]
-        if not path.is_file():
-            changed[wheel["file"]] = "is missing"
-        elif path.stat().st_size != wheel.get("bytes", path.stat().st_size) or sha256(path) != wheel["sha256"]:
-            changed[wheel["file"]] = "is damaged"
-    return changed
 
 
 def unfit_wheels(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[str]:
