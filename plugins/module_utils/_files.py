@@ -88,3 +88,11 @@ def key(files: Iterable[Mapping[str, Any]]) -> str:
     """Return a short name of a folder's content: it changes when any file in it does."""
     content = json.dumps(sorted((entry["file"], entry["sha256"]) for entry in files))
     return hashlib.sha256(content.encode()).hexdigest()[:12]
+
+
+def by_folder(files: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Return [(folder, [files in it])] of files' paths, for programs that copy into one folder at a time."""
+    found: dict[str, list[str]] = {}
+    for file in sorted(files):
+        found.setdefault(file.rpartition("/")[0], []).append(file)
+    return sorted(found.items())

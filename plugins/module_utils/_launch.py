@@ -103,6 +103,8 @@ def make_plan(
                     "FI_TCP_IFACE": host["interface"],
                     "MASTER_ADDR": plan["master_addr"],
                     "TOKENIZERS_PARALLELISM": "false",
+                    # Models and data are there before the job starts; ranks must not each look for them on the network.
+                    "HF_HUB_OFFLINE": "1",
                     **job["env"],
                 },
                 "ranks": ranks,

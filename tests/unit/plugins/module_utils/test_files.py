@@ -63,3 +63,11 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
     assert Known(record).sha256(path) == hashlib.sha256(b"two").hexdigest()
     record.write_text("{")
     assert Known(record).sha256(path) == hashlib.sha256(b"two").hexdigest()
+
+
+def test_by_folder() -> None:
+    assert _files.by_folder(["b/c/2", "a", "b/c/1", "b/d"]) == [
+        ("", ["a"]),
+        ("b", ["b/d"]),
+        ("b/c", ["b/c/1", "b/c/2"]),
+    ]

@@ -49,6 +49,7 @@ node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
 On every host:
     FI_TCP_IFACE            eth0
     GLOO_SOCKET_IFNAME      eth0
+    HF_HUB_OFFLINE          1
     I_MPI_PIN_DOMAIN        [0xf,0xf0]
     KMP_AFFINITY            granularity=fine,compact,1,0
     KMP_BLOCKTIME           1
@@ -75,11 +76,13 @@ node0 (rank 0), node1 (rank 1), node2 (rank 2): 1 rank, with 1 thread
     socket 0  node 0  0-
     rank  threads on CPUs  communication  may run on  NUMA nodes
     0     0                -              0           0
+    HF_HUB_OFFLINE    1
     I_MPI_PIN_DOMAIN  [0x1]
   on node1 (rank 1):
     socket 0  node 0  -0
     rank  threads on CPUs  communication  may run on  NUMA nodes
     0     1                -              1           0
+    HF_HUB_OFFLINE    1
     I_MPI_PIN_DOMAIN  [0x2]"""
     )
     assert text.count("OMP_NUM_THREADS") == 1
