@@ -335,6 +335,35 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def unmet(requirements: str, versions: Mapping[str, str]) -> list[str]:
+    """Return what of a requirements file an environment of these versions ({name: version}) does not meet.
+
+    Nothing is ever installed beside the pins of a stack: it would move them, or differ between hosts.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # the control machine has it, with Ansible
+
+    found = []
+    for line in requirements.splitlines():
+        words = line.partition("#")[0].strip()
+        if not words or words.startswith("-"):
+            continue
+        try:
+            wanted = Requirement(words)
+        except InvalidRequirement:
+            found.append(
+                f"{words} is not a requirement with a name and versions: put it into the packages of the stack"
+            )
+            continue
+        if wanted.marker and not wanted.marker.evaluate():
+            continue
+        have = versions.get(canonical(wanted.name))
+        if have is None:
+            found.append(f"{words} is not in the stack: add it to packages in torch_stack_catalogue")
+        elif not wanted.specifier.contains(have, prereleases=True):
+            found.append(f"{words} would move {canonical(wanted.name)} from {have}, which the stack pins")
+    return found
+
+
 def wheel_versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Return {name: version} of the manifest's wheels."""
     return {wheel["name"]: wheel["version"] for wheel in wheels}

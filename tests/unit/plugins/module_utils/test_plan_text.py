@@ -76,13 +76,11 @@ node0 (rank 0), node1 (rank 1), node2 (rank 2): 1 rank, with 1 thread
     socket 0  node 0  0-
     rank  threads on CPUs  communication  may run on  NUMA nodes
     0     0                -              0           0
-    HF_HUB_OFFLINE    1
     I_MPI_PIN_DOMAIN  [0x1]
   on node1 (rank 1):
     socket 0  node 0  -0
     rank  threads on CPUs  communication  may run on  NUMA nodes
     0     1                -              1           0
-    HF_HUB_OFFLINE    1
     I_MPI_PIN_DOMAIN  [0x2]"""
     )
     assert text.count("OMP_NUM_THREADS") == 1

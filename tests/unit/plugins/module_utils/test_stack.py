@@ -301,6 +301,25 @@ def test_an_archive_for_something_else() -> None:
         _stack.check_archive(brought, ["torch==2.8.0"], "3.12", "2.31")
 
 
+def test_unmet_requirements() -> None:
+    text = """
+    accelerate >= 0.12.0
+    datasets >= 1.8.0, < 3  # as it was then
+    protobuf
+    torch>=1.3
+    git+https://example.com/x.git
+    old-thing; python_version < "3"
+    --extra-index-url https://example.com
+    """
+    versions = {"accelerate": "1.10.1", "datasets": "4.0.0", "torch": "2.8.0+cpu"}
+    assert _stack.unmet(text, versions) == [
+        "datasets >= 1.8.0, < 3 would move datasets from 4.0.0, which the stack pins",
+        "protobuf is not in the stack: add it to packages in torch_stack_catalogue",
+        "git+https://example.com/x.git is not a requirement with a name and versions: "
+        "pin it in the packages of the stack",
+    ]
+
+
 def test_masked() -> None:
     assert _stack.masked("at https://me:pass@index.example/simple and https://index.example/a@b") == (
         "at https://***@index.example/simple and https://index.example/a@b"
