@@ -153,7 +153,7 @@ def damaged_wheel() -> str:
 
 def damaged_on_the_way() -> str:
     """On the head: mended by sending that one wheel again."""
-    remove = f"rm -r {PREFIX}/envs/tiny-2-*"
+    remove = f"rm -rf {PREFIX}/envs/tiny-2-*"
     on("node0", "sh", "-c", f"{remove}; for wheel in {PREFIX}/wheels/*/tiny_core-2*; do echo >> $wheel; done")
     on("node1", "sh", "-c", remove)
     said = play("-e", "cluster_stack=tiny-2")
@@ -212,8 +212,8 @@ def from_an_index() -> str:
     """Each host by itself, with the hashes that the control machine resolved."""
     with index() as url:
         told = json.dumps({"cluster_stack": "tiny", "torch_stack_index_url": url, "torch_stack_source": "index"})
-        on("node0", "sh", "-c", f"rm -r {PREFIX}/envs/tiny-cp*")
-        on("node1", "sh", "-c", f"rm -r {PREFIX}/envs/tiny-cp*")
+        for host in CONTAINERS:
+            on(host, "sh", "-c", f"rm -rf {PREFIX}/envs/tiny-cp* {PREFIX}/wheels/*")
         said = play("-e", told)
     (now,) = in_use()
     expect(now.startswith("tiny-cp") and now.endswith(" 1.0"), now)

@@ -25,7 +25,7 @@ class ActionModule(ActionBase):
         seen = self._look({**asked, "whole": False}, task_vars)
         if seen.get("failed") or seen.get("unreachable"):
             return seen
-        wanting = seen["changed_files"]
+        wanting = seen["wanting"]
         seen.update(changed=seen["changed"] or bool(wanting), sent_bytes=0)
         if not wanting or self._task.check_mode:
             return seen

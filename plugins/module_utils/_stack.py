@@ -350,9 +350,7 @@ def unmet(requirements: str, versions: Mapping[str, str]) -> list[str]:
         try:
             wanted = Requirement(words)
         except InvalidRequirement:
-            found.append(
-                f"{words} is not a requirement with a name and versions: put it into the packages of the stack"
-            )
+            found.append(f"{words} is not a requirement with a name and versions: pin it in the packages of the stack")
             continue
         if wanted.marker and not wanted.marker.evaluate():
             continue

@@ -56,7 +56,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-changed_files:
+wanting:
   description: What is not as it should be, by file name; what was not, where O(source) has mended it.
   returned: success
   type: dict
@@ -101,8 +101,8 @@ def main() -> None:
         module.fail_json(msg=f"{folder} cannot be read: {error}")
     if found and module.params["whole"] and not module.check_mode:
         told = ", ".join(f"{file} {what}" for file, what in sorted(found.items()))
-        module.fail_json(msg=f"{folder} is not whole: {told}", changed_files=found)
-    module.exit_json(changed=changed, changed_files=found)
+        module.fail_json(msg=f"{folder} is not whole: {told}", wanting=found)
+    module.exit_json(changed=changed, wanting=found)
 
 
 if __name__ == "__main__":
