@@ -34,9 +34,10 @@ molecule: ## the scenarios on clusters of containers; one only: make molecule SC
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## write each role's README.md from its argument_specs and defaults
+docs: ## write each role's README.md and the tables of docs/stacks.md from the data they describe
 	@tools/make_venv.sh tests
 	@.venv/bin/python tools/role_interfaces.py write
+	@.venv/bin/python tools/stacks_page.py write
 
 clean: ## remove .venv and caches; what the demo installed and trained (.cluster) stays
 	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _inventory
+from ansible_collections.amx.cluster.plugins.module_utils import _files, _inventory
 
 
 def _cluster_interface(
@@ -23,11 +23,12 @@ def _cluster_interface(
 
 
 class FilterModule:
-    """What is derived from the inventory and from what hosts say of themselves."""
+    """What is derived from the inventory and from what hosts say of themselves and have."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "inventory_errors": _inventory.errors,
+            "by_folder": _files.by_folder,
             "host_order": _inventory.host_order,
             "cluster_interface": _cluster_interface,
         }

@@ -25,6 +25,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "stack": _choose,
+            "unmet_requirements": _stack.unmet,
             "wheel_versions": _stack.wheel_versions,
             "environment_problems": _stack.environment_problems,
             "mpi_environment": lambda env, stack: _launch.mpi_environment(env, _launch.bindings_folder(stack)),

@@ -14,6 +14,7 @@ from typing import Any, Callable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!_-]+")
+HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
 PRECISIONS = ("auto", "bf16", "fp32")
 # What the job directory has of its own beside the job's scripts.
@@ -30,11 +31,19 @@ class Prepare:
 
 
 @dataclass(frozen=True)
-class Model:
-    """A model that a Python package carries: every host finds the folder `path` of it as models/NAME."""
+class Source:
+    """Where a model or data set comes from: one of package (with path), directory (with at) and hub.
 
-    package: str
-    path: str
+    package, path: a Python package that carries it, pinned, and its folder in it. directory, at: a folder on the
+    "control" machine or the "head". hub, revision, at: a repository of the Hugging Face hub, and where it is fetched.
+    """
+
+    package: str = ""
+    path: str = ""
+    directory: str = ""
+    hub: str = ""
+    revision: str = "main"
+    at: str = "control"
 
 
 @dataclass(frozen=True)
@@ -47,7 +56,8 @@ class Job:
     description: str = ""
     args: dict[str, Any] = field(default_factory=dict)
     prepare: Prepare | None = None
-    models: dict[str, Model] = field(default_factory=dict)
+    models: dict[str, Source] = field(default_factory=dict)
+    data: dict[str, Source] = field(default_factory=dict)
     precision: str = "auto"
     hosts: int | list[str] | None = None
     ranks_per_node: int | str = "auto"
@@ -205,22 +215,54 @@ def _prepare(value: object, folder: Path) -> Prepare:
     return Prepare(_script(fields["script"], folder), _args(fields.get("args", {}), folder))
 
 
-def _models(value: object, folder: Path) -> dict[str, Model]:
-    models = {}
+SOURCES: dict[str, tuple[str, ...]] = {
+    "package": ("path",),
+    "directory": ("at",),
+    "hub": ("revision", "at"),
+}
+
+
+def _sources(value: object, folder: Path) -> dict[str, Source]:
+    sources = {}
     for name, fields in _mapping(value).items():
         try:
             _name(name, folder)
-            entry = _mapping(fields)
-            _only(entry, ("package", "path"), ("package", "path"))
-            if not isinstance(entry["package"], str) or not PINNED.fullmatch(entry["package"]):
-                raise ValueError(f"package: {entry['package']!r} is not pinned as NAME==VERSION")
-            where = Path(_text(entry["path"], folder))
-            if where.is_absolute() or ".." in where.parts:
-                raise ValueError(f"path: {where} is not a path within the package")
+            sources[name] = _source(_mapping(fields), folder)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
-        models[name] = Model(entry["package"], str(where))
-    return models
+    return sources
+
+
+def _source(entry: dict[str, Any], folder: Path) -> Source:
+    kinds = [kind for kind in SOURCES if kind in entry]
+    if len(kinds) != 1:
+        raise ValueError(f"{' and '.join(kinds) or 'none'} where one of {', '.join(SOURCES)} is expected")
+    kind = kinds[0]
+    _only(entry, (kind, *SOURCES[kind]), ("path",) if kind == "package" else ())
+    for key, item in entry.items():
+        if not isinstance(item, str) or not item:
+            raise ValueError(f"{key}: {item!r} is not text")
+    if entry.get("at", "control") not in ("control", "head"):
+        raise ValueError(f"at: {entry['at']!r} is not one of control, head")
+    if kind == "package":
+        if not PINNED.fullmatch(entry["package"]):
+            raise ValueError(f"package: {entry['package']!r} is not pinned as NAME==VERSION")
+        where = Path(entry["path"])
+        if where.is_absolute() or ".." in where.parts:
+            raise ValueError(f"path: {where} is not a path within the package")
+    elif kind == "hub" and not HUB.fullmatch(entry["hub"]):
+        raise ValueError(f"hub: {entry['hub']!r} is not a repository such as google-bert/bert-base-uncased")
+    elif kind == "directory":
+        given = Path(entry["directory"]).expanduser()
+        if entry.get("at") == "head":
+            if not given.is_absolute():
+                raise ValueError(f"directory: {given} is not an absolute path, as one on the head must be")
+            return Source(directory=str(given), at="head")
+        there = (folder / given).resolve()
+        if not there.is_dir():
+            raise ValueError(f"directory: there is no folder {there} on the control machine")
+        return Source(directory=str(there))
+    return Source(**entry)
 
 
 def _precision(value: object, _folder: Path) -> str:
@@ -299,7 +341,8 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "script": _script,
     "args": _args,
     "prepare": _prepare,
-    "models": _models,
+    "models": _sources,
+    "data": _sources,
     "precision": _precision,
     "hosts": _hosts,
     "ranks_per_node": _ranks_per_node,

@@ -104,6 +104,8 @@ def make_plan(
                     **({"CCL_KVS_IFACE": host["interface"]} if stack["backend"] == "ccl" else {}),
                     "MASTER_ADDR": plan["master_addr"],
                     "TOKENIZERS_PARALLELISM": "false",
+                    # Models and data are there before the job starts; ranks must not each look for them on the network.
+                    "HF_HUB_OFFLINE": "1",
                     **job["env"],
                 },
                 "ranks": ranks,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _flags
+from ansible_collections.amx.cluster.plugins.module_utils import _files, _flags
 
 MANIFEST = "manifest.json"
 IPEX = "intel-extension-for-pytorch"
@@ -220,15 +220,6 @@ def check_resolution(report: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        for block in iter(lambda: stream.read(1 << 20), b""):
-            digest.update(block)
-    return digest.hexdigest()
-
-
 def manifest(folder: Path) -> dict[str, Any]:
     """Describe the wheels in `folder`: {"wheels": [{file, name, version, sha256, bytes, unpacked}]}, sorted by file.
 
@@ -247,7 +238,7 @@ def manifest(folder: Path) -> dict[str, Any]:
                 "file": path.name,
                 "name": canonical(name),
                 "version": version,
-                "sha256": sha256(path),
+                "sha256": _files.sha256(path),
                 "bytes": path.stat().st_size,
                 "unpacked": unpacked,
             }
@@ -279,18 +270,6 @@ def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
             }
         )
     return sorted(wheels, key=lambda wheel: str(wheel["file"]))
-
-
-def changed_wheels(folder: Path, wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return {file: "is missing" or "is damaged"} of a manifest's wheels that are not in `folder` as they should."""
-    changed = {}
-    for wheel in wheels:
-        path = folder / wheel["file"]
-        if not path.is_file():
-            changed[wheel["file"]] = "is missing"
-        elif path.stat().st_size != wheel.get("bytes", path.stat().st_size) or sha256(path) != wheel["sha256"]:
-            changed[wheel["file"]] = "is damaged"
-    return changed
 
 
 def unfit_wheels(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[str]:
@@ -354,6 +333,33 @@ def locked_requirements(manifest: Mapping[str, Any]) -> str:
 def canonical(name: str) -> str:
     """Return a package's name as indexes spell it (PEP 503): lower case, with single dashes."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def unmet(requirements: str, versions: Mapping[str, str]) -> list[str]:
+    """Return what of a requirements file an environment of these versions ({name: version}) does not meet.
+
+    Nothing is ever installed beside the pins of a stack: it would move them, or differ between hosts.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement  # the control machine has it, with Ansible
+
+    found = []
+    for line in requirements.splitlines():
+        words = line.partition("#")[0].strip()
+        if not words or words.startswith("-"):
+            continue
+        try:
+            wanted = Requirement(words)
+        except InvalidRequirement:
+            found.append(f"{words} is not a requirement with a name and versions: pin it in the packages of the stack")
+            continue
+        if wanted.marker and not wanted.marker.evaluate():
+            continue
+        have = versions.get(canonical(wanted.name))
+        if have is None:
+            found.append(f"{words} is not in the stack: add it to packages in torch_stack_catalogue")
+        elif not wanted.specifier.contains(have, prereleases=True):
+            found.append(f"{words} would move {canonical(wanted.name)} from {have}, which the stack pins")
+    return found
 
 
 def wheel_versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -39,7 +39,7 @@ def verification(job: Mapping[str, Any], script: str) -> dict[str, Any]:
 
     What belongs to the job's own script (arguments, data, models, what is expected of its results) is left out.
     """
-    own: dict[str, Any] = {"args": {}, "prepare": None, "models": {}, "expect": {}}
+    own: dict[str, Any] = {"args": {}, "prepare": None, "models": {}, "data": {}, "expect": {}}
     return {**job, **own, "name": VERIFICATION, "script": script}
 
 

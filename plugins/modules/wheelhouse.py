@@ -162,7 +162,7 @@ from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.amx.cluster.plugins.module_utils import _stack
+from ansible_collections.amx.cluster.plugins.module_utils import _files, _stack
 
 
 def configured(module: AnsibleModule) -> dict[str, str]:
@@ -326,7 +326,7 @@ def unpack(archive: Path, staging: Path, brought: dict[str, Any]) -> None:
                 if content:
                     with (staging / Path(member.name).name).open("wb") as stream:
                         shutil.copyfileobj(content, stream, 1 << 20)
-    changed = _stack.changed_wheels(staging, brought["wheels"])
+    changed = _files.changed(staging, brought["wheels"], _files.Known(None))
     if changed:
         told = ", ".join(f"{file} {what}" for file, what in sorted(changed.items()))
         raise ValueError(f"the archive {archive} is not whole: {told}; bring it along again")

@@ -163,9 +163,9 @@ def broken_mpi(provider: str) -> list[str]:
         )
         if listed.returncode or f"provider: {provider}" not in listed.stdout:
             problems.append(
-                f"libfabric has no provider {provider} here (FI_PROVIDER_PATH is "
-                f"{os.environ.get('FI_PROVIDER_PATH')}); MPI_Init would die with "
-                f"`OFI fi_getinfo() failed`: {shortened(listed.stderr or listed.stdout)}"
+                f"libfabric has no provider {provider} here (FI_PROVIDER_PATH is {os.environ.get('FI_PROVIDER_PATH')})"
+                f", MPI_Init would die with `OFI fi_getinfo() failed`; {AGAIN}, or choose another provider: "
+                f"{shortened(listed.stderr or listed.stdout)}"
             )
     except FileNotFoundError:
         pass  # not every Intel MPI brings it along; mpirun below does not need it

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._job import FIELDS, Job, JobFileError, Model, Prepare, load
+from ansible_collections.amx.cluster.plugins.module_utils._job import FIELDS, Job, JobFileError, Prepare, Source, load
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -70,7 +70,7 @@ def test_every_field(folder: Path) -> None:
         script=folder / "train.py",
         args={"learning_rate": 1e-4, "fp16": False, "layers": [1, 2]},
         prepare=Prepare(folder / "prepare.py", {"pairs": 3}),
-        models={"minilm": Model("minilm==1.0+cpu", "minilm/model")},
+        models={"minilm": Source(package="minilm==1.0+cpu", path="minilm/model")},
         precision="bf16",
         hosts=2,
         ranks_per_node="<=2",
@@ -110,6 +110,22 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("prepare: {script: prepare.py, arg: {}}", "prepare: unknown field arg; known fields: script, args"),
         ("prepare: {script: none.py}", "prepare: there is no file {folder}/none.py"),
         ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
+        ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
+        (
+            "data: {a: {hub: b, package: c==1}}",
+            "data: a: package and hub where one of package, directory, hub is expected",
+        ),
+        ("data: {a: {hub: b, at: moon}}", "data: a: at: 'moon' is not one of control, head"),
+        ("data: {a: {hub: b, path: c}}", "data: a: unknown field path; known fields: hub, revision, at"),
+        ("data: {a: {hub: a/b/c}}", "data: a: hub: 'a/b/c' is not a repository such as google-bert/bert-base-uncased"),
+        (
+            "data: {a: {directory: here, at: head}}",
+            "data: a: directory: here is not an absolute path, as one on the head must be",
+        ),
+        (
+            "data: {a: {directory: /no/where}}",
+            "data: a: directory: there is no folder /no/where on the control machine",
+        ),
         ("models: {a: {package: a==1}}", "models: a: path is missing"),
         ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
         ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),

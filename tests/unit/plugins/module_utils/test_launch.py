@@ -66,6 +66,7 @@ def test_what_all_ranks_of_a_host_are_told() -> None:
         "FI_TCP_IFACE": "ib0",
         "MASTER_ADDR": "10.0.0.1",
         "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
     }
 
 

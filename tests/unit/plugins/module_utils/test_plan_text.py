@@ -49,6 +49,7 @@ node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
 On every host:
     FI_TCP_IFACE            eth0
     GLOO_SOCKET_IFNAME      eth0
+    HF_HUB_OFFLINE          1
     I_MPI_PIN_DOMAIN        [0xf,0xf0]
     KMP_AFFINITY            granularity=fine,compact,1,0
     KMP_BLOCKTIME           1

@@ -233,13 +233,6 @@ def test_manifest_and_its_locked_requirements(tmp_path: Path) -> None:
         f"typing-extensions==4.1 --hash=sha256:{first['sha256']}\na-b==1.0+cpu --hash=sha256:{second['sha256']}\n"
     )
     assert _stack.wheel_versions(manifest["wheels"]) == {"typing-extensions": "4.1", "a-b": "1.0+cpu"}
-    assert _stack.changed_wheels(tmp_path, manifest["wheels"]) == {}
-    made.write_bytes(made.read_bytes()[:-1] + b"x")
-    (tmp_path / second["file"]).unlink()
-    assert _stack.changed_wheels(tmp_path, manifest["wheels"]) == {
-        first["file"]: "is damaged",
-        second["file"]: "is missing",
-    }
 
 
 def test_half_a_wheel(tmp_path: Path) -> None:
@@ -306,6 +299,25 @@ def test_an_archive_for_something_else() -> None:
     )
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         _stack.check_archive(brought, ["torch==2.8.0"], "3.12", "2.31")
+
+
+def test_unmet_requirements() -> None:
+    text = """
+    accelerate >= 0.12.0
+    datasets >= 1.8.0, < 3  # as it was then
+    protobuf
+    torch>=1.3
+    git+https://example.com/x.git
+    old-thing; python_version < "3"
+    --extra-index-url https://example.com
+    """
+    versions = {"accelerate": "1.10.1", "datasets": "4.0.0", "torch": "2.8.0+cpu"}
+    assert _stack.unmet(text, versions) == [
+        "datasets >= 1.8.0, < 3 would move datasets from 4.0.0, which the stack pins",
+        "protobuf is not in the stack: add it to packages in torch_stack_catalogue",
+        "git+https://example.com/x.git is not a requirement with a name and versions: "
+        "pin it in the packages of the stack",
+    ]
 
 
 def test_masked() -> None:

@@ -66,8 +66,8 @@ def test_a_provider_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
     programs(tmp_path, monkeypatch, "echo 1 2; echo 0 2", "echo 'fi_getinfo: -61 (No data available)' >&2; exit 61")
     monkeypatch.setenv("FI_PROVIDER_PATH", "/wrong")
     assert broken_mpi("verbs") == [
-        "libfabric has no provider verbs here (FI_PROVIDER_PATH is /wrong); MPI_Init would die with "
-        "`OFI fi_getinfo() failed`: fi_getinfo: -61 (No data available)"
+        "libfabric has no provider verbs here (FI_PROVIDER_PATH is /wrong), MPI_Init would die with "
+        "`OFI fi_getinfo() failed`; run site.yml again, or choose another provider: fi_getinfo: -61 (No data available)"
     ]
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils import _stack
+from ansible_collections.amx.cluster.plugins.module_utils import _files
 
 
 class ActionModule(ActionBase):
-    """Runs the module wheels on the host and sends what it finds wanting, through the connection that is open."""
+    """Runs the module files on the host and sends what it finds wanting, through the connection that is open."""
 
     _supports_check_mode = True
     _requires_connection = True
@@ -25,28 +25,26 @@ class ActionModule(ActionBase):
         seen = self._look({**asked, "whole": False}, task_vars)
         if seen.get("failed") or seen.get("unreachable"):
             return seen
-        wanting = seen["changed_wheels"]
+        wanting = seen["wanting"]
         seen.update(changed=seen["changed"] or bool(wanting), sent_bytes=0)
         if not wanting or self._task.check_mode:
             return seen
         here = Path(source).expanduser()
-        sent = [wheel for wheel in asked["wheels"] if wheel["file"] in wanting]
+        sent = [entry for entry in asked["files"] if entry["file"] in wanting]
         # Damaged here, it would be damaged there: told before it has crossed the network.
-        broken = _stack.changed_wheels(here, sent)
+        broken = _files.changed(here, sent, _files.Known(None))
         if broken:
             told = ", ".join(f"{file} {what}" for file, what in sorted(broken.items()))
             return {
                 "failed": True,
                 "msg": f"on the control machine, in {here}: {told}; remove this folder there and run again, "
-                "the wheels are collected anew",
+                "it is collected anew",
             }
-        for wheel in sent:
-            self._connection.put_file(str(here / wheel["file"]), f"{asked['path']}/{wheel['file']}")
-            seen["sent_bytes"] += wheel["bytes"]
+        for entry in sent:
+            self._connection.put_file(str(here / entry["file"]), f"{asked['path']}/{entry['file']}")
+            seen["sent_bytes"] += entry["bytes"]
         again = self._look({**asked, "whole": True}, task_vars)
         return again if again.get("failed") or again.get("unreachable") else seen
 
     def _look(self, module_args: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        return dict(
-            self._execute_module(module_name="amx.cluster.wheels", module_args=module_args, task_vars=task_vars)
-        )
+        return dict(self._execute_module(module_name="amx.cluster.files", module_args=module_args, task_vars=task_vars))

@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: wheels
-short_description: Verify the wheels in a folder, and send those that are not as they should be
+module: files
+short_description: Verify the files in a folder, and send those that are not as they should be
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
@@ -27,30 +27,36 @@ options:
     description: The folder on the host. It is made where it is missing.
     type: path
     required: true
-  wheels:
-    description: What it should hold, as M(amx.cluster.wheelhouse) returns it.
+  files:
+    description:
+      - What it should hold, as M(amx.cluster.wheelhouse) and M(amx.cluster.files_info) return it. Each a file's path in
+        the folder, its SHA-256 and its size.
     type: list
     elements: dict
     required: true
+  record:
+    description:
+      - A file on the host in which is kept what was read, so that files which have not changed are not read again.
+    type: path
   source:
     description: The folder on the control machine that has them.
     type: path
   whole:
-    description: Whether to fail when a wheel is missing or damaged in the end.
+    description: Whether to fail when a file is missing or damaged in the end.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
 - name: Send the wheels to the head
-  amx.cluster.wheels:
+  amx.cluster.files:
     path: /opt/amx-cluster/wheels/cp311-d5eecbc6f7c9
     source: ~/.cache/amx.cluster/wheelhouse/cp311-d5eecbc6f7c9
-    wheels: "{{ wheelhouse.wheels }}"
+    files: "{{ wheelhouse.wheels }}"
 """
 
 RETURN = r"""
-changed_wheels:
+wanting:
   description: What is not as it should be, by file name; what was not, where O(source) has mended it.
   returned: success
   type: dict
@@ -64,14 +70,15 @@ sent_bytes:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _stack
+from ansible_collections.amx.cluster.plugins.module_utils import _files
 
 
 def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "wheels": {"type": "list", "elements": "dict", "required": True},
+            "files": {"type": "list", "elements": "dict", "required": True},
+            "record": {"type": "path"},
             "source": {"type": "path"},
             "whole": {"type": "bool", "default": False},
         },
@@ -84,13 +91,18 @@ def main() -> None:
             changed = True
             if not module.check_mode:
                 folder.mkdir(parents=True)
-        found = _stack.changed_wheels(folder, module.params["wheels"])
+        known = _files.Known(Path(module.params["record"]) if module.params["record"] else None)
+        found = _files.changed(folder, module.params["files"], known)
+        if not module.check_mode:
+            known.save()
+            for file in found:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         module.fail_json(msg=f"{folder} cannot be read: {error}")
     if found and module.params["whole"] and not module.check_mode:
         told = ", ".join(f"{file} {what}" for file, what in sorted(found.items()))
-        module.fail_json(msg=f"{folder} is not whole: {told}", changed_wheels=found)
-    module.exit_json(changed=changed, changed_wheels=found)
+        module.fail_json(msg=f"{folder} is not whole: {told}", wanting=found)
+    module.exit_json(changed=changed, wanting=found)
 
 
 if __name__ == "__main__":

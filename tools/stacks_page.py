@@ -1,0 +1,76 @@
+"""Write the tables of docs/stacks.md from the catalogue (`tools/stacks_page.py write`), or `check` them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.amx.cluster.plugins.module_utils import _flags, _launch, _stack
+
+PAGE = ROOT / "docs/stacks.md"
+CATALOGUE = ROOT / "roles/torch_stack/vars/stacks.yml"
+BEGIN, END = (
+    "<!-- From roles/torch_stack/vars/stacks.yml, by `make docs`. -->",
+    "<!-- The end of what `make docs` writes. -->",
+)
+
+WISHES = {"cpu": "CPU only, always", "distributed": "more than one rank", "bf16": "bf16", "ipex": "IPEX"}
+
+
+def row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+def tables(data: dict[str, Any]) -> str:
+    """Return the tables of stacks, of arguments, and of versions that are known to fit."""
+    catalogue = data["__torch_stack_catalogue"]
+    names = list(catalogue)
+    versions = {name: _stack.versions_of(stack) for name, stack in catalogue.items()}
+    text = row("", *names) + row("---", *("---" for _name in names))
+    text += row("Python", *(f"{stack['python'][0]} to {stack['python'][-1]}" for stack in catalogue.values()))
+    text += row("backend", *(str(stack["backend"]) for stack in catalogue.values()))
+    packages = dict.fromkeys(package for have in versions.values() for package in have)
+    for package in packages:
+        text += row(package, *(versions[name].get(package, "-") for name in names))
+    text += "\n## How a job's wishes are spelt\n\n"
+    text += row("wish", *names) + row("---", *("---" for _name in names))
+    spelt = [
+        _flags.spelling(versions[name]["transformers"], catalogue[name]["backend"], _stack.IPEX in versions[name])
+        for name in names
+    ]
+    for wish, title in (
+        ("cpu", "CPU only, always"),
+        ("distributed", "more than one rank"),
+        ("bf16", "bf16"),
+        ("ipex", "IPEX"),
+    ):
+        said = (" ".join(_launch.render_arguments(arguments[wish])) for arguments in spelt)
+        text += row(title, *(f"`{words}`" if words else "-" for words in said))
+    text += "\n## What is known to fit\n\n"
+    text += row("torch", "IPEX", "oneccl-bind-pt", "Pythons with wheels of all three") + row(*(["---"] * 4))
+    for known in data["__torch_stack_known_good"]:
+        text += row(str(known["torch"]), str(known["ipex"]), str(known["oneccl"]), " to ".join(known["python"]))
+    return text
+
+
+def main(what: str) -> int:
+    page = PAGE.read_text(encoding="utf-8")
+    head, rest = page.split(BEGIN)
+    _old, tail = rest.split(END)
+    made = f"{head}{BEGIN}\n\n{tables(yaml.safe_load(CATALOGUE.read_text(encoding='utf-8')))}\n{END}{tail}"
+    if what == "write":
+        PAGE.write_text(made, encoding="utf-8")
+    elif made != page:
+        print(f"{PAGE.relative_to(ROOT)} is not current: run `make docs`")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
