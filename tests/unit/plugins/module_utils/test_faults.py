@@ -140,5 +140,8 @@ def test_ranks_apart_are_told() -> None:
 
 
 def test_what_not_every_rank_has_told_is_not_judged() -> None:
-    beats = {0: {"host": "node0", "gradient": [12.5, 1.0]}, 1: {"host": "node1", "gradient": None}}
+    beats: dict[int, dict[str, Any]] = {
+        0: {"host": "node0", "gradient": [12.5, 1.0]},
+        1: {"host": "node1", "gradient": None},
+    }
     assert _faults.apart(beats, 2) == ""
