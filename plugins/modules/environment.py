@@ -39,8 +39,8 @@ options:
     required: true
   index_urls:
     description:
-      - Package indexes from which what is not in O(folder) is fetched, the main one first. By default there are none,
-        and no network is used.
+      - Package indexes from which what is not in O(folder) is fetched, the main one first; V(default) in its place is
+        the one that pip asks by itself. By default there are none, and no network is used.
     type: list
     elements: str
     default: []
@@ -135,7 +135,8 @@ def pip_environment(asked: dict[str, Any], scratch: str) -> dict[str, str]:
     links = [asked["folder"], *asked["find_links"]]
     variables["PIP_FIND_LINKS"] = " ".join(links)
     urls = asked["index_urls"]
-    variables["PIP_INDEX_URL"] = urls[0] if urls else ""
+    if urls[:1] != ["default"]:
+        variables["PIP_INDEX_URL"] = urls[0] if urls else ""
     variables["PIP_EXTRA_INDEX_URL"] = " ".join(urls[1:])
     # Plain HTTP will do for what is verified by its SHA-256 anyway.
     plain = [urlsplit(url).netloc.rpartition("@")[2] for url in [*urls, *links] if url.startswith("http://")]

@@ -172,6 +172,12 @@ def configured(module: AnsibleModule) -> dict[str, str]:
     return {name: value for _section, name, value in sorted(found, key=lambda item: item[0] == ":env:")}
 
 
+def default_index(module: AnsibleModule) -> str:
+    """Return the index that pip asks when none is configured, as pip itself names it."""
+    code = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    return str(module.run_command([sys.executable, "-c", code], check_rc=True)[1]).strip()
+
+
 def why_silent(url: str, timeout: int, certificate: str | None, login: dict[str, str] | None) -> str:
     """Return why an index does not answer, or an empty string."""
     if "://" not in url:
@@ -223,7 +229,7 @@ class Pip:
             netrc.touch(mode=0o600)
             netrc.write_text(_stack.netrc(asked["credentials"]), encoding="utf-8")
             self.environment["NETRC"] = str(netrc)
-        main = asked["index_url"] or settings.get("index-url", "default")
+        main = asked["index_url"] or settings.get("index-url") or default_index(module)
         mains = [] if main == "none" else [main]
         silent = probe([*mains, *asked["index_urls"], *asked["find_links"]], asked, certificate)
         self.silent = [_stack.masked(f"{url}: {reason}") for url, reason in silent.items()]
