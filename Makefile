@@ -18,13 +18,13 @@ demo: ## make this machine a cluster of one (in .cluster/, no root) and fine-tun
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
 
-test: ## everything: lint, unit and integration tests, ansible-test sanity, every molecule scenario
+test: ## everything: lint, unit and integration tests, the demo, ansible-test sanity, every molecule scenario
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py
 
 lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, changelog, the built collection
 unit: ## unit tests
-integration: ## playbooks on this machine: what is refused, and in which words
+integration: ## site.yml on this machine; what is refused, in which words; plans judged by Intel MPI and OpenMP
 sanity: ## ansible-test sanity, in a copy of the collection
 lint unit integration sanity:
 	@tools/make_venv.sh tests

@@ -1,13 +1,14 @@
-"""Run the project's tests: `tests/run.py [lint | unit | integration | sanity | molecule [SCENARIO ...]]`, else all.
+"""Run the project's tests: `tests/run.py [lint | unit | integration | demo | sanity | molecule [SCENARIO ...]]`.
 
-Every part runs, also after one has failed. At the end a table shows what each part took, and the last line counts
-`N passed, N failed`: a lint check and a scenario count as one, the other parts as the tests that they ran. The exit
-code is 0 only if nothing failed. Called by the Makefile with the Python of .venv.
+Without a part, all of them. Every part runs, also after one has failed. At the end a table shows what each part took,
+and the last line counts `N passed, N failed`: a lint check, a playbook and a scenario count as one, the other parts as
+the tests that they ran. The exit code is 0 only if nothing failed. Called by the Makefile with the Python of .venv.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import subprocess
@@ -51,6 +52,7 @@ def environment() -> dict[str, str]:
     env["ANSIBLE_ROLES_PATH"] = str(ROOT / "roles")
     env["PYTHONDONTWRITEBYTECODE"] = "1"
     env.pop("PYTHONPATH", None)
+    env.setdefault("AMX_CLUSTER_ENV", str(ROOT / ".cluster" / "env"))  # what site.yml installs
     env.setdefault("COLUMNS", "160")  # molecule would fold Ansible's output at 80
     if not sys.stdout.isatty():
         env["NO_COLOR"] = "1"
@@ -170,13 +172,35 @@ def run_unit() -> list[Result]:
     )
 
 
+@functools.cache
+def run_site() -> Result:
+    """What `make demo` does first, once for all that needs an environment: this machine as a cluster of one."""
+    return run_playbook("site.yml on this machine", ["site.yml"])
+
+
+def run_playbook(name: str, arguments: list[str]) -> Result:
+    """A playbook on this machine, which passes or fails as a whole."""
+    heading(name)
+    started = time.monotonic()
+    failed = call(["ansible-playbook", *arguments]) != 0
+    return Result("demo", name, time.monotonic() - started, int(not failed), int(failed))
+
+
 def run_integration() -> list[Result]:
-    """Playbooks against this machine, no container needed."""
-    return run_counted(
-        "integration",
-        "integration tests",
-        ["pytest", "-ra", f"--junitxml={REPORTS / 'integration' / 'pytest.xml'}", "tests/integration"],
-    )
+    """Playbooks against this machine, no container needed, and plans against its Intel MPI and OpenMP run time."""
+    return [
+        run_site(),
+        *run_counted(
+            "integration",
+            "integration tests",
+            ["pytest", "-ra", f"--junitxml={REPORTS / 'integration' / 'pytest.xml'}", "tests/integration"],
+        ),
+    ]
+
+
+def run_demo() -> list[Result]:
+    """What `make demo` does. The job file says how well the model must have learnt."""
+    return [run_site(), run_playbook("demo job", ["playbooks/train.yml", "-e", "job=jobs/demo.yml"])]
 
 
 def run_sanity() -> list[Result]:
@@ -247,6 +271,7 @@ def main(arguments: list[str]) -> int:
         "lint": run_lint,
         "unit": run_unit,
         "integration": run_integration,
+        "demo": run_demo,
         "sanity": run_sanity,
         "molecule": lambda: run_molecule(arguments[1:]),
     }
@@ -255,7 +280,7 @@ def main(arguments: list[str]) -> int:
     started = time.monotonic()
     results: list[Result] = []
     for run in [parts[arguments[0]]] if arguments else list(parts.values()):
-        results += run()
+        results += [result for result in run() if result not in results]
     print_summary(results, time.monotonic() - started)
     return 1 if any(result.failed for result in results) else 0
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import PurePosixPath
 from typing import Any
 
 from ansible.plugins.action import ActionBase
@@ -30,8 +31,12 @@ class ActionModule(ActionBase):
     def follow(self, asked: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Show what the job does until it ends."""
         interval = float(asked.get("interval", 2))
-        display.display(f"Following {asked['path']}/log; interrupting this leaves the job running.")
+        name = PurePosixPath(asked["path"]).name
+        display.display(f"Following {asked['path']}/log. Ctrl-C leaves the job running; come back to it with")
+        display.display(f"  ansible-playbook playbooks/logs.yml -e job={name} (or status.yml, stop.yml)")
         offset, log, shown, due = 0, "", "", 0.0
+        ranks: dict[str, Any] = {}
+        notes = 0
         began = time.monotonic()
         while True:
             module_args = {**asked, "follow": False, "log_offset": offset}
@@ -39,18 +44,26 @@ class ActionModule(ActionBase):
                 module_name="amx.cluster.job_info", module_args=module_args, task_vars=task_vars
             )
             if seen.get("failed") or seen.get("unreachable"):
+                seen["msg"] = f"{seen.get('msg', '')}\nThe job itself goes on; playbooks/status.yml finds it again."
                 return seen
             for line in seen["log"].splitlines():
-                display.v(line)
+                (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
             progress = _progress.describe(seen["progress"]) if seen["progress"] else ""
             ended = seen["status"]["state"] != "running"
-            if progress != shown and (ended or time.monotonic() >= due):
+            for note in seen["status"].get("notes", [])[notes:]:
+                display.display(f"  restarted: {note}")
+            notes = len(seen["status"].get("notes", []))
+            if asked.get("show") != "log" and progress != shown and (ended or time.monotonic() >= due):
                 display.display(f"  {progress}")
-                shown = progress
+                hosts = _progress.describe_hosts(ranks, seen["ranks"])
+                if hosts and not ended:
+                    display.display(f"    {hosts}")
+                shown, ranks = progress, seen["ranks"]
                 due = time.monotonic() + self.pause(time.monotonic() - began)
             if ended and not seen["log"]:
-                return self.conclude(seen, log)
+                summary = self._templar.template(asked.get("summary", True)) in (True, "true", "yes", "True")
+                return self.conclude(seen, log, summary)
             if not ended:
                 time.sleep(interval)
 
@@ -60,10 +73,10 @@ class ActionModule(ActionBase):
         return min(60.0, max(5.0, elapsed / 20))
 
     @staticmethod
-    def conclude(seen: dict[str, Any], log: str) -> dict[str, Any]:
+    def conclude(seen: dict[str, Any], log: str, summary: bool) -> dict[str, Any]:
         """Show the results; a job that failed fails the task with what its log tells."""
         status, outcome = seen["status"], seen["outcome"]
-        if outcome:
+        if outcome and summary:
             display.display(_results.table(outcome))
         if status["state"] == "succeeded":
             return {"changed": False, "status": status, "outcome": outcome}

@@ -7,13 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _files, _host, _inventory
+from ansible_collections.amx.cluster.plugins.module_utils import _files, _inventory
 
 
-def _cluster_interface(addresses: list[dict[str, Any]], network: str = "") -> dict[str, str]:
+def _cluster_interface(
+    addresses: list[dict[str, Any]], network: str = "", default: dict[str, str] | None = None
+) -> dict[str, str]:
+    """See _inventory.cluster_interface; a host without one gets `default`, if that is given."""
     try:
         return _inventory.cluster_interface(addresses, network or "")
     except ValueError as error:
+        if default is not None:
+            return default
         raise AnsibleFilterError(str(error)) from error
 
 
@@ -26,5 +31,4 @@ class FilterModule:
             "by_folder": _files.by_folder,
             "host_order": _inventory.host_order,
             "cluster_interface": _cluster_interface,
-            "preflight_problems": _host.problems,
         }

@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.color import ANSIBLE_COLOR
-from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch, _plan_text, _verify
+from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch, _plan_text, _status, _verify
 
 
 def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
@@ -43,6 +44,22 @@ def _job_error(path: str) -> str:
     return ""
 
 
+def _library_files(names: list[str]) -> dict[str, str]:
+    """Return module_utils of the collection, and those that they import, as files for a folder on sys.path."""
+    here = "ansible_collections.amx.cluster.plugins.module_utils"
+    files: dict[str, str] = {}
+    wanted = list(names)
+    while wanted:
+        name = wanted.pop()
+        path = f"lib/{here.replace('.', '/')}/{name}.py"
+        if path not in files:
+            files[path] = (Path(_launch.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(files[path])):
+                if isinstance(node, ast.ImportFrom) and node.module == here:
+                    wanted += [alias.name for alias in node.names]
+    return files
+
+
 class FilterModule:
     """From a job and the hosts' allocations to the files of a job directory."""
 
@@ -51,8 +68,11 @@ class FilterModule:
             "job_error": _job_error,
             "launch_plan": _make_plan,
             "launch_files": _launch_files,
+            "library_files": _library_files,
             "command_arguments": _launch.render_arguments,
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
+            "jobs_overview": _status.overview,
+            "job_details": _status.details,
             "plan_text": lambda plan: _plan_text.render(plan, colour=ANSIBLE_COLOR),
             "plan_drawings": _plan_text.drawings,
             "verification": _verify.verification,

@@ -1,30 +1,38 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host is and whether it can do the work: read on the host, judged on the control machine."""
+"""What a host is and what is on it: read on the host itself, judged by _doctor on the control machine."""
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
+import importlib.metadata
 import ipaddress
 import os
 import platform
-import re
 import shutil
 import socket
 import struct
-from collections.abc import Iterator, Mapping
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _amx, _inventory
-
-GIB = 2**30
-# What Ansible puts before ssh's own words; which of the two depends on the moment at which ssh ended.
-WRAPPING = re.compile(
-    r"^(Task failed: )?(Data could not be sent to remote host .* over ssh: |Failed to connect to the host via ssh: )?"
+from ansible_collections.amx.cluster.plugins.module_utils import (
+    _amx,
+    _job_directory,
+    _launch,
+    _leftovers,
+    _loader,
+    _peers,
+    _stack,
 )
+
+# Linux, include/uapi/asm-generic and arch/x86/entry/syscalls/syscall_64.tbl.
+SYS_SET_MEMPOLICY = 238
+SYS_PROCESS_VM_READV = 310
 
 
 def existing_ancestor(path: Path) -> Path:
@@ -70,109 +78,154 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
     return found
 
 
-def read(prefix: Path, cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, Any]:
+def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[str, Any]:
     """Read what a host says of itself.
 
-    prefix: where the environments and jobs are to live; it need not be there yet.
+    prefix: where the environments and jobs are to live; it need not be there yet. python: the command of the
+    interpreter that will train, by default the one of the environment in `prefix`, else this one. amx_root: where
+    _amx.probe reads, for a captured machine.
 
-    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), isa (see _amx.ISAS), cpu_model, prefix,
-    prefix_free_bytes, prefix_ancestor (the folder of prefix that is there), prefix_writable (by this process),
-    addresses (see `addresses`).
+    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, python, isa (the best of _amx.ISAS
+    that can be used), amx (see _amx.judge), cpu_model, memory_bytes and memory_available_bytes, shm_bytes,
+    home_writable, prefix, prefix_ancestor (the folder of prefix that is there), prefix_free_bytes, jobs_free_bytes,
+    prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (what it calls itself, and
+    how that resolves), tcmalloc (the file, or ""), denied_calls, stack (see `stack`), processes and running_jobs (see
+    _leftovers). Raises OSError and ValueError.
     """
-    text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    models = [line.partition(":")[2].strip() for line in text.splitlines() if line.startswith("model name")]
     ancestor = existing_ancestor(prefix)
     library, version = platform.libc_ver()
+    memory = _memory()
+    amx = _amx.judge(**_probe(prefix, python, amx_root))
+    name = socket.gethostname()
+    jobs = prefix / "jobs"
+    processes = _leftovers.processes(jobs)
     return {
         "machine": platform.machine(),
         "glibc": version if library == "glibc" else "",
-        "isa": _amx.best_isa(_amx.cpu_flags(text)),
-        "cpu_model": models[0] if models else "",
+        "os": _os_name(),
+        "python": platform.python_version(),
+        "isa": amx["isa"],
+        "amx": amx,
+        "cpu_model": amx["cpu"]["model"],
+        "memory_bytes": memory.get("MemTotal", 0),
+        "memory_available_bytes": memory.get("MemAvailable", 0),
+        "shm_bytes": shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else 0,
+        "home_writable": os.access(Path.home(), os.W_OK | os.X_OK),
         "prefix": str(prefix),
         "prefix_ancestor": str(ancestor),
         "prefix_free_bytes": shutil.disk_usage(ancestor).free,
+        "jobs_free_bytes": shutil.disk_usage(existing_ancestor(jobs)).free,
         "prefix_writable": ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK),
         "addresses": addresses(),
+        "name": name,
+        "name_addresses": _peers.resolve([name])[name],
+        "tcmalloc": _tcmalloc(),
+        "denied_calls": denied_calls(),
+        "stack": stack(prefix / "env"),
+        "processes": processes,
+        "running_jobs": _leftovers.running(jobs, processes),
     }
 
 
-def problems(
-    host: str,
-    facts: Mapping[str, Any],
-    info: Mapping[str, Any],
-    sudo: Mapping[str, Any],
-    needed_bytes: int,
-    become: bool,
-    network: str,
-    glibc: tuple[int, int] = (2, 28),
-) -> list[dict[str, str]]:
-    """Judge what a host answered: one entry {host, what, advice} for each thing that is in the way.
+def _probe(prefix: Path, python: Sequence[str], amx_root: str) -> dict[str, Any]:
+    installed = prefix / "env" / "bin" / "python"
+    if amx_root != "/":
+        return _amx.probe(amx_root)
+    if not python and installed.exists():
+        python = [str(installed), "-S"]
+    return _amx.probe_with(python) if python else _amx.probe()
 
-    facts, info, sudo: results of the tasks that gathered facts, ran `read` there (under the key "host") and tried sudo.
-    needed_bytes: free space that must be on the prefix's file system. become: whether roles may use sudo, so that a
-    folder which the user may not write is no hindrance. network: the cluster network as a CIDR, or "". glibc: the
-    oldest that the wheels run with (manylinux_2_28 is torch's).
+
+def _memory(path: Path = Path("/proc/meminfo")) -> dict[str, int]:
+    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
+    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
+
+
+def _os_name(path: Path = Path("/etc/os-release")) -> str:
+    """Return a distribution's name and version, such as "debian 12"."""
+    if not path.exists():
+        return ""
+    pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
+    values = {name: value.strip("\"'") for name, _equals, value in pairs}
+    return f"{values.get('ID', '')} {values.get('VERSION_ID', '')}".strip()
+
+
+def denied_calls() -> list[str]:
+    """Return which system calls are forbidden here that MPI and NUMA placement want; containers forbid them."""
+    if platform.machine() != "x86_64":
+        return []
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
+    vector = ctypes.c_uint64 * 2
+    local, remote = (vector(ctypes.addressof(buffer), 1) for buffer in (target, source))
+    one, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
+    asked = {
+        SYS_SET_MEMPOLICY: (ctypes.c_long(0), None, none),
+        SYS_PROCESS_VM_READV: (ctypes.c_long(os.getpid()), local, one, remote, one, none),
+    }
+    names = {SYS_SET_MEMPOLICY: "set_mempolicy", SYS_PROCESS_VM_READV: "process_vm_readv"}
+    denied = []
+    for number, arguments in asked.items():
+        ctypes.set_errno(0)
+        if call(ctypes.c_long(number), *arguments) == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
+            denied.append(names[number])
+    return denied
+
+
+def stack(env: Path) -> dict[str, Any]:
+    """Describe the environment that `env` points to; empty when it is not there.
+
+    Returns {env (its own folder), key, name, pinned: {package: version}, versions: what is installed, providers: the
+    libfabric providers as "NAME of INTERFACE", provider_error}.
     """
-    if facts.get("unreachable"):
-        return _plain(
-            host,
-            (
-                f"cannot be reached: {_message(facts)}",
-                "Check its ansible_host and ansible_user, and that ssh from this machine to it works "
-                "without a question",
-            ),
-        )
-    for answer in (facts, info):
-        if answer.get("failed"):
-            return _plain(
-                host,
-                (f"could not be asked: {_message(answer)}", "It needs Python 3.9 or newer for Ansible's modules"),
-            )
-    return _plain(
-        host, *_shortcomings(info["host"], sudo, needed_bytes, become, glibc), *_network(info["host"], network)
-    )
+    marker = _job_directory.read_json(env / "amx-cluster.json")
+    if marker is None:
+        return {}
+    folders = [str(path) for path in env.glob("lib/python3*/site-packages")]
+    versions = {}
+    for distribution in importlib.metadata.distributions(path=folders):
+        name = distribution.metadata["Name"]
+        if name:
+            versions[_stack.canonical(name)] = distribution.version
+    providers, error = fabric_providers(env.resolve())
+    return {
+        "env": str(env.resolve()),
+        "key": marker.get("key", ""),
+        "name": marker.get("name", ""),
+        "pinned": {_stack.canonical(name): version for name, version in marker.get("packages", {}).items()},
+        "versions": versions,
+        "providers": providers,
+        "provider_error": error,
+    }
 
 
-def _message(result: Mapping[str, Any]) -> str:
-    text = " ".join(str(result.get("msg") or result.get("module_stderr") or "no reason was given").split())
-    return WRAPPING.sub("", text).rstrip(".")
-
-
-def _plain(host: str, *found: tuple[str, str]) -> list[dict[str, str]]:
-    return [{"host": host, "what": what, "advice": advice} for what, advice in found]
-
-
-def _shortcomings(
-    info: Mapping[str, Any], sudo: Mapping[str, Any], needed_bytes: int, become: bool, glibc: tuple[int, int]
-) -> Iterator[tuple[str, str]]:
-    if info["machine"] != "x86_64":
-        yield f"its architecture is {info['machine']}", "The wheels are for x86_64 only"
-    version = tuple(int(part) for part in info["glibc"].split(".")[:2]) if info["glibc"] else (0, 0)
-    if version < glibc:
-        yield (
-            f"its C library is {'glibc ' + info['glibc'] if info['glibc'] else 'not glibc'}",
-            f"The wheels need glibc {glibc[0]}.{glibc[1]} or newer (Debian 10, Ubuntu 20.04, RHEL 8)",
-        )
-    if info["prefix_free_bytes"] < needed_bytes:
-        yield (
-            f"{info['prefix_free_bytes'] / GIB:.1f} GiB are free for {info['prefix']} and "
-            f"{needed_bytes / GIB:.1f} GiB are needed",
-            f"Make room under {info['prefix_ancestor']}, or set cluster_prefix to a folder on a larger file system",
-        )
-    if not info["prefix_writable"] and not become:
-        yield (
-            f"the user cannot write {info['prefix_ancestor']}, where {info['prefix']} is to be made",
-            "Set cluster_prefix to a folder of the user's, or cluster_become to true",
-        )
-    if become and sudo.get("failed"):
-        yield (
-            f"sudo does not work: {_message(sudo)}",
-            "Let the user use sudo without a password, or run with --ask-become-pass, or set cluster_become to false",
-        )
-
-
-def _network(info: Mapping[str, Any], network: str) -> Iterator[tuple[str, str]]:
+def fabric_providers(env: Path, provider: str = "tcp") -> tuple[list[str], str]:
+    """Ask the environment's libfabric for a provider: (sorted "NAME of INTERFACE", why there is none or "")."""
+    # bin/fi_info of the wheel is a wrapper for another layout of folders.
+    tool = env / "bin" / "libfabric" / "fi_info"
     try:
-        _inventory.cluster_interface(info["addresses"], network)
-    except ValueError as error:
-        yield str(error), "Name in cluster_network the network over which ranks talk"
+        ran = subprocess.run(
+            [str(tool), "-p", provider],
+            env=_launch.mpi_environment(str(env)),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"{tool} does not run: {error}"
+    found, name = set(), ""
+    for line in ran.stdout.splitlines():
+        key, _colon, value = (part.strip() for part in line.partition(":"))
+        if key == "provider":
+            name = value
+        elif key == "domain":
+            found.add(f"{name} of {value}")
+    return sorted(found), "" if found else " ".join((ran.stderr or ran.stdout).split()) or "fi_info lists nothing"
+
+
+def _tcmalloc() -> str:
+    try:
+        return _loader.find(_loader.TCMALLOC)
+    except ValueError:
+        return ""  # no loader's cache: whatever it would hold, ranks cannot be given it

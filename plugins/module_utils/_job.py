@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import re
 from dataclasses import dataclass, field
@@ -58,12 +59,18 @@ class Job:
     models: dict[str, Source] = field(default_factory=dict)
     data: dict[str, Source] = field(default_factory=dict)
     precision: str = "auto"
-    hosts: int | None = None
+    hosts: int | list[str] | None = None
     ranks_per_node: int | str = "auto"
     comm_cores: int | str = "auto"
     reserved_cores: int | str = "auto"
     env: dict[str, str] = field(default_factory=dict)
     expect: dict[str, float] = field(default_factory=dict)
+    restarts: int = 0
+    min_hosts: int | None = None
+    keep_global_batch: bool = False
+    stall_seconds: int = 600
+    wait: bool = False
+    trainer: bool = True
 
 
 class JobFileError(ValueError):
@@ -167,6 +174,12 @@ def _script(value: object, folder: Path) -> Path:
     script = (folder / value).resolve()
     if not script.is_file():
         raise ValueError(f"there is no file {script}")
+    try:
+        ast.parse(script.read_bytes(), str(script))
+    except SyntaxError as error:
+        raise ValueError(f"{script}, line {error.lineno}, is not Python: {error.msg}") from error
+    except ValueError as error:
+        raise ValueError(f"{script} is not Python: {error}") from error
     return script
 
 
@@ -264,7 +277,16 @@ def _count(value: object, least: int) -> int:
     return value
 
 
-def _hosts(value: object, _folder: Path) -> int:
+def _hosts(value: object, _folder: Path) -> int | list[str]:
+    if isinstance(value, list):
+        names = [str(name) for name in value]
+        if not names or len(set(names)) != len(names):
+            raise ValueError(f"{value!r} is not a list of names of hosts, each named once")
+        return names
+    return _count(value, 1)
+
+
+def _min_hosts(value: object, _folder: Path) -> int:
     return _count(value, 1)
 
 
@@ -303,6 +325,16 @@ def _expect(value: object, _folder: Path) -> dict[str, float]:
     return {key: float(item) for key, item in expect.items()}
 
 
+def _whole(value: object, _folder: Path) -> int:
+    return _count(value, 0)
+
+
+def _switch(value: object, _folder: Path) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
 FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "name": _name,
     "description": _text,
@@ -318,4 +350,10 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "reserved_cores": _cores,
     "env": _env,
     "expect": _expect,
+    "restarts": _whole,
+    "min_hosts": _min_hosts,
+    "keep_global_batch": _switch,
+    "stall_seconds": _whole,
+    "wait": _switch,
+    "trainer": _switch,
 }

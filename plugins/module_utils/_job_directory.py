@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
@@ -56,11 +57,12 @@ def set_aside(folder: Path) -> Path | None:
     return next(path for path in map(folder.with_name, names) if not path.exists())
 
 
-def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> None:
+def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None = None) -> None:
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
     files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in
-    the folder: target}. Raises OSError.
+    the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its files are linked, not
+    copied. Raises OSError.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -69,6 +71,8 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> 
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         path.chmod(0o755 if name.endswith(".sh") or content.startswith("#!") else 0o644)
+    if checkpoint:
+        shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
     for name, target in links.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,9 +83,9 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str]) -> 
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
     """Read how the job in `folder` stands.
 
-    Returns {status, progress, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at most
-    `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone has
-    the state "lost". Raises ValueError when there is no job in the folder.
+    Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
+    most `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone
+    has the state "lost". Raises ValueError when there is no job in the folder.
     """
     status = read_json(folder / "status.json")
     if status is None:
@@ -105,7 +109,44 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     return {
         "status": status,
         "progress": read_json(folder / "progress.json") or {},
+        "ranks": read_json(folder / "ranks.json") or {},
         "outcome": read_json(folder / "results.json") or {},
         "log": log.decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
     }
+
+
+def jobs(folder: Path) -> list[dict[str, Any]]:
+    """Return every job in `folder` that was started here, the newest first, each {path, status, progress}."""
+    found = []
+    for status in folder.glob("*/status.json"):
+        job = look(status.parent, limit=0)
+        found.append({"path": str(status.parent.resolve()), "status": job["status"], "progress": job["progress"]})
+    return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
+
+
+def holders(folder: Path, but: str = "") -> list[dict[str, Any]]:
+    """Return which jobs hold this host: each {job (its name), user, since}, from the job directories in `folder`.
+
+    Each rank, and the supervisor, keeps a lock (flock(2)) on a file hold.* in the job's directory as long as it lives,
+    so that nothing is left of it when they are gone, however they ended. but: the name of a job that is not counted.
+    """
+    found = []
+    for job in sorted({path.parent for path in folder.glob("*/hold.*") if path.parent.name != but}):
+        if any(is_held(path) for path in job.glob("hold.*")):
+            told = read_json(job / "job.json") or {}
+            found.append({"job": job.name, "user": told.get("user", ""), "since": told.get("since", "")})
+    return found
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process holds the lock on `path`.
+
+    Asks for a shared lock, so that two who ask are not in each other's way.
+    """
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -70,8 +70,8 @@ def make_plan(
     """Put together what each rank of a job is told.
 
     job: as _job.Job has it. stack: an entry of the catalogue. env: the environment's folder, the same on every host.
-    hosts: in the order of the hostfile, each {host, address, interface, isa, allocation}, the allocation as the module
-    core_allocation returns it.
+    hosts: in the order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as
+    the module core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
     Returns {job, world_size, backend, precision, master_addr, bindings, hosts: [{host, address, interface, first_rank,
     env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the whole group, `env` of a host is
@@ -98,9 +98,10 @@ def make_plan(
                 "first_rank": first,
                 "env": {
                     **allocation["env"],
-                    "LD_PRELOAD": f"{env}/lib/libiomp5.so",
+                    "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),
                     "GLOO_SOCKET_IFNAME": host["interface"],
                     "FI_TCP_IFACE": host["interface"],
+                    **({"CCL_KVS_IFACE": host["interface"]} if stack["backend"] == "ccl" else {}),
                     "MASTER_ADDR": plan["master_addr"],
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
@@ -116,11 +117,33 @@ def make_plan(
     return plan
 
 
+def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the plan for those of its hosts that are named, in its own order: ranks are counted anew.
+
+    What each host does stays as it was planned there. Raises ValueError when none is left.
+    """
+    hosts = [host for host in plan["hosts"] if host["host"] in names]
+    if not hosts:
+        raise ValueError("no host is left to run the job on")
+    address = hosts[0]["address"]
+    made: dict[str, Any] = {**plan, "master_addr": address, "world_size": 0, "hosts": []}
+    for host in hosts:
+        first = made["world_size"]
+        ranks = [{**rank, "rank": first + place} for place, rank in enumerate(host["ranks"])]
+        env = {**host["env"], "MASTER_ADDR": address}
+        made["hosts"].append({**host, "first_rank": first, "ranks": ranks, "env": env})
+        made["world_size"] += len(ranks)
+    return made
+
+
 def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
     """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
 
-    What is added, and how it is spelt, is told in _flags.arguments; docs/stacks.md has the table.
+    What is added, and how it is spelt, is told in _flags.arguments; docs/stacks.md has the table. A job whose script
+    does not use transformers' Trainer (trainer: false) gets its own arguments only.
     """
+    if not job.get("trainer", True):
+        return render_arguments(job["args"])
     return render_arguments(_flags.arguments(stack["arguments"], job["args"], plan["world_size"], plan["precision"]))
 
 

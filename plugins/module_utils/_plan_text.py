@@ -96,7 +96,9 @@ def _host_lines(host: Mapping[str, Any], common: Mapping[str, str], colour: bool
             lines.append(row[1] + (_painted(row[2]) if colour else row[2]))
         elif not line.startswith("one character"):
             lines.append(line)
-    lines += _columns([("rank", "threads on CPUs", "communication", "may run on", "NUMA nodes"), *_rank_cells(host)])
+    lines += _columns(
+        [("local rank", "threads on CPUs", "communication", "may run on", "NUMA nodes"), *_rank_cells(host)]
+    )
     own = [item for item in sorted(host["env"].items()) if item[0] not in common]
     own += [
         (name, f"{value} (rank {place})")

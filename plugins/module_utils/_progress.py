@@ -55,3 +55,29 @@ def first_failure(log: str, lines: int = 12) -> str:
     if found is None:
         return "\n".join([line for line in log.splitlines() if line.strip()][-lines:])
     return f"rank {found[1]} on {found[2]}:\n{found[3].rstrip()}"
+
+
+def describe_hosts(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], most: int = 4
+) -> str:
+    """Say in one line what each host did between two looks; an empty string where there are not two of any rank.
+
+    before, after: ranks.json, {rank: {host, time, cpu_seconds, rss_bytes, network_bytes, ...}}. With more than `most`
+    hosts, those whose ranks computed least are named: they hold up the others.
+    """
+    hosts: dict[str, dict[str, float]] = {}
+    for rank, now in after.items():
+        then = before.get(rank)
+        if then is None or now["time"] <= then["time"] or now["host"] != then["host"]:
+            continue
+        seconds = now["time"] - then["time"]
+        host = hosts.setdefault(now["host"], {"cpu": 0.0, "memory": 0.0, "network": 0.0})
+        host["cpu"] += (now["cpu_seconds"] - then["cpu_seconds"]) / seconds
+        host["memory"] += now["rss_bytes"] / 2**30
+        # Ranks of one host count the same interface.
+        host["network"] = max(host["network"], (now["network_bytes"] - then["network_bytes"]) / seconds / 1e6)
+    named = sorted(hosts.items(), key=lambda item: item[1]["cpu"])[:most] if len(hosts) > most else hosts.items()
+    said = [
+        f"{name} {use['cpu']:.1f} CPUs {use['memory']:.1f} GiB {use['network']:.1f} MB/s" for name, use in sorted(named)
+    ]
+    return ("least busy: " if len(hosts) > most else "") + "; ".join(said)

@@ -42,6 +42,11 @@ options:
     description: Whether the directory of an earlier run is moved aside, and not removed.
     type: bool
     default: true
+  resume:
+    description:
+      - Whether the run goes on from the last whole checkpoint of the earlier one. It fails where there is none.
+    type: bool
+    default: false
 """
 
 EXAMPLES = r"""
@@ -72,7 +77,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+from ansible_collections.amx.cluster.plugins.module_utils import _checkpoint, _job_directory
 
 
 def main() -> None:
@@ -82,6 +87,7 @@ def main() -> None:
             "files": {"type": "dict", "required": True},
             "links": {"type": "dict", "default": {}},
             "keep_earlier": {"type": "bool", "default": True},
+            "resume": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -93,6 +99,11 @@ def main() -> None:
             "wait for its end, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
+    checkpoint = _checkpoint.last_whole(folder / "output") if module.params["resume"] else None
+    if module.params["resume"] and not checkpoint:
+        module.fail_json(
+            msg=f"{folder} holds no whole checkpoint to go on from: start the job from the beginning, without resume"
+        )
     try:
         earlier = _job_directory.set_aside(folder) if module.params["keep_earlier"] else None
         if earlier:
@@ -107,7 +118,9 @@ def main() -> None:
                 folder.rename(earlier)
             elif folder.exists():
                 shutil.rmtree(folder)
-            _job_directory.create(folder, module.params["files"], module.params["links"])
+            if checkpoint and earlier:
+                checkpoint = earlier / "output" / checkpoint.name
+            _job_directory.create(folder, module.params["files"], module.params["links"], checkpoint)
     except OSError as error:
         module.fail_json(msg=f"the job directory {folder} cannot be made: {error}")
     module.exit_json(**result)

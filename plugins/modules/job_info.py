@@ -30,10 +30,19 @@ options:
     description: Whether to wait until the job has ended.
     type: bool
     default: false
+  show:
+    description: What is shown while following, how far the job is or all that it prints.
+    type: str
+    choices: [progress, log]
+    default: progress
   interval:
     description: Seconds between two looks at the job when following it.
     type: float
     default: 2
+  summary:
+    description: Whether to show the results as a table when following it to its end.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -55,6 +64,12 @@ progress:
   returned: when not following
   type: dict
   sample: {step: 40, max_steps: 94, epoch: 0.43, samples_per_step: 32, metrics: {loss: 0.61}}
+ranks:
+  description: What each rank told last, by its number; empty before the first word.
+  returned: when not following
+  type: dict
+  sample:
+    "0": {host: node0, cpu_seconds: 42.1, rss_bytes: 537272320, network_bytes: 7138184, idle: 0.1}
 outcome:
   description: The content of C(results.json), empty while the job runs.
   returned: when not following, and when the job succeeded
@@ -81,7 +96,9 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "log_offset": {"type": "int", "default": 0},
             "follow": {"type": "bool", "default": False},
+            "show": {"type": "str", "choices": ["progress", "log"], "default": "progress"},
             "interval": {"type": "float", "default": 2},
+            "summary": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )

@@ -1,6 +1,7 @@
 """What the integration tests need from the machine they run on.
 
-AMX_CLUSTER_ENV: a Python environment with Intel MPI (impi-rt) and libiomp5 (intel-openmp). Without it they are skipped.
+AMX_CLUSTER_ENV: a Python environment with Intel MPI (impi-rt) and libiomp5 (intel-openmp). `make integration` has
+site.yml install one in .cluster/env and names that.
 AMX_CLUSTER_TREES: further machines to judge, captured /sys and /proc trees: folders separated by colons, each with
 `=CPUS` behind it if only those may be used.
 """
@@ -23,7 +24,7 @@ from intel_mpi import IntelMpi
 
 @pytest.fixture(scope="session")
 def intel_mpi() -> IntelMpi:
-    prefix = os.environ.get("AMX_CLUSTER_ENV")
-    if not prefix:
-        pytest.skip("AMX_CLUSTER_ENV names no environment with Intel MPI")
-    return IntelMpi(Path(prefix))
+    prefix = Path(os.environ.get("AMX_CLUSTER_ENV") or ROOT / ".cluster/env")
+    if not (prefix / "bin/mpirun").exists():
+        pytest.fail(f"{prefix} (AMX_CLUSTER_ENV) has no Intel MPI: run these tests with `make integration`")
+    return IntelMpi(prefix)

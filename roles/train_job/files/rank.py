@@ -3,13 +3,18 @@
     python -S rank.py SCRIPT [ARGUMENT ...]        in the job directory
 
 What a rank is told - its place in the group, its cores, its environment - stands in the job directory's plan.json; this
-host's name in that plan stands in the file `host`. The script then takes this process's place.
+host's name in that plan stands in the file `host`. The script then takes this process's place. It ends with the starter
+that started it, and holds the host for its job as long as it lives.
 """
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
+import glob
 import json
 import os
+import signal
 import sys
 
 # rank, size, local rank: how each starter numbers what it starts.
@@ -65,13 +70,42 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     }
 
 
+def hold(local: int) -> None:
+    """Hold this host for the job in the working directory until this process, and all that it starts, have ended.
+
+    A lock on a file of the job (flock(2)), which no rank has to give back. Raises ValueError when another job's rank
+    holds the host.
+    """
+    mine = os.open(f"hold.{local}", os.O_RDWR | os.O_CREAT, 0o644)
+    os.set_inheritable(mine, True)
+    fcntl.flock(mine, fcntl.LOCK_EX)
+    for path in glob.glob("../*/hold.*"):
+        if os.path.dirname(os.path.realpath(path)) == os.getcwd():
+            continue
+        with open(path, encoding="utf-8") as other:
+            try:
+                fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(f"job {os.path.basename(os.path.dirname(path))} holds this host") from None
+
+
+def end_with_starter() -> None:
+    """Have the kernel end this process when the one that started it ends: no rank outlives its job (prctl(2))."""
+    parent = os.getppid()
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        sys.exit("rank.py: the starter has ended meanwhile")
+
+
 def main() -> None:
+    end_with_starter()
     try:
         with open("plan.json", encoding="utf-8") as stream:
             plan = json.load(stream)
         with open("host", encoding="utf-8") as stream:
             name = stream.read().strip()
         environ = {**os.environ, **told(plan, name, dict(os.environ))}
+        hold(int(environ["LOCAL_RANK"]))
     except (OSError, ValueError) as error:
         sys.exit(f"rank.py: {error}")
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environ)

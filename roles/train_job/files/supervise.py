@@ -1,17 +1,23 @@
 """Run a job on the head until it ends, and keep its state where anyone can read it.
 
-    python -S supervise.py JOB_DIRECTORY
+    python -S supervise.py JOB_DIRECTORY            starts it, in a session of its own
+    python -S supervise.py --reap JOB_DIRECTORY     ends what is left of it on this host
 
-Started in a session of its own, so that it outlives the connection that started it. Writes status.json whenever the
-state changes, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
+It outlives the connection that started it. It writes status.json whenever the state changes, ranks.json every two
+seconds with what each rank told, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
+A job that failed is started again from its last whole checkpoint as often as its file says.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
+import secrets
+import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +25,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-GRACE = 10  # seconds that mpirun has to end its ranks after SIGTERM
+# The collection's own logic, which the job directory carries along.
+sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
+from ansible_collections.amx.cluster.plugins.module_utils import (
+    _checkpoint,
+    _faults,
+    _job_processes,
+    _launch,
+)
+
+GRACE = 10  # seconds that mpirun has to end its ranks after SIGTERM, and a host to answer
+SILENT = 15  # seconds without a word from a host's ranks after which it is asked
+RETURN = 120  # seconds that a host has to come back before a restart goes on without it, or not at all
 
 
 def now() -> str:
@@ -73,7 +90,7 @@ def missed(expect: dict[str, float], metrics: dict[str, Any]) -> str:
 
 
 class Supervisor:
-    """One run of the job in `folder`."""
+    """The runs of the job in `folder`, from its first start to its last end."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -87,65 +104,151 @@ class Supervisor:
             "started": now(),
             "hosts": len(self.plan["hosts"]),
             "ranks": self.plan["world_size"],
+            "attempts": [],
+            "notes": [],
         }
         self.stop_wanted = False
         self.mpirun: subprocess.Popen[bytes] | None = None
+        self.beats: dict[int, dict[str, Any]] = {}
+        self.gone: dict[str, str] = {}
+        self.probed = 0.0
 
     def run(self) -> None:
-        """Run launch.sh to its end and write what came of it."""
+        """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
         begun = time.monotonic()
-        with (self.folder / "log").open("ab") as log:
-            self.mpirun = subprocess.Popen(
-                ["bash", "launch.sh"],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self.status["launch_pid"] = self.mpirun.pid
-        self.save()
-        reason = self.wait()
-        seconds = time.monotonic() - begun
-        world = read_json(self.folder / "world.json")
-        metrics = read_json(self.folder / "output" / "all_results.json") or {}
-        code = self.mpirun.returncode
-        if self.stop_wanted and not reason:
+        reason, code = "", 0
+        if _checkpoint.last_whole(self.folder / "output"):  # of the run that this one goes on with
+            self.replan([host["host"] for host in self.plan["hosts"]])
+            reason = self.bring_checkpoint()
+        while not reason:
+            reason, code = self.attempt()
+            if not reason or self.stop_wanted or not self.may_restart(reason):
+                break
+            reason = self.prepare_restart()
+            if reason:
+                break
+        if self.stop_wanted:
             self.status.update(state="stopped", reason="it was stopped on request")
         else:
-            if not reason and code:
-                reason = f"mpirun ended with exit code {code}; the log tells why"
-            reason = reason or wrong_world(self.plan, world) or missed(self.job["expect"], metrics)
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
-        self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
+        self.status.update(returncode=code, ended=now(), seconds=round(time.monotonic() - begun, 1))
+        metrics = read_json(self.folder / "output" / "all_results.json") or {}
         write_json(
             self.folder / "results.json",
             {
                 **{
                     key: self.status[key]
-                    for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks")
+                    for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes")
                 },
+                "restarts": len(self.status["attempts"]) - 1,
                 "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
                 "precision": self.plan["precision"],
                 "backend": self.plan["backend"],
                 "stack": self.plan["stack"],
                 "metrics": metrics,
-                "world": world,
+                "world": read_json(self.folder / "world.json"),
                 "output": str(self.folder / "output"),
             },
         )
         self.save()
 
-    def wait(self) -> str:
+    def attempt(self) -> tuple[str, int]:
+        """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
+        for left in ("world.json", "progress.json", "ranks/entered.json"):
+            (self.folder / left).unlink(missing_ok=True)
+        self.beats, self.gone = {}, {}
+        log = self.folder / "log"
+        offset = log.stat().st_size if log.exists() else 0
+        resumed = _checkpoint.last_whole(self.folder / "output")
+        record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
+        self.status["attempts"].append(record)
+        listener = socket.create_server(("", 0), backlog=1024)
+        listener.setblocking(False)
+        token = secrets.token_hex(8)
+        head = self.job.get("head_address", self.plan["master_addr"])
+        with log.open("ab") as output:
+            self.mpirun = subprocess.Popen(
+                ["bash", "launch.sh"],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "AMX_CLUSTER_BEAT": f"{head}:{listener.getsockname()[1]}:{token}"},
+            )
+        self.status["launch_pid"] = self.mpirun.pid
+        self.save()
+        with listener:
+            reason = self.wait(listener, token)
+        code = self.mpirun.returncode
+        if self.stop_wanted or reason or code:
+            self.reap()
+        self.fetch_output()
+        if not self.stop_wanted and not reason:
+            if code:
+                text = log.read_bytes()[offset:].decode("utf-8", errors="replace")
+                self.gone.update(self.unreachable())
+                reason = _faults.cause(text, code, self.gone, self.out_of_memory())
+            else:
+                metrics = read_json(self.folder / "output" / "all_results.json") or {}
+                reason = wrong_world(self.plan, read_json(self.folder / "world.json")) or missed(
+                    self.job["expect"], metrics
+                )
+        record.update(ended=now(), returncode=code, reason=reason)
+        return reason, code
+
+    def wait(self, listener: socket.socket, token: str) -> str:
         """Wait for mpirun; return why it had to be ended, or an empty string when it ended by itself."""
         assert self.mpirun is not None
+        written = 0.0
         while self.mpirun.poll() is None:
-            reason = self.overdue()
+            self.listen(listener, token)
+            if time.monotonic() - written > 2 and self.beats:
+                written = time.monotonic()
+                write_json(self.folder / "ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
+            reason = self.overdue() or self.silent() or _faults.stall(self.beats, self.patience())
             if self.stop_wanted or reason:
                 self.end()
                 return reason
             time.sleep(0.2)
         return ""
+
+    def listen(self, listener: socket.socket, token: str) -> None:
+        """Take in what ranks told since the last look."""
+        while True:
+            try:
+                connection, _address = listener.accept()
+            except BlockingIOError:
+                return
+            try:
+                with connection, connection.makefile("rb") as stream:
+                    connection.settimeout(1)
+                    beat = json.loads(stream.read())
+                if beat.pop("token") != token:
+                    continue
+                rank = int(beat["rank"])
+            except (OSError, ValueError, KeyError, TypeError):
+                continue  # somebody else's, or cut off
+            for name, content in beat.pop("files", {}).items():
+                if self.first_host_is_elsewhere():
+                    (self.folder / name).parent.mkdir(exist_ok=True)
+                    write_json(self.folder / name, content)
+            beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", beat["oom_kills"])
+            self.beats[rank] = {**beat, "seen": time.monotonic()}
+
+    def first_host_is_elsewhere(self) -> bool:
+        """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
+        return (self.folder / "host").read_text(encoding="utf-8").strip() != self.plan["hosts"][0]["host"]
+
+    def fetch_output(self) -> None:
+        """Bring what rank 0 wrote on another host to the head, where results are looked for."""
+        if self.first_host_is_elsewhere():
+            source = f"{self.plan['hosts'][0]['host']}:{self.folder}/output"
+            subprocess.run(["scp", "-rqB", source, f"{self.folder}/"], check=False, timeout=3600)
+
+    def patience(self) -> float:
+        """Return the seconds without a step after which a job stands still."""
+        return self.job.get("stall_seconds") or float("inf")
 
     def overdue(self) -> str:
         """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
@@ -160,6 +263,56 @@ class Supervisor:
             f"{self.plan['master_addr']}: check that hosts reach each other on the cluster network, on any port"
         )
 
+    def silent(self) -> str:
+        """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""
+        latest: dict[str, float] = {}
+        for beat in self.beats.values():
+            latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
+        quiet = [host for host, seen in latest.items() if time.monotonic() - seen > SILENT]
+        if not quiet or time.monotonic() - self.probed < SILENT:
+            return ""
+        self.probed = time.monotonic()
+        self.gone = {host: why for host, why in self.unreachable().items() if host in quiet}
+        return _faults.cause("", 0, self.gone, []) if self.gone else ""
+
+    def on_every_host(self, command: list[str]) -> dict[str, tuple[int, str]]:
+        """Run a command on every host of the plan at once: {host: (exit code, what it said)}; 255 is no answer."""
+        alone = len(self.plan["hosts"]) == 1
+        started = {}
+        for host in [entry["host"] for entry in self.plan["hosts"]]:
+            options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ConnectionAttempts=1"]
+            words = command if alone else ["ssh", *options, host, shlex.join(command)]
+            started[host] = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        answers = {}
+        for host, process in started.items():
+            try:
+                said, _nothing = process.communicate(timeout=GRACE)
+                answers[host] = (process.returncode, said)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.communicate()
+                answers[host] = (255, f"no answer within {GRACE} s")
+        return answers
+
+    def unreachable(self) -> dict[str, str]:
+        """Return {host: why} of the plan's hosts that do not answer now."""
+        return {
+            host: " ".join(said.split())[-200:] or "ssh ended without a word"
+            for host, (code, said) in self.on_every_host(["true"]).items()
+            if code
+        }
+
+    def out_of_memory(self) -> list[str]:
+        """Return the hosts whose kernel has ended a process for want of memory since their ranks began."""
+        first = {beat["host"]: beat["first_oom_kills"] for beat in self.beats.values() if beat["first_oom_kills"] >= 0}
+        found = []
+        for host, (code, said) in self.on_every_host(["grep", "-w", "oom_kill", "/proc/vmstat"]).items():
+            if not code and host in first and int(said.split()[1]) > first[host]:
+                found.append(host)
+        return found
+
     def end(self) -> None:
         """End mpirun, which ends its ranks on every host."""
         assert self.mpirun is not None
@@ -168,6 +321,91 @@ class Supervisor:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.killpg(self.mpirun.pid, number)
                 self.mpirun.wait(GRACE)
+        self.mpirun.wait()
+
+    def reap(self) -> None:
+        """End what is left of the job on every host that answers."""
+        python = f"{self.plan['environment']}/bin/python"
+        script = str(self.folder / "supervise.py")
+        self.on_every_host([python, "-S", script, "--reap", str(self.folder)])
+
+    def may_restart(self, reason: str) -> bool:
+        """Tell whether the job is to be started again after it failed with `reason`."""
+        attempts = self.status["attempts"]
+        if len(attempts) > self.job.get("restarts", 0) or not attempts[-1]["returncode"]:
+            return False
+        if not (self.folder / "progress.json").exists() and attempts[-1]["from"] == "the beginning" and not self.gone:
+            self.status["notes"].append("not restarted: it failed before its first step and would again")
+            return False
+        return True
+
+    def prepare_restart(self) -> str:
+        """Plan anew for the hosts that answer and bring them the last whole checkpoint; return why that cannot be."""
+        names = [host["host"] for host in self.plan["hosts"]]
+        deadline = time.monotonic() + RETURN
+        while True:
+            gone = self.unreachable()
+            left = [name for name in names if name not in gone]
+            least = self.job.get("min_hosts") or len(names)
+            if len(left) >= least or time.monotonic() > deadline or self.stop_wanted:
+                break
+            time.sleep(2)
+        if self.stop_wanted:
+            return ""
+        if len(left) < least:
+            return (
+                f"{', '.join(gone)} did not answer within {RETURN} s and the job needs {least} host(s): bring it back "
+                "and start the job again, or let it go on with fewer (min_hosts)"
+            )
+        self.replan(left)
+        return self.bring_checkpoint()
+
+    def replan(self, names: list[str]) -> None:
+        """Write plan, host file and launch.sh for these hosts and the last whole checkpoint."""
+        stack = json.loads(Path(self.plan["environment"], "amx-cluster.json").read_text(encoding="utf-8"))
+        before = self.plan["world_size"]
+        self.plan = _launch.on_hosts(self.plan, names)
+        args = dict(self.job["args"])
+        after = self.plan["world_size"]
+        if after != before:
+            steps = int(args.get("gradient_accumulation_steps", 1))
+            note = f"{after} instead of {before} ranks on {', '.join(names)}"
+            if self.job.get("keep_global_batch") and steps * before % after == 0:
+                args["gradient_accumulation_steps"] = steps * before // after
+                note += f"; the global batch stays as it was, with {steps * before // after} steps of accumulation"
+            else:
+                note += f"; the global batch is {after}/{before} of what it was"
+            self.status["notes"].append(note)
+            self.job["args"] = args
+        resumed = _checkpoint.last_whole(self.folder / "output")
+        if resumed and self.job.get("trainer", True):
+            args["resume_from_checkpoint"] = f"output/{resumed.name}"
+        arguments = _launch.script_arguments({**self.job, "args": args}, stack, self.plan)
+        write_json(self.folder / "plan.json", self.plan)
+        for name, content in {
+            "hostfile": _launch.hostfile(self.plan),
+            "env": _launch.environment_file(self.plan),
+            "launch.sh": _launch.launch_script(self.plan, Path(self.job["script"]).name, arguments),
+        }.items():
+            (self.folder / name).write_text(content, encoding="utf-8")
+        self.status.update(hosts=len(names), ranks=after)
+
+    def bring_checkpoint(self) -> str:
+        """Copy the plan and the last whole checkpoint to the other hosts; return why that failed."""
+        resumed = _checkpoint.last_whole(self.folder / "output")
+        here = (self.folder / "host").read_text(encoding="utf-8").strip()
+        for host in [entry["host"] for entry in self.plan["hosts"] if entry["host"] != here]:
+            copies = [(str(self.folder / "plan.json"), f"{host}:{self.folder}/")]
+            if resumed and not self.job.get("shared_directory"):
+                subprocess.run(["ssh", host, "mkdir", "-p", f"{self.folder}/output"], check=False, timeout=30)
+                copies.append((str(resumed), f"{host}:{self.folder}/output/"))
+            for source, target in copies:
+                copied = subprocess.run(
+                    ["scp", "-rqB", source, target], capture_output=True, text=True, check=False, timeout=3600
+                )
+                if copied.returncode:
+                    return f"{source} could not be copied to {host}: {copied.stderr.strip()}"
+        return ""
 
     def save(self) -> None:
         write_json(self.folder / "status.json", self.status)
@@ -189,6 +427,8 @@ def detach(folder: Path) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
+    holding = (folder / "hold.supervisor").open("wb")
+    fcntl.flock(holding, fcntl.LOCK_EX)
     supervisor = Supervisor(folder)
     # Before anyone can know the process to send it to.
     signal.signal(signal.SIGTERM, lambda *_signal: setattr(supervisor, "stop_wanted", True))
@@ -199,4 +439,7 @@ def detach(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    detach(Path(sys.argv[1]).resolve())
+    if sys.argv[1] == "--reap":
+        _job_processes.end(Path(sys.argv[2]), grace=5)
+    else:
+        detach(Path(sys.argv[1]).resolve())

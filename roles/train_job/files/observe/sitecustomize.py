@@ -4,18 +4,23 @@ rank.py puts this folder first on PYTHONPATH, so that Python imports this module
 - When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0
   writes world.json. A script that trains although it is in no group is ended at its first optimizer step: it would
   train a model of its own.
-- While transformers' Trainer trains, rank 0 writes progress.json.
+- While transformers' Trainer trains, rank 0 writes progress.json. A checkpoint that was written to its end is marked.
+- Every rank tells the job's supervisor every two seconds that it lives, what it uses, and when it made its last step.
 - What ends a rank is printed in one piece, with its rank and host.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
 import os
+import socket
 import sys
+import threading
 import time
 import traceback
 from typing import Any
@@ -35,6 +40,7 @@ def write(name: str, content: Any) -> None:
     with open(part, "w", encoding="utf-8") as stream:
         json.dump(content, stream, indent=1)
     os.replace(part, path)
+    BEAT.files[name] = content
 
 
 def libraries() -> list[str]:
@@ -82,7 +88,10 @@ def watch_steps(optimizer: Any) -> None:
     """End this process at its first optimizer step when it should be in a group and is in none."""
     size = int(os.environ.get("WORLD_SIZE", "1"))
     register = getattr(optimizer, "register_optimizer_step_pre_hook", None)  # torch 2.0 and newer
-    if size == 1 or register is None:
+    if register is None:
+        return
+    register(lambda *_arguments: BEAT.step())
+    if size == 1:
         return
 
     def first_step(*_arguments: Any) -> None:
@@ -110,6 +119,15 @@ def watch_trainer(trainer: Any) -> None:
             self.began = time.time()
             self.report(args, state)
 
+        def on_prediction_step(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            BEAT.step()
+
+        def on_save(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            BEAT.step()
+            folder = os.path.join(args.output_dir, f"checkpoint-{state.global_step}")
+            if os.environ.get("RANK") == "0" and os.path.isdir(folder):
+                mark_complete(folder)
+
         def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             if time.time() - self.wrote >= 1:
                 self.report(args, state)
@@ -136,6 +154,103 @@ def watch_trainer(trainer: Any) -> None:
             )
 
     trainer.DEFAULT_CALLBACKS.append(Progress)
+
+
+def mark_complete(folder: str) -> None:
+    """Write into a checkpoint which files it has and how large they are: without that it is not resumed from."""
+    sizes = {}
+    for place, _folders, names in os.walk(folder):
+        for name in names:
+            path = os.path.join(place, name)
+            sizes[os.path.relpath(path, folder)] = os.path.getsize(path)
+    part = os.path.join(folder, ".complete.json")
+    with open(part, "w", encoding="utf-8") as stream:
+        json.dump(sizes, stream)
+    os.replace(part, os.path.join(folder, "complete.json"))
+
+
+def read_number(path: str, name: str) -> int:
+    """Return the number behind `name` in a file of the kernel's; -1 where there is none."""
+    try:
+        with open(path, encoding="utf-8") as stream:
+            for line in stream:
+                words = line.replace(":", " ").split()
+                if words and words[0] == name:
+                    return int(words[1])
+    except (OSError, ValueError, IndexError):
+        pass
+    return -1
+
+
+class Beat:
+    """Tells the supervisor every two seconds how this rank is, from a thread that never holds up the script."""
+
+    SECONDS = 2.0
+
+    def __init__(self) -> None:
+        self.last_step: float | None = None
+        # What rank 0 wrote since the last message, for a supervisor on another host.
+        self.files: dict[str, Any] = {}
+
+    def step(self) -> None:
+        """Note that the script has got on."""
+        self.last_step = time.monotonic()
+
+    def start(self) -> None:
+        """Begin, in a thread of its own, where a supervisor listens."""
+        address, _colon, rest = os.environ.get("AMX_CLUSTER_BEAT", "").partition(":")
+        port, _colon, self.token = rest.partition(":")
+        if port:
+            self.target = (address, int(port))
+            self.main = threading.main_thread().ident
+            threading.Thread(target=self.run, name="amx-cluster-beat", daemon=True).start()
+            atexit.register(self.send)
+
+    def run(self) -> None:
+        """Send for as long as this process lives. What cannot be sent is not sent: the supervisor sees that."""
+        while True:
+            self.send()
+            time.sleep(self.SECONDS)
+
+    def send(self) -> None:
+        """Send one message. Whatever goes wrong: the script must not suffer from being watched."""
+        with contextlib.suppress(Exception):
+            files, self.files = self.files, {}
+            with socket.create_connection(self.target, timeout=5) as connection:
+                connection.sendall(json.dumps({**self.message(), "files": files}).encode())
+
+    def message(self) -> dict[str, Any]:
+        """Return what is told: CPU seconds, memory, network bytes, and when it stands still, where."""
+        times = os.times()
+        idle = None if self.last_step is None else time.monotonic() - self.last_step
+        counters = f"/sys/class/net/{os.environ.get('GLOO_SOCKET_IFNAME', 'lo')}/statistics"
+        told: dict[str, Any] = {
+            "token": self.token,
+            "rank": int(os.environ["RANK"]),
+            "host": os.environ["AMX_CLUSTER_HOST"],
+            "pid": os.getpid(),
+            "time": time.time(),
+            "cpu_seconds": times.user + times.system,
+            "rss_bytes": read_number("/proc/self/status", "VmRSS") * 1024,
+            "network_bytes": sum(self.counter(f"{counters}/{name}_bytes") for name in ("rx", "tx")),
+            "oom_kills": read_number("/proc/vmstat", "oom_kill"),
+            "idle": idle,
+        }
+        if idle is not None and idle > 10:
+            frame = sys._current_frames().get(self.main or 0)
+            told["stack"] = "".join(traceback.format_stack(frame)[-8:])[-4000:] if frame else ""
+        return told
+
+    @staticmethod
+    def counter(path: str) -> int:
+        try:
+            with open(path, encoding="ascii") as stream:
+                return int(stream.read())
+        except (OSError, ValueError):
+            return 0
+
+
+BEAT = Beat()
 
 
 def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
@@ -194,4 +309,5 @@ if JOB and "RANK" in os.environ:
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
     sys.excepthook = tell_failure
     sys.meta_path.insert(0, Finder())
+    BEAT.start()
 next_sitecustomize()

@@ -6,109 +6,11 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _host
 
-GIB = 2**30
-INFO: dict[str, Any] = {
-    "machine": "x86_64",
-    "glibc": "2.36",
-    "isa": "amx",
-    "prefix": "/opt/amx-cluster",
-    "prefix_ancestor": "/opt",
-    "prefix_free_bytes": 20 * GIB,
-    "prefix_writable": True,
-    "addresses": [{"interface": "eth0", "address": "10.0.0.5", "network": "10.0.0.0/24", "default": True}],
-}
-
-
-def told(changes: dict[str, Any] | None = None, **asked: Any) -> list[str]:
-    """The problems of a host that is sound but for `changes`, as a person reads them."""
-    request: dict[str, Any] = {"facts": {}, "sudo": {}, "needed_bytes": 6 * GIB, "become": True, "network": ""}
-    found = _host.problems("node1", info={"host": {**INFO, **(changes or {})}}, **{**request, **asked})
-    assert all(problem["host"] == "node1" for problem in found)
-    return [f"{problem['what']}. {problem['advice']}." for problem in found]
-
-
-def test_a_sound_host_has_no_problems() -> None:
-    assert told() == []
-    assert told({"prefix_writable": False}) == []  # sudo makes the folder
-
-
-GLIBC = "The wheels need glibc 2.28 or newer (Debian 10, Ubuntu 20.04, RHEL 8)."
-
-
-@pytest.mark.parametrize(
-    ("changes", "asked", "problem"),
-    [
-        ({"machine": "aarch64"}, {}, "its architecture is aarch64. The wheels are for x86_64 only."),
-        ({"glibc": "2.17"}, {}, f"its C library is glibc 2.17. {GLIBC}"),
-        ({"glibc": ""}, {}, f"its C library is not glibc. {GLIBC}"),
-        (
-            {"prefix_free_bytes": int(5.5 * GIB)},
-            {},
-            "5.5 GiB are free for /opt/amx-cluster and 6.0 GiB are needed. "
-            "Make room under /opt, or set cluster_prefix to a folder on a larger file system.",
-        ),
-        (
-            {"prefix_writable": False},
-            {"become": False},
-            "the user cannot write /opt, where /opt/amx-cluster is to be made. "
-            "Set cluster_prefix to a folder of the user's, or cluster_become to true.",
-        ),
-        (
-            {},
-            {"sudo": {"failed": True, "msg": "Missing sudo password\n"}},
-            "sudo does not work: Missing sudo password. Let the user use sudo without a password, "
-            "or run with --ask-become-pass, or set cluster_become to false.",
-        ),
-        (
-            {},
-            {"network": "10.9.0.0/16"},
-            "none of the host's addresses lies in cluster_network 10.9.0.0/16, where one is expected; its addresses: "
-            "eth0 10.0.0.5 in 10.0.0.0/24. Name in cluster_network the network over which ranks talk.",
-        ),
-    ],
-)
-def test_problem(changes: dict[str, Any], asked: dict[str, Any], problem: str) -> None:
-    assert told(changes, **asked) == [problem]
-
-
-def test_all_problems_are_told() -> None:
-    assert len(told({"machine": "aarch64", "glibc": "2.17", "prefix_free_bytes": 0, "addresses": []})) == 4
-
-
-@pytest.mark.parametrize(
-    "wrapping",
-    [
-        "",
-        "Failed to connect to the host via ssh: ",
-        'Task failed: Data could not be sent to remote host "x". Make sure this host can be reached over ssh: ',
-    ],
-)
-def test_a_host_that_did_not_answer(wrapping: str) -> None:
-    unreachable = {"unreachable": True, "msg": f"{wrapping}ssh: connect:\r\n  Connection refused."}
-    assert _host.problems("node1", unreachable, {"skipped": True}, {}, 0, True, "") == [
-        {
-            "host": "node1",
-            "what": "cannot be reached: ssh: connect: Connection refused",
-            "advice": "Check its ansible_host and ansible_user, and that ssh from this machine to it works "
-            "without a question",
-        }
-    ]
-    for facts, info in (
-        ({"failed": True, "msg": "no Python"}, {}),
-        ({}, {"failed": True, "module_stderr": "no Python"}),
-    ):
-        assert _host.problems("node1", facts, info, {}, 0, True, "") == [
-            {
-                "host": "node1",
-                "what": "could not be asked: no Python",
-                "advice": "It needs Python 3.9 or newer for Ansible's modules",
-            }
-        ]
+CAPTURED = Path(__file__).resolve().parents[2] / "fixtures" / "proc"
 
 
 def test_existing_ancestor(tmp_path: Path) -> None:
@@ -154,16 +56,67 @@ def test_the_default_route(tmp_path: Path) -> None:
 
 
 def test_read_this_machine(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("model name\t: Xeon\nflags\t\t: amx_tile amx_bf16\n\nmodel name\t: other\n")
-    host = _host.read(tmp_path / "cluster" / "prefix", cpuinfo)
+    host = _host.read(tmp_path / "cluster" / "prefix", amx_root=str(CAPTURED / "sapphire_rapids"))
     assert host["machine"] == platform.machine()
-    assert (host["isa"], host["cpu_model"]) == ("amx", "Xeon")
+    assert (host["isa"], host["cpu_model"]) == ("amx", "Intel(R) Xeon(R) Platinum 8480+")
+    assert host["amx"]["reason"] == "not_asked"
     assert (host["prefix"], host["prefix_ancestor"]) == (str(tmp_path / "cluster/prefix"), str(tmp_path))
     assert host["prefix_writable"]
     assert host["prefix_free_bytes"] > 0
+    assert 0 < host["memory_available_bytes"] <= host["memory_bytes"]
+    assert host["python"] == platform.python_version()
+    assert (host["name"], host["stack"], host["running_jobs"]) == (socket.gethostname(), {}, [])
 
 
 def test_a_file_is_no_place_for_a_prefix(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert not _host.read(tmp_path / "file")["prefix_writable"]
+
+
+def program(path: Path, text: str) -> str:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_the_system() -> None:
+    assert _host._os_name(Path("/nonexistent")) == ""
+
+
+def test_the_system_is_named(tmp_path: Path) -> None:
+    (tmp_path / "os-release").write_text('NAME="Red Hat Enterprise Linux"\nID="rhel"\nVERSION_ID="9.4"\n')
+    assert _host._os_name(tmp_path / "os-release") == "rhel 9.4"
+
+
+def test_calls_are_tried() -> None:
+    """They harm nothing: whatever this machine allows, the answer names only the two."""
+    assert set(_host.denied_calls()) <= {"set_mempolicy", "process_vm_readv"}
+
+
+def test_stack(tmp_path: Path) -> None:
+    real = tmp_path / "envs" / "native-1"
+    for name, version in (("Torch_X", "2.0"), ("other", "1")):
+        metadata = real / f"lib/python3.11/site-packages/{name}-{version}.dist-info/METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    (tmp_path / "env").symlink_to(real)
+    assert _host.stack(tmp_path / "env") == {}
+    (real / "amx-cluster.json").write_text('{"key": "1", "name": "native", "packages": {"Torch_X": "2.0"}}')
+    tool = real / "bin/libfabric/fi_info"
+    program(tool, 'echo "provider: tcp"; echo "    domain: eth1"; echo "provider: tcp"; echo "    domain: lo"')
+    assert _host.stack(tmp_path / "env") == {
+        "env": str(real),
+        "key": "1",
+        "name": "native",
+        "pinned": {"torch-x": "2.0"},
+        "versions": {"torch-x": "2.0", "other": "1"},
+        "providers": ["tcp of eth1", "tcp of lo"],
+        "provider_error": "",
+    }
+    program(tool, 'echo "fi_getinfo: -61" >&2; exit 61')
+    assert _host.fabric_providers(real) == ([], "fi_getinfo: -61")
+    tool.unlink()
+    providers, error = _host.fabric_providers(real)
+    assert providers == []
+    assert error.startswith(f"{tool} does not run: ")

@@ -42,9 +42,9 @@ Job demo: 4 ranks on 2 hosts, fp32, backend gloo, stack native
 node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
     socket 0  node 0  0000
     socket 1  node 1  1111
-    rank  threads on CPUs  communication  may run on  NUMA nodes
-    0     0-3              -              0-3         0
-    1     4-7              -              4-7         1
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           0-3              -              0-3         0
+    1           4-7              -              4-7         1
 
 On every host:
     FI_TCP_IFACE            eth0
@@ -74,13 +74,13 @@ def test_hosts_that_differ_only_in_which_core_they_use_stand_under_one_heading()
 node0 (rank 0), node1 (rank 1), node2 (rank 2): 1 rank, with 1 thread
   on node0 (rank 0), node2 (rank 2):
     socket 0  node 0  0-
-    rank  threads on CPUs  communication  may run on  NUMA nodes
-    0     0                -              0           0
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           0                -              0           0
     I_MPI_PIN_DOMAIN  [0x1]
   on node1 (rank 1):
     socket 0  node 0  -0
-    rank  threads on CPUs  communication  may run on  NUMA nodes
-    0     1                -              1           0
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           1                -              1           0
     I_MPI_PIN_DOMAIN  [0x2]"""
     )
     assert text.count("OMP_NUM_THREADS") == 1
@@ -109,7 +109,7 @@ def test_warnings_name_their_hosts_unless_all_share_them() -> None:
 def test_communication_cores_and_their_ranks_own_environment_are_named() -> None:
     text = _plan_text.render(plan_of(Request(2, "gloo", 1, 0), node0=(machine(1, 8), None)))
     assert "2 ranks, each with 3 threads and 1 CPU for communication\n    socket 0  node 0  c000c111\n" in text
-    assert re.search(r"^    1     5-7 +4 +4-7 +0$", text, re.MULTILINE)
+    assert re.search(r"^    1 +5-7 +4 +4-7 +0$", text, re.MULTILINE)
     assert "KMP_AFFINITY  granularity=fine,proclist=[5,6,7],explicit (rank 1)" in text
 
 

@@ -1,0 +1,206 @@
+"""Start jobs as a user does, make something go wrong in mid-run, and compare what becomes of each with what should.
+
+Called by converge.yml, with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its environment. Prints
+a line for each fault and counts at the end; exits with 1 when a job ended otherwise than it should, or anything of it is
+left behind.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CONTAINERS: dict[str, str] = json.loads(os.environ["CONTAINERS"])
+PREFIX = os.environ["PREFIX"]
+NETWORK = CONTAINERS["node0"].removesuffix("node0") + "cluster"
+# A clear end must be there this many seconds after the fault.
+LIMIT = 60.0
+
+
+def docker(*words: str, check: bool = True) -> str:
+    return subprocess.run(["docker", *words], check=check, capture_output=True, text=True, timeout=120).stdout
+
+
+def on(host: str, script: str, user: str = "train") -> str:
+    """Run a shell script on a host."""
+    return docker("exec", "--user", user, CONTAINERS[host], "sh", "-c", script, check=False)
+
+
+def playbook(name: str, *words: str) -> subprocess.Popen[str]:
+    folders = [Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]), HERE.parent / "shared", HERE]
+    inventories = [f"--inventory={folder / 'inventory'}" for folder in folders]
+    return subprocess.Popen(
+        ["ansible-playbook", *inventories, f"playbooks/{name}.yml", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def status(job: str) -> dict[str, Any]:
+    """Return the job's status.json; empty while there is none."""
+    text = on("node0", f"cat {PREFIX}/jobs/{job}/status.json 2>/dev/null")
+    try:
+        content: dict[str, Any] = json.loads(text)
+    except ValueError:
+        return {}
+    return content
+
+
+def until(condition: Callable[[], Any], seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.5)
+    return True
+
+
+def log(job: str) -> str:
+    return on("node0", f"cat {PREFIX}/jobs/{job}/log 2>/dev/null")
+
+
+def orphans(job: str) -> list[str]:
+    """Return the job's processes that are left on hosts that answer."""
+    found = []
+    for host in CONTAINERS:
+        out = on(host, f"grep -lz AMX_CLUSTER_JOB={PREFIX}/jobs/{job} /proc/[0-9]*/environ 2>/dev/null", user="root")
+        found += [f"{host}:{line}" for line in out.split()]
+    return found
+
+
+@dataclass
+class Fault:
+    """One fault: the job, what is done in mid-run, and what must come of it."""
+
+    name: str
+    state: str
+    reason: str
+    job: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, Any] = field(default_factory=dict)
+    inject: Callable[[str], Any] = lambda _job: None
+    mend: Callable[[str], Any] = lambda _job: None
+    shown: str = ""
+
+
+def kill_mpirun(_job: str) -> None:
+    on("node0", "pkill -KILL -u train -x mpiexec.hydra", user="root")
+
+
+def fill(job: str) -> None:
+    # The folder that checkpoints go to becomes a small file system, so that the next one does not fit.
+    on("node0", f"mount -t tmpfs -o size=9m,uid=1000 tmpfs {PREFIX}/jobs/{job}/output", user="root")
+
+
+FAULTS = [
+    Fault("nothing goes wrong", "succeeded", ""),
+    Fault("a rank raises", "failed", "rank 1 on node1 failed: ValueError: the label of sample 1234 is missing",
+          env={"FAULT": "raise"}, shown="ValueError: the label of sample 1234 is missing"),
+    Fault("the ranks form no group", "failed", "This rank would train a model of its own", env={"FAULT": "alone"}),
+    Fault("a rank stands still", "failed", "rank 2 on node2 is here",
+          job={"stall_seconds": 12}, env={"FAULT": "stall"}),
+    Fault("mpirun is killed", "succeeded", "", job={"restarts": 1}, inject=kill_mpirun),
+    Fault("the disk fills", "failed", "rank 0 on node0 failed", inject=fill,
+          mend=lambda job: on("node0", f"umount {PREFIX}/jobs/{job}/output", user="root")),
+    Fault("a rank runs out of memory", "succeeded", "", job={"restarts": 1}, env={"FAULT": "memory"}),
+    Fault("a host drops off the network", "succeeded", "", job={"restarts": 1, "min_hosts": 2},
+          inject=lambda _job: docker("network", "disconnect", NETWORK, CONTAINERS["node1"]),
+          mend=lambda _job: plug("node1")),
+    Fault("a host dies", "succeeded", "", job={"restarts": 1, "min_hosts": 2},
+          inject=lambda _job: docker("kill", CONTAINERS["node2"]),
+          mend=lambda _job: docker("start", CONTAINERS["node2"])),
+]  # fmt: skip
+ADDRESSES: dict[str, str] = {}
+
+
+def plug(host: str) -> None:
+    docker("network", "connect", "--ip", ADDRESSES[host], "--alias", host, NETWORK, CONTAINERS[host])
+
+
+def run(number: int, fault: Fault) -> tuple[str, int, bool]:
+    """Run one. Returns what is wrong (nothing: an empty string), the steps lost, and whether the job recovered."""
+    name = f"fault-{number}"
+    job = {"name": name, "script": str(HERE / "jobs/steps.py"), "trainer": False, **fault.job}
+    job["env"] = {"STEPS": 60, **fault.env}
+    path = Path(os.environ.get("MOLECULE_EPHEMERAL_DIRECTORY", "/tmp")) / f"{name}.yml"
+    path.write_text(json.dumps(job))
+    play = playbook("train", "-e", f"job={path}")
+    lost, recovered, wrong = 0, False, ""
+    try:
+        if not until(
+            lambda: "step 25 of" in log(name) or play.poll() is not None or "alone" in fault.env.values(), 120
+        ):
+            return "it never came to step 25", 0, False
+        if not status(name):
+            return f"it was not started\n{play.communicate()[0][-1500:]}", 0, False
+        injected = time.monotonic()
+        fault.inject(name)
+        until(
+            lambda: status(name).get("state") not in (None, "running") or len(status(name).get("attempts", [])) > 1,
+            LIMIT + 30,
+        )
+        answered = time.monotonic() - injected
+        until(lambda: status(name).get("state") != "running", 150)
+        output, _nothing = play.communicate(timeout=60)
+        end = status(name)
+        text = log(name)
+        attempts = end.get("attempts", [])
+        recovered = end.get("state") == "succeeded" and len(attempts) > 1
+        if recovered:
+            steps = [int(line.split()[1]) for line in text.splitlines() if line.startswith("step ")]
+            lost = sum(
+                1 for before, after in zip(steps, steps[1:]) if after <= before for _ in range(before - after + 1)
+            )
+        if end.get("state") != fault.state:
+            wrong = f"state {end.get('state')} ({end.get('reason')}) where {fault.state} was expected\n{output[-1500:]}"
+        elif fault.reason not in end["reason"]:
+            wrong = f"reason {end['reason']!r} does not say {fault.reason!r}"
+        elif fault.shown and fault.shown not in output:
+            wrong = f"the play does not show {fault.shown!r}"
+        elif fault.state != "succeeded" and answered > LIMIT:
+            wrong = f"the end came {answered:.0f} s after the fault"
+        said = end.get("reason") or "; ".join(attempt["reason"] for attempt in attempts if attempt["reason"])
+        first = said.splitlines()[0] if said else ""
+        print(f"{fault.name}: {end.get('state')} after {answered:.0f} s, {lost} steps lost. {first}", flush=True)
+    finally:
+        if play.poll() is None:
+            play.terminate()
+            print(play.communicate()[0][-3000:])
+        left = orphans(name)
+        fault.mend(name)
+    if left:
+        wrong = wrong or f"left behind: {', '.join(left)}"
+    return wrong, lost, recovered
+
+
+def main() -> int:
+    for host, container in CONTAINERS.items():
+        networks = json.loads(docker("inspect", container))[0]["NetworkSettings"]["Networks"]
+        ADDRESSES[host] = networks[NETWORK]["IPAddress"]
+    # Some only, by their number: FAULTS="0 3".
+    wanted = os.environ.get("FAULTS", "").split()
+    failed, recovered, lost, injected = [], 0, 0, 0
+    for number, fault in enumerate(FAULTS):
+        if wanted and str(number) not in wanted:
+            continue
+        wrong, steps, again = run(number, fault)
+        injected += number > 0
+        recovered += again
+        lost += steps
+        if wrong:
+            failed.append(f"{fault.name}: {wrong}")
+    print(f"faults injected: {injected}, jobs recovered: {recovered}, steps lost: {lost}, wrong: {len(failed)}")
+    print("\n".join(failed))
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,172 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Who may log in where: authorized_keys, pinned host keys, and logins that prove them. File formats: sshd(8)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+# The types of host keys that Ansible's facts know, best first.
+HOST_KEY_TYPES = ("ed25519", "ecdsa", "rsa")
+# Stands for a key that a dry run has not made: an ed25519 public key of zeros.
+NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+# What a line of authorized_keys allows besides running commands: a terminal, so that a person can log in with it, too.
+RESTRICTIONS = "restrict,pty"
+_KEY = re.compile(r"(?:^|\s)((?:ssh|ecdsa|sk)-[\w@.-]+)\s+(AAAA[\w+/]+=*)(?:\s+(.*))?$")
+
+
+def fingerprint(key: str) -> str:
+    """Return a public key's fingerprint as `ssh-keygen -l` shows it, SHA256:...; `key` is the key in base64.
+
+    Raises ValueError when it is not base64.
+    """
+    try:
+        blob = base64.b64decode(key, validate=True)
+    except binascii.Error:
+        raise ValueError(f"{key!r} is not a public key in base64") from None
+    return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
+
+
+def host_keys(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Return a host's public keys as {type as in known_hosts: key in base64}, from the facts of Ansible's setup."""
+    return {
+        facts[f"ssh_host_key_{kind}_public_keytype"]: facts[f"ssh_host_key_{kind}_public"]
+        for kind in HOST_KEY_TYPES
+        if facts.get(f"ssh_host_key_{kind}_public") and facts.get(f"ssh_host_key_{kind}_public_keytype")
+    }
+
+
+def pinned_keys(known_hosts: str) -> dict[str, dict[str, str]]:
+    """Read a known_hosts file with plain names: {name: {key type: key in base64}}; a port is left out of the name."""
+    pinned: dict[str, dict[str, str]] = {}
+    for line in known_hosts.splitlines():
+        words = line.split()
+        if len(words) < 3 or words[0].startswith(("#", "@", "|")):
+            continue
+        for pattern in words[0].split(","):
+            name = re.sub(r"^\[(.*)\]:\d+$", r"\1", pattern)
+            pinned.setdefault(name, {})[words[1]] = words[2]
+    return pinned
+
+
+def changed_hosts(
+    known_hosts: Mapping[str, str], shown: Mapping[str, Mapping[str, str]], accepted: Sequence[str] | str = ()
+) -> list[dict[str, str]]:
+    """Compare the keys pinned by an earlier run with those that hosts show now.
+
+    known_hosts: {host that pinned: content of its file, empty without one}. shown: {host: as host_keys returns them}.
+    accepted: hosts whose change is known to be right, as a list or separated by commas.
+
+    Returns {host, pinned, shown} for each host that changed, the keys as "type fingerprint" joined by commas. A host is
+    the same when all key types that it had and has are equal, and there is one at least: a type that comes or goes
+    changes nothing, all types replaced do.
+    """
+    words = accepted.split(",") if isinstance(accepted, str) else accepted
+    known = {word.strip() for word in words}
+    found = {}
+    for content in known_hosts.values():
+        pinned = pinned_keys(content)
+        for host, keys in shown.items():
+            before = pinned.get(host)
+            if not before or host in known or host in found:
+                continue
+            both = set(before) & set(keys)
+            if not both or any(before[kind] != keys[kind] for kind in both):
+                found[host] = {"host": host, "pinned": _described(before), "shown": _described(keys)}
+    return [found[host] for host in shown if host in found]
+
+
+def _described(keys: Mapping[str, str]) -> str:
+    return ", ".join(f"{kind} {fingerprint(key)}" for kind, key in sorted(keys.items())) or "none"
+
+
+def marked_comment(name: str, host: str) -> str:
+    """Return the comment by which the mesh knows its own keys: its name, and the host that holds the private half."""
+    return f"{name}@{host}"
+
+
+def authorized_lines(sources: Iterable[Mapping[str, str]], name: str) -> list[str]:
+    """Return the lines of authorized_keys that let the mesh in.
+
+    sources: {host, address, public_key} of each host that may log in; an empty public_key stands for one that is not
+    made yet. Each key is good for connections from its own host's address only.
+    """
+    lines = []
+    for source in sources:
+        key = " ".join((source["public_key"] or NO_KEY).split()[:2])
+        lines.append(f'{RESTRICTIONS},from="{source["address"]}" {key} {marked_comment(name, source["host"])}')
+    return lines
+
+
+def stale_keys(
+    authorized_keys: str, lines: Iterable[str], name: str, hosts: Iterable[str], exclusive: bool
+) -> list[str]:
+    """Return the mesh's keys that are no longer in use, as "type key comment".
+
+    authorized_keys: the file's content. lines: what authorized_lines returned. hosts: those of the mesh now. A key
+    that carries the mesh's mark and is in none of the lines is stale when its host is in the mesh (the key was
+    replaced, or the host no longer logs in elsewhere), and when its host has left the mesh, if `exclusive`. Keys
+    without the mark are never touched.
+    """
+    current = {match.group(2) for match in map(_KEY.search, lines) if match}
+    here = set(hosts)
+    stale = []
+    for line in authorized_keys.splitlines():
+        match = _KEY.search(line)
+        if not match or line.lstrip().startswith("#"):
+            continue
+        kind, key, comment = match.groups()
+        mark, _, host = (comment or "").strip().partition("@")
+        if mark == name and host and key not in current and (exclusive or host in here):
+            stale.append(f"{kind} {key} {comment.strip()}")
+    return stale
+
+
+def rotated(hosts: Sequence[str], host: str) -> list[str]:
+    """Return `hosts` beginning after `host`: not all hosts of a mesh should log in on the same one at the same time."""
+    place = hosts.index(host) + 1 if host in hosts else 0
+    return [*hosts[place:], *hosts[:place]]
+
+
+def log_in(
+    host: str,
+    timeout: float,
+    run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
+    sleep: Callable[[float], None] = time.sleep,
+) -> dict[str, Any]:
+    """Log in on a host by ssh as a starter does, with no terminal and no question. Returns {host, ok, message}.
+
+    sshd drops connections at random when many come at once (MaxStartups in sshd_config(5)): those are tried again.
+    """
+    command = ["ssh", "-x", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}", host, "true"]
+    message = ""
+    for attempt in range(3):
+        if attempt:
+            sleep(attempt)
+        try:
+            done = run(command, capture_output=True, text=True, timeout=3 * timeout, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired:
+            return {"host": host, "ok": False, "message": f"no answer within {3 * timeout:g} s"}
+        except OSError as error:
+            return {"host": host, "ok": False, "message": f"ssh cannot be started: {error.strerror}"}
+        message = " ".join(done.stderr.split())
+        if done.returncode == 0:
+            return {"host": host, "ok": True, "message": ""}
+        if "kex_exchange_identification" not in message:
+            break
+    return {"host": host, "ok": False, "message": message or f"exit code {done.returncode}"}
+
+
+def log_in_everywhere(hosts: Sequence[str], timeout: float, parallel: int) -> list[dict[str, Any]]:
+    """Log in on every host, at most `parallel` at a time. Returns what log_in returns, in the order of `hosts`."""
+    with ThreadPoolExecutor(max_workers=max(1, parallel)) as pool:
+        return list(pool.map(lambda host: log_in(host, timeout), hosts))

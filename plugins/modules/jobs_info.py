@@ -1,0 +1,84 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: jobs_info
+short_description: List the jobs of a host and what their ranks do
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Lists the job directories of the host with their states (on the head), the ranks that run on it now with the CPUs
+    they keep busy and their memory, and which jobs hold the host.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  path:
+    description: The folder that holds the job directories.
+    type: path
+    required: true
+  seconds:
+    description: How long CPU use is measured. With 0 it is not.
+    type: float
+    default: 0.5
+"""
+
+EXAMPLES = r"""
+- name: See what runs
+  amx.cluster.jobs_info:
+    path: /opt/amx-cluster/jobs
+"""
+
+RETURN = r"""
+jobs:
+  description: The jobs that were started from this host, the newest first, each C(path), C(status) and C(progress).
+  returned: success
+  type: list
+  elements: dict
+ranks:
+  description: The ranks that run on this host now.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {pid: 4242, job: /opt/amx-cluster/jobs/demo, rank: 1, threads: 12, cpus: 8-15, rss_bytes: 1500000000, cpu: 7.9}
+held_by:
+  description: Which jobs hold this host, with who started them and since when.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {job: demo, user: ubuntu, since: "2026-11-20T13:00:00+00:00"}
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _job_directory, _job_processes
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"path": {"type": "path", "required": True}, "seconds": {"type": "float", "default": 0.5}},
+        supports_check_mode=True,
+    )
+    folder = Path(module.params["path"])
+    try:
+        seconds = module.params["seconds"]
+        ranks = _job_processes.usage(None, seconds) if seconds else _job_processes.find(None)
+        module.exit_json(
+            changed=False,
+            jobs=_job_directory.jobs(folder),
+            ranks=ranks,
+            held_by=_job_directory.holders(folder),
+        )
+    except OSError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

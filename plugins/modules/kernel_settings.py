@@ -1,0 +1,145 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: kernel_settings
+short_description: Change settings of the running kernel, and put them back
+version_added: 0.1.0
+author: The amx.cluster maintainers (@amx-cluster)
+description:
+  - Writes files below C(/sys) and C(/proc), and sets the size of C(/dev/shm). What was there before the first change is
+    kept in O(state_file).
+  - A setting that was made by an earlier run and is not asked for any more is put back, unless somebody else has
+    changed it since.
+  - What the kernel refuses is told as a warning and in RV(refused); it is no failure.
+  - It is about the running kernel only, a reboot forgets it.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  settings:
+    description: The wanted value of each setting, by its path below O(root), which may have wildcards.
+    type: dict
+    default: {}
+  shm_gib:
+    description:
+      - The least size of C(/dev/shm) in GiB, limited to half of the memory. A larger one is left as it is. V(0) leaves
+        it alone.
+    type: float
+    default: 0
+  state_file:
+    description: Where to keep what was there before.
+    type: path
+    required: true
+  root:
+    description: The folder in which C(sys), C(proc) and C(dev) are.
+    type: path
+    default: /
+  host:
+    description: How warnings call this host.
+    type: str
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Use huge pages wherever they fit
+  amx.cluster.kernel_settings:
+    settings:
+      sys/kernel/mm/transparent_hugepage/enabled: always
+    state_file: /var/lib/amx-cluster/kernel_settings.json
+    host: "{{ inventory_hostname }}"
+
+- name: Put everything back
+  amx.cluster.kernel_settings:
+    state_file: /var/lib/amx-cluster/kernel_settings.json
+    host: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or would be.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {path: sys/kernel/mm/transparent_hugepage/enabled, before: madvise, after: always}
+applied:
+  description: The settings that are as asked for. That of C(dev/shm) is in bytes.
+  returned: success
+  type: dict
+refused:
+  description: The settings that could not be changed, each with the reason.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {setting: proc/sys/kernel/numa_balancing, reason: "the kernel refuses 0: Read-only file system"}
+missing:
+  description: The settings that this kernel does not have.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _tuning
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "settings": {"type": "dict", "default": {}},
+            "shm_gib": {"type": "float", "default": 0},
+            "state_file": {"type": "path", "required": True},
+            "root": {"type": "path", "default": "/"},
+            "host": {"type": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    root, state = Path(module.params["root"]), Path(module.params["state_file"])
+
+    def remount(path: Path, size: int) -> str:
+        code, _out, error = module.run_command(["mount", "-o", f"remount,size={size}", str(path)])
+        return f"it cannot be made {size} bytes: {' '.join(error.split())}" if code else ""
+
+    settings = {pattern: str(value) for pattern, value in module.params["settings"].items()}
+    try:
+        remembered = _tuning.load(state)
+        before = {name: dict(memory) for name, memory in remembered.items()}
+        least = 0
+        if module.params["shm_gib"]:
+            meminfo = Path("/proc/meminfo").read_text(encoding="ascii")
+            least = _tuning.least_shm(module.params["shm_gib"], meminfo)
+        outcome = _tuning.apply(settings, least, remembered, root, remount, module.check_mode)
+        if remembered != before and not module.check_mode:
+            _tuning.store(state, remembered)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    for refusal in outcome.refused:
+        module.warn(f"{module.params['host']}: {refusal['setting']} is not as wanted: {refusal['reason']}")
+    module.exit_json(
+        changed=bool(outcome.changed),
+        changes=outcome.changed,
+        applied=outcome.applied,
+        refused=outcome.refused,
+        missing=outcome.missing,
+        diff={
+            "before": "".join(f"{row['path']}: {row['before']}\n" for row in outcome.changed),
+            "after": "".join(f"{row['path']}: {row['after']}\n" for row in outcome.changed),
+        },
+    )
+
+
+if __name__ == "__main__":
+    main()

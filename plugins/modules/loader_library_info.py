@@ -1,0 +1,58 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: loader_library_info
+short_description: Find a shared library that can be preloaded
+version_added: 0.1.0
+author: The amx.cluster maintainers (@amx-cluster)
+description:
+  - Asks the dynamic loader's cache where a library is, because its path differs by distribution, and tries whether it
+    can be preloaded.
+  - Needs no root.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  names:
+    description: Sonames, the preferred one first. The default is tcmalloc's.
+    type: list
+    elements: str
+    default: [libtcmalloc_minimal.so.4, libtcmalloc.so.4]
+"""
+
+EXAMPLES = r"""
+- name: Find tcmalloc
+  amx.cluster.loader_library_info:
+  register: tcmalloc
+"""
+
+RETURN = r"""
+path:
+  description: The path of the first library that is there and can be preloaded, empty if there is none.
+  returned: success
+  type: str
+  sample: /lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _loader
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"names": {"type": "list", "elements": "str", "default": list(_loader.TCMALLOC)}},
+        supports_check_mode=True,
+    )
+    try:
+        path = _loader.find(module.params["names"])
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, path=path)
+
+
+if __name__ == "__main__":
+    main()

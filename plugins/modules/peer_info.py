@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: peer_info
+short_description: Tell what a host sees of the other hosts of its cluster
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Resolves their names, connects to their M(amx.cluster.peer_listener), reads their clocks, and can log in on them by
+    ssh. All hosts are tried at once. Changes nothing.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  peers:
+    description: The other hosts.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      name:
+        description: Its name, as ssh and the name service are asked for it.
+        type: str
+        required: true
+      address:
+        description: Its address on the cluster network.
+        type: str
+      port:
+        description: The port on which it listens; without one no connection is tried.
+        type: int
+  logins:
+    description: Whether to log in on them by ssh, in batch mode and with this user's configuration.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds that a host has to answer.
+    type: float
+    default: 5
+"""
+
+EXAMPLES = r"""
+- name: Try the other hosts
+  amx.cluster.peer_info:
+    peers:
+      - {name: node1, address: 10.0.0.6, port: 40123}
+    logins: true
+  register: peers
+"""
+
+RETURN = r"""
+names:
+  description: The IPv4 addresses of each name, none if it does not resolve.
+  returned: success
+  type: dict
+  sample: {node1: [10.0.0.6]}
+connections:
+  description:
+    - For each host that listens, why it cannot be reached (C(error), empty if it can), how many seconds its clock is
+      ahead of this host's (C(offset)), and how exact that is (C(uncertainty)).
+  returned: success
+  type: dict
+  sample:
+    node1: {error: "", offset: 0.0013, uncertainty: 0.0002}
+logins:
+  description: Why the login on each host failed, empty if it did not.
+  returned: success
+  type: dict
+  sample: {node1: ""}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _peers
+
+
+def main() -> None:
+    peer = {"name": {"type": "str", "required": True}, "address": {"type": "str"}, "port": {"type": "int"}}
+    module = AnsibleModule(
+        argument_spec={
+            "peers": {"type": "list", "elements": "dict", "required": True, "options": peer},
+            "logins": {"type": "bool", "default": False},
+            "timeout": {"type": "float", "default": 5.0},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    module.exit_json(changed=False, **_peers.look(asked["peers"], asked["logins"], asked["timeout"]))
+
+
+if __name__ == "__main__":
+    main()
