@@ -79,7 +79,7 @@ def orphans(job: str) -> list[str]:
 
 @dataclass
 class Fault:
-    """One fault: the job, what is done in mid-run, and what must come of it."""
+    """One fault: the job, what is done in mid-run, what is seen meanwhile (wrong, if not empty), what must come of it."""
 
     name: str
     state: str
@@ -87,6 +87,7 @@ class Fault:
     job: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
     inject: Callable[[str], Any] = lambda _job: None
+    meanwhile: Callable[[str], str] = lambda _job: ""
     mend: Callable[[str], Any] = lambda _job: None
     shown: str = ""
 
@@ -100,8 +101,16 @@ def fill(job: str) -> None:
     on("node0", f"mount -t tmpfs -o size=9m,uid=1000 tmpfs {PREFIX}/jobs/{job}/output", user="root")
 
 
+def second(_job: str) -> str:
+    """Start another job on hosts that this one holds. Returns what is wrong with the refusal."""
+    path = job_file("fault-second", Fault("a second job", "failed", "", job={"hosts": 2}))
+    output = playbook("train", "-e", f"job={path}").communicate(timeout=120)[0]
+    return "" if "is held by job" in output and not status("fault-second") else f"it was not refused: {output[-800:]}"
+
+
 FAULTS = [
-    Fault("nothing goes wrong", "succeeded", ""),
+    Fault("nothing goes wrong", "succeeded", "", meanwhile=second),
+    Fault("nothing goes wrong, and the head only supervises", "succeeded", "", job={"hosts": ["node1", "node2"]}),
     Fault("a rank raises", "failed", "rank 1 on node1 failed: ValueError: the label of sample 1234 is missing",
           env={"FAULT": "raise"}, shown="ValueError: the label of sample 1234 is missing"),
     Fault("the ranks form no group", "failed", "This rank would train a model of its own", env={"FAULT": "alone"}),
@@ -125,13 +134,19 @@ def plug(host: str) -> None:
     docker("network", "connect", "--ip", ADDRESSES[host], "--alias", host, NETWORK, CONTAINERS[host])
 
 
+def job_file(name: str, fault: Fault) -> Path:
+    """Write the job's file and return its path."""
+    job = {"name": name, "script": str(HERE / "jobs/steps.py"), "trainer": False, **fault.job}
+    job["env"] = {"STEPS": 60, **fault.env}
+    path = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / f"{name}.yml"
+    path.write_text(json.dumps(job))
+    return path
+
+
 def run(number: int, fault: Fault) -> tuple[str, int, bool]:
     """Run one. Returns what is wrong (nothing: an empty string), the steps lost, and whether the job recovered."""
     name = f"fault-{number}"
-    job = {"name": name, "script": str(HERE / "jobs/steps.py"), "trainer": False, **fault.job}
-    job["env"] = {"STEPS": 60, **fault.env}
-    path = Path(os.environ.get("MOLECULE_EPHEMERAL_DIRECTORY", "/tmp")) / f"{name}.yml"
-    path.write_text(json.dumps(job))
+    path = job_file(name, fault)
     play = playbook("train", "-e", f"job={path}")
     lost, recovered, wrong = 0, False, ""
     try:
@@ -143,6 +158,7 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
             return f"it was not started\n{play.communicate()[0][-1500:]}", 0, False
         injected = time.monotonic()
         fault.inject(name)
+        wrong = fault.meanwhile(name)
         until(
             lambda: status(name).get("state") not in (None, "running") or len(status(name).get("attempts", [])) > 1,
             LIMIT + 30,
@@ -192,7 +208,7 @@ def main() -> int:
         if wanted and str(number) not in wanted:
             continue
         wrong, steps, again = run(number, fault)
-        injected += number > 0
+        injected += not fault.name.startswith("nothing")
         recovered += again
         lost += steps
         if wrong:
