@@ -79,7 +79,7 @@ def orphans(job: str) -> list[str]:
 
 @dataclass
 class Fault:
-    """One fault: the job, what is done in mid-run, what is seen meanwhile (wrong, if not empty), what must come of it."""
+    """One fault: the job, what is done in mid-run, what is seen meanwhile (what is wrong), what must come of it."""
 
     name: str
     state: str
