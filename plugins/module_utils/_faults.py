@@ -56,12 +56,14 @@ def cause(log: str, code: int, gone: Mapping[str, str], out_of_memory: Sequence[
     if own:
         rank, host, text = own[0]
         return f"rank {rank} on {host} failed: {last_words(text)}"
+    killed = KILLED.search(log)
     if out_of_memory:
+        # Containers share their machine's count: the rank that was killed tells which of them it was.
+        where = [host for host in out_of_memory if killed and killed["host"] == host] or out_of_memory
         return (
-            f"the kernel of {', '.join(out_of_memory)} ended a rank for want of memory: use a smaller batch, shorter "
+            f"the kernel of {', '.join(where)} ended a rank for want of memory: use a smaller batch, shorter "
             "sequences, fewer ranks per node, or gradient checkpointing"
         )
-    killed = KILLED.search(log)
     if killed:
         return f"rank {killed['rank']} on {killed['host']} was ended by signal {killed['signal']} from outside"
     if traces:
