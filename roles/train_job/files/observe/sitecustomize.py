@@ -206,8 +206,11 @@ class Beat:
     """Tells the supervisor every two seconds how this rank is, from a thread that never holds up the script."""
 
     SECONDS = 2.0
+    # Seconds without an ear after which this rank was given up: its host was cut off, or the supervisor is gone.
+    PATIENCE = 60.0
 
     def __init__(self) -> None:
+        self.heard = 0.0
         self.last_step: float | None = None
         # Of the first step, see gradient_of.
         self.gradient: list[float] | None = None
@@ -232,6 +235,11 @@ class Beat:
         """Send for as long as this process lives. What cannot be sent is not sent: the supervisor sees that."""
         while True:
             self.send()
+            if self.heard and time.monotonic() - self.heard > self.PATIENCE:
+                stream = sys.__stderr__ or sys.stderr
+                with contextlib.suppress(OSError):
+                    stream.write(f"the job's supervisor has not answered for {self.PATIENCE:.0f} s: this rank ends\n")
+                os._exit(70)
             time.sleep(self.SECONDS)
 
     def send(self) -> None:
@@ -240,6 +248,7 @@ class Beat:
             files = dict(self.files)
             with socket.create_connection(self.target, timeout=5) as connection:
                 connection.sendall(json.dumps({**self.message(), "files": files}).encode())
+            self.heard = time.monotonic()
             for name, content in files.items():
                 if self.files.get(name) is content:  # else there is a newer one
                     del self.files[name]
