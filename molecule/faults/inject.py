@@ -109,7 +109,8 @@ def second(_job: str) -> str:
 
 
 FAULTS = [
-    Fault("nothing goes wrong", "succeeded", "", meanwhile=second),
+    # Long enough for another play to come to the point where it is refused.
+    Fault("nothing goes wrong", "succeeded", "", env={"STEPS": 250}, meanwhile=second),
     Fault("nothing goes wrong, and the head only supervises", "succeeded", "", job={"hosts": ["node1", "node2"]}),
     Fault("a rank raises", "failed", "rank 1 on node1 failed: ValueError: the label of sample 1234 is missing",
           env={"FAULT": "raise"}, shown="ValueError: the label of sample 1234 is missing"),
