@@ -163,9 +163,9 @@ def test_hosts_that_cannot_do_the_work(cluster: Cluster) -> None:
     cluster.inventory(head=["node0"], workers=["node1"], node1={"ansible_host": "127.0.0.1", "ansible_port": 1})
     said = cluster.refusal("site.yml", "-e", "preflight_free_gib=1000000")
     message = (
-        "Nothing was changed. Before the cluster can be used:\n"
+        "Nothing was changed. Before node0, node1 can be used:\n"
         f"- node0: N GiB are free for {cluster.prefix} and 1000000.0 GiB are needed. "
-        f"Make room under {cluster.folder}, or set cluster_prefix to a folder on a larger file system.\n"
+        "Make room there, or set cluster_prefix to a folder on a larger file system.\n"
         "- node1: cannot be reached: ssh: connect to host 127.0.0.1 port 1: Connection refused. "
         "Check its ansible_host and ansible_user, and that ssh from this machine to it works without a question.\n"
     )
