@@ -32,6 +32,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
 from ansible_collections.amx.cluster.plugins.module_utils import (
     _checkpoint,
     _faults,
+    _job_directory,
     _job_processes,
     _launch,
 )
@@ -46,15 +47,6 @@ TOLD = ("world.json", "progress.json", "ranks/entered.json")
 
 def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file; None when it is not there or not whole."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -154,7 +146,7 @@ class Supervisor:
         else:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
-        metrics = read_json(self.folder / "output" / "all_results.json") or {}
+        metrics = _job_directory.read_json(self.folder / "output" / "all_results.json") or {}
         write_json(
             self.folder / "results.json",
             {
@@ -168,7 +160,7 @@ class Supervisor:
                 "backend": self.plan["backend"],
                 "stack": self.plan["stack"],
                 "metrics": metrics,
-                "world": read_json(self.folder / "world.json"),
+                "world": _job_directory.read_json(self.folder / "world.json"),
                 "output": str(self.folder / "output"),
             },
         )
@@ -212,8 +204,8 @@ class Supervisor:
                 self.gone.update(self.unreachable())
                 reason = _faults.cause(text, code, self.gone, self.out_of_memory())
             else:
-                metrics = read_json(self.folder / "output" / "all_results.json") or {}
-                reason = wrong_world(self.plan, read_json(self.folder / "world.json")) or missed(
+                metrics = _job_directory.read_json(self.folder / "output" / "all_results.json") or {}
+                reason = wrong_world(self.plan, _job_directory.read_json(self.folder / "world.json")) or missed(
                     self.job["expect"], metrics
                 )
         record.update(ended=now(), returncode=code, reason=reason)
@@ -383,7 +375,7 @@ class Supervisor:
 
     def has_stepped(self) -> bool:
         """Tell whether a rank of the last attempt made a step."""
-        progress = read_json(self.folder / "progress.json") or {}
+        progress = _job_directory.read_json(self.folder / "progress.json") or {}
         return progress.get("step", 0) > 0 or any(beat.get("idle") is not None for beat in self.beats.values())
 
     def prepare_restart(self) -> str:
