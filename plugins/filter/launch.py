@@ -22,7 +22,6 @@ def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list
 
 
 def _launch_files(plan: dict[str, Any], job: dict[str, Any], stack: dict[str, Any], host: str) -> dict[str, str]:
-    script = Path(job["script"]).name
     arguments = _launch.script_arguments(job, stack, plan)
     return {
         "host": f"{host}\n",
@@ -30,15 +29,15 @@ def _launch_files(plan: dict[str, Any], job: dict[str, Any], stack: dict[str, An
         "job.json": json.dumps(job, indent=1) + "\n",
         "hostfile": _launch.hostfile(plan),
         "env": _launch.environment_file(plan),
-        "launch.sh": _launch.launch_script(plan, script, arguments),
+        "launch.sh": _launch.launch_script(plan, _launch.script_path(job), arguments),
     }
 
 
-def _job_error(path: str) -> str:
+def _job_error(path: str, override: Any = None) -> str:
     if not path:
         return "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"
     try:
-        _job.load(Path(path))
+        _job.load(Path(path), override)
     except ValueError as error:
         return str(error)
     return ""
@@ -68,6 +67,8 @@ class FilterModule:
             "job_error": _job_error,
             "launch_plan": _make_plan,
             "launch_files": _launch_files,
+            "job_sources": _launch.sources,
+            "job_links": _launch.links,
             "library_files": _library_files,
             "command_arguments": _launch.render_arguments,
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),

@@ -25,7 +25,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "stack": _choose,
-            "unmet_requirements": _stack.unmet,
+            "lacking_requirements": _stack.lacking,
             "wheel_versions": _stack.wheel_versions,
             "environment_problems": _stack.environment_problems,
             "mpi_environment": lambda env, stack: _launch.mpi_environment(env, _launch.bindings_folder(stack)),

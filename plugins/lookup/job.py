@@ -17,12 +17,17 @@ options:
     type: list
     elements: path
     required: true
+  override:
+    description:
+      - Fields that win over the files', as a mapping or as YAML text of one. A mapping in it is merged with a file's.
+    type: raw
+    default: {}
 """
 
 EXAMPLES = r"""
 - name: Show what a job asks for
   ansible.builtin.debug:
-    msg: "{{ lookup('amx.cluster.job', 'jobs/demo.yml') }}"
+    msg: "{{ lookup('amx.cluster.job', 'jobs/demo.yml', override={'hosts': 2}) }}"
 """
 
 RETURN = r"""
@@ -43,8 +48,10 @@ from ansible_collections.amx.cluster.plugins.module_utils import _job
 
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, Any]]:
+        self.set_options(var_options=variables, direct=kwargs)
+        override = self.get_option("override")
         try:
-            return [_plain(asdict(_job.load(Path(term)))) for term in terms]
+            return [_plain(asdict(_job.load(Path(term), override))) for term in terms]
         except ValueError as error:
             raise AnsibleLookupError(str(error)) from error
 

@@ -69,7 +69,7 @@ def cause(log: str, code: int, gone: Mapping[str, str], out_of_memory: Sequence[
     if traces:
         rank, host, text = traces[0]
         return f"rank {rank} on {host} failed: {last_words(text)}"
-    if code < 0 or code > 128:  # as subprocess, or as a shell tells of a signal
+    if code < 0 or 128 < code <= 192:  # as subprocess, or as a shell tells of a signal; 255 is mpirun's own
         return f"mpirun was ended by signal {-code if code < 0 else code - 128} from outside"
     return f"mpirun ended with exit code {code}; the log tells why"
 
@@ -83,18 +83,18 @@ def is_waiting(stack: str) -> bool:
 def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     """Say which rank holds up the others; an empty string while any of them makes progress.
 
-    beats: the last message of each rank: {rank: {host, idle (seconds since its last step when it told so, None before
-    the first), silent (seconds since it told so), stack}}. A rank that is stopped tells nothing: it is the one, then.
+    beats: the last message of each rank: {rank: {host, stepped (whether it has made a step), idle (seconds since its
+    last one when it told so, before the first since it last used a processor), silent (seconds since it told so),
+    stack}}. A rank that is stopped tells nothing: it is the one, then.
     """
-    idle = [
-        float("-inf") if beat.get("idle") is None else float(beat["idle"]) + float(beat["silent"])
-        for beat in beats.values()
-    ]
+    idle = [float(beat["idle"]) + float(beat["silent"]) for beat in beats.values()]
     if not idle or min(idle) < patience:
         return ""
     mute = {rank: beat for rank, beat in beats.items() if beat["silent"] > MUTE}
     guilty = mute or {rank: beat for rank, beat in beats.items() if not is_waiting(beat.get("stack", ""))}
-    told = [f"no rank has made a step for {min(idle):.0f} s"]
+    stepped = any(beat.get("stepped") for beat in beats.values())
+    what = "made a step" if stepped else "done any work on its way to the first step"
+    told = [f"no rank has {what} for {min(idle):.0f} s"]
     for rank, beat in sorted((guilty or beats).items())[:3]:
         where = f"rank {rank} on {beat['host']}"
         if mute:

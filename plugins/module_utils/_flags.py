@@ -62,6 +62,15 @@ def spelling(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str,
     }
 
 
+def checkpoints(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Return how {steps, keep} is told to the Trainer, the same in every version: a checkpoint each so many steps, of
+    which the last `keep` stay (None: all)."""
+    if not wanted:
+        return {}
+    kept = {"save_total_limit": wanted["keep"]} if wanted["keep"] else {}
+    return {"save_strategy": "steps", "save_steps": wanted["steps"], **kept}
+
+
 def arguments(
     spelt: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str
 ) -> dict[str, Any]:

@@ -13,12 +13,23 @@ from pathlib import Path
 from typing import Any, Callable
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
-PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9.+!_-]+")
+PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z0-9.+!_-]+")
 HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
 PRECISIONS = ("auto", "bf16", "fp32")
 # What the job directory has of its own beside the job's scripts.
 TAKEN = ("rank.py", "supervise.py")
+# Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
+EXAMPLES = Path("transformers/examples")
+# Arguments of transformers' scripts that name a model or data set, and the field that provides such.
+PROVIDED = {
+    "model_name_or_path": "models",
+    "config_name": "models",
+    "tokenizer_name": "models",
+    "dataset_name": "data",
+}
+# The folder of the job directory in which each of these fields has what it provides.
+FOLDERS = {"models": "models", "data": "datasets"}
 
 
 @dataclass(frozen=True)
@@ -47,8 +58,16 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Checkpoints:
+    """How often the Trainer saves one, in steps, and how many it keeps (None: all)."""
+
+    steps: int
+    keep: int | None = None
+
+
+@dataclass(frozen=True)
 class Job:
-    """A valid job. Paths are absolute, on the control machine."""
+    """A valid job. Paths are absolute, on the control machine; a script of the transformers examples is relative."""
 
     file: Path
     name: str
@@ -58,6 +77,8 @@ class Job:
     prepare: Prepare | None = None
     models: dict[str, Source] = field(default_factory=dict)
     data: dict[str, Source] = field(default_factory=dict)
+    metrics: dict[str, Source] = field(default_factory=dict)
+    requirements: list[str] = field(default_factory=list)
     precision: str = "auto"
     hosts: int | list[str] | None = None
     ranks_per_node: int | str = "auto"
@@ -65,6 +86,7 @@ class Job:
     reserved_cores: int | str = "auto"
     env: dict[str, str] = field(default_factory=dict)
     expect: dict[str, float] = field(default_factory=dict)
+    checkpoints: Checkpoints | None = None
     restarts: int = 0
     min_hosts: int | None = None
     keep_global_batch: bool = False
@@ -81,9 +103,10 @@ class JobFileError(ValueError):
         super().__init__(f"{path}: " + ("\n  ".join(["this job cannot be run:", *errors]) if errors[1:] else errors[0]))
 
 
-def load(path: Path) -> Job:
+def load(path: Path, override: object = None) -> Job:
     """Read and check the job file at `path`; a relative one is taken from the current directory.
 
+    override: fields that win over the file's, a mapping or YAML text of one; a mapping in it is merged with the file's.
     Raises JobFileError, whose message names the file and every error in it with what was expected.
     """
     path = path.expanduser().absolute()
@@ -101,7 +124,21 @@ def load(path: Path) -> Job:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise JobFileError(path, [f"is not YAML: {' '.join(str(error).split())}"]) from error
+    if isinstance(override, str):
+        try:
+            override = yaml.safe_load(override)
+        except yaml.YAMLError as error:
+            raise JobFileError(path, [f"override is not YAML: {' '.join(str(error).split())}"]) from error
+    if override:
+        if not isinstance(override, dict):
+            raise JobFileError(path, [f"override is {_kind(override)} where a mapping of fields is expected"])
+        if isinstance(data, dict):
+            data = {**data, **{key: _merged(data.get(key), value) for key, value in override.items()}}
     return parse(data, path)
+
+
+def _merged(own: object, other: object) -> object:
+    return {**own, **other} if isinstance(own, dict) and isinstance(other, dict) else other
 
 
 def parse(data: object, path: Path) -> Job:
@@ -128,14 +165,52 @@ def parse(data: object, path: Path) -> Job:
             except ValueError as error:
                 errors.append(f"{key}: {error}")
     if not errors:
-        errors = _same_names([values["script"], *([values["prepare"].script] if "prepare" in values else [])])
+        job = Job(file=path, **values)
+        errors = _same_names([job.script, *([job.prepare.script] if job.prepare else [])]) + _contradictions(job)
     if errors:
         raise JobFileError(path, errors)
-    return Job(file=path, **values)
+    return job
+
+
+def _contradictions(job: Job) -> list[str]:
+    """Say which fields of a job cannot be true together."""
+    errors = []
+    if job.checkpoints and not job.trainer:
+        errors.append("checkpoints: is for transformers' Trainer, and trainer is false: the script saves its own")
+    for name in ("save_strategy", "save_steps", "save_total_limit"):
+        if job.checkpoints and name in job.args:
+            errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
+    if job.trainer and job.env.get("HF_HUB_OFFLINE", "1") not in ("0", "false", "FALSE", "no", "off"):
+        errors += [message for name in PROVIDED if (message := _not_provided(job, name))]
+    return errors
+
+
+def _not_provided(job: Job, name: str) -> str:
+    """Say that an argument names a model or data set that ranks will not find, as they look for it offline."""
+    value = job.args.get(name)
+    if not isinstance(value, str) or value.startswith(("/", ".", "data/", "output/", "~")):
+        return ""
+    kind = PROVIDED[name]
+    # What data sets are called is up to a script of one's own.
+    if kind == "data" and job.script.is_absolute():
+        return ""
+    folder = FOLDERS[kind]
+    entries = job.models if kind == "models" else job.data
+    if any(f"{value}/".startswith(f"{folder}/{entry}/") for entry in entries):
+        return ""
+    if value.startswith(f"{folder}/"):
+        there = f"has only {', '.join(entries)}" if entries else "is empty"
+        return f"args: {name}: {value} is provided by nothing: {kind} {there}"
+    example = value.rpartition("/")[2]
+    return (
+        f"args: {name}: {value} would be looked for on the hub, and ranks work offline: provide it with "
+        f"{kind}: {{{example.lower()}: {{hub: {value}}}}} and name it {folder}/{example.lower()}"
+    )
 
 
 def _same_names(scripts: list[Path]) -> list[str]:
     """Say which scripts would overwrite each other, or the launcher's own, in the job directory."""
+    scripts = [script for script in scripts if script.is_absolute()]
     errors = [
         f"{script}: the job directory has a {script.name} of its own, rename it"
         for script in scripts
@@ -173,7 +248,10 @@ def _script(value: object, folder: Path) -> Path:
         raise ValueError(f"{value!r} is not a path")
     script = (folder / value).resolve()
     if not script.is_file():
-        raise ValueError(f"there is no file {script}")
+        raise ValueError(
+            f"there is no file {script}; for one of the transformers examples write "
+            f"{EXAMPLES}/pytorch/text-classification/run_glue.py"
+        )
     try:
         ast.parse(script.read_bytes(), str(script))
     except SyntaxError as error:
@@ -181,6 +259,15 @@ def _script(value: object, folder: Path) -> Path:
     except ValueError as error:
         raise ValueError(f"{script} is not Python: {error}") from error
     return script
+
+
+def _script_or_example(value: object, folder: Path) -> Path:
+    if not isinstance(value, str) or not Path(value).is_relative_to(EXAMPLES):
+        return _script(value, folder)
+    example = Path(value)
+    if ".." in example.parts or example.suffix != ".py" or len(example.parts) < 4:
+        raise ValueError(f"{value} is not a script of the transformers examples, {EXAMPLES}/FOLDER/.../NAME.py")
+    return example
 
 
 def _mapping(value: object) -> dict[str, Any]:
@@ -265,6 +352,35 @@ def _source(entry: dict[str, Any], folder: Path) -> Source:
     return Source(**entry)
 
 
+def _metrics(value: object, folder: Path) -> dict[str, Source]:
+    sources = _sources(value, folder)
+    for name in sources:
+        if name in (*FOLDERS.values(), *TAKEN, "data", "output", "lib", "observe", "packages", EXAMPLES.parts[0]):
+            raise ValueError(f"{name}: is a folder that the job directory has already")
+    return sources
+
+
+def _requirements(value: object, _folder: Path) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError(f"{_kind(value)} where a list of packages is expected")
+    for item in value:
+        if not isinstance(item, str) or not PINNED.fullmatch(item):
+            raise ValueError(f"{item!r} is not pinned as NAME==VERSION")
+    return list(value)
+
+
+def _checkpoints(value: object, _folder: Path) -> Checkpoints:
+    fields = _mapping(value)
+    _only(fields, ("steps", "keep"), ("steps",))
+    counts = {}
+    for key, item in fields.items():
+        try:
+            counts[key] = _count(item, 1)
+        except ValueError as error:
+            raise ValueError(f"{key}: {error}") from error
+    return Checkpoints(**counts)
+
+
 def _precision(value: object, _folder: Path) -> str:
     if value not in PRECISIONS:
         raise ValueError(f"{value!r} is not one of {', '.join(PRECISIONS)}")
@@ -338,11 +454,13 @@ def _switch(value: object, _folder: Path) -> bool:
 FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "name": _name,
     "description": _text,
-    "script": _script,
+    "script": _script_or_example,
     "args": _args,
     "prepare": _prepare,
     "models": _sources,
     "data": _sources,
+    "metrics": _metrics,
+    "requirements": _requirements,
     "precision": _precision,
     "hosts": _hosts,
     "ranks_per_node": _ranks_per_node,
@@ -350,6 +468,7 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "reserved_cores": _cores,
     "env": _env,
     "expect": _expect,
+    "checkpoints": _checkpoints,
     "restarts": _whole,
     "min_hosts": _min_hosts,
     "keep_global_batch": _switch,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _amx, _flags
@@ -144,7 +145,36 @@ def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Map
     """
     if not job.get("trainer", True):
         return render_arguments(job["args"])
-    return render_arguments(_flags.arguments(stack["arguments"], job["args"], plan["world_size"], plan["precision"]))
+    own = {**job["args"], **_flags.checkpoints(job.get("checkpoints"))}
+    return render_arguments(_flags.arguments(stack["arguments"], own, plan["world_size"], plan["precision"]))
+
+
+def script_path(job: Mapping[str, Any]) -> str:
+    """Return where a job's script lies in the job directory: one's own in the folder itself, an example as in its
+    repository."""
+    script = PurePath(job["script"])
+    return script.name if script.is_absolute() else str(script)
+
+
+# The field of a job, and the folder under which hosts keep what it provides.
+CACHED = {"models": "models", "data": "datasets", "metrics": "metrics"}
+
+
+def sources(job: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Return {name in the hosts' cache: source} of one of a job's fields models, data and metrics."""
+    return {f"{CACHED[field]}/{name}": source for name, source in job[field].items()}
+
+
+def links(job: Mapping[str, Any], cached: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Return {path in the job directory: where it lies on the host} of what a job was provided with.
+
+    cached: {name in the host's cache: folder}. others: further links; one that points to nowhere is left out. A metric
+    lies in the job directory itself, where evaluate.load finds it by its name; what is not cached yet is left out.
+    """
+    wanted = {name: name for field in ("models", "data") for name in sources(job, field)}
+    wanted.update({name.partition("/")[2]: name for name in sources(job, "metrics")})
+    made = {path: cached[name] for path, name in wanted.items() if name in cached}
+    return {**made, **{path: target for path, target in others.items() if target}}
 
 
 def render_arguments(args: Mapping[str, Any]) -> list[str]:

@@ -335,35 +335,39 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def unmet(requirements: str, versions: Mapping[str, str]) -> list[str]:
-    """Return what of a requirements file an environment of these versions ({name: version}) does not meet.
+def lacking(requirements: Iterable[str], versions: Mapping[str, str]) -> dict[str, list[str]]:
+    """Say what of a requirements file's lines an environment of these versions ({name: version}) does not meet.
 
-    Nothing is ever installed beside the pins of a stack: it would move them, or differ between hosts.
+    Returns {"lacking": names and versions of packages that it lacks altogether, "wrong": why others cannot be met: they
+    would move a package that it has, or are no names and versions}.
     """
     from packaging.requirements import InvalidRequirement, Requirement  # the control machine has it, with Ansible
 
-    found = []
-    for line in requirements.splitlines():
+    here = {canonical(name): version for name, version in versions.items()}
+    found, wrong = [], []
+    for line in requirements:
         words = line.partition("#")[0].strip()
         if not words or words.startswith("-"):
             continue
         try:
             wanted = Requirement(words)
         except InvalidRequirement:
-            found.append(f"{words} is not a requirement with a name and versions: pin it in the packages of the stack")
+            wanted = None
+        if wanted is None or wanted.url:
+            wrong.append(f"{words} is not a name and versions: pin it as NAME==VERSION")
             continue
         if wanted.marker and not wanted.marker.evaluate():
             continue
-        have = versions.get(canonical(wanted.name))
+        have = here.get(canonical(wanted.name))
         if have is None:
-            found.append(f"{words} is not in the stack: add it to packages in torch_stack_catalogue")
+            found.append(words)
         elif not wanted.specifier.contains(have, prereleases=True):
-            found.append(f"{words} would move {canonical(wanted.name)} from {have}, which the stack pins")
-    return found
+            wrong.append(f"{words} would move {canonical(wanted.name)} from {have}, which the stack pins")
+    return {"lacking": found, "wrong": wrong}
 
 
 def wheel_versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return {name: version} of the manifest's wheels."""
+    """Return {name: version} of a manifest's wheels, or of what `pip list` tells."""
     return {wheel["name"]: wheel["version"] for wheel in wheels}
 
 

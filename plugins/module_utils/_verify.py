@@ -39,7 +39,8 @@ def verification(job: Mapping[str, Any], script: str) -> dict[str, Any]:
 
     What belongs to the job's own script (arguments, data, models, what is expected of its results) is left out.
     """
-    own: dict[str, Any] = {"args": {}, "prepare": None, "models": {}, "data": {}, "expect": {}}
+    own: dict[str, Any] = {"args": {}, "prepare": None, "expect": {}}
+    own.update(models={}, data={}, metrics={}, requirements=[], checkpoints=None)
     return {**job, **own, "name": VERIFICATION, "script": script}
 
 

@@ -44,6 +44,16 @@ options:
     description: Whether what the requirements depend on is collected too.
     type: bool
     default: true
+  installed:
+    description:
+      - Packages that the hosts have already, their versions by their names. What is collected must fit them, and they
+        themselves are left out.
+    type: dict
+    default: {}
+  unpacked:
+    description: Whether the wheels are also unpacked, into a folder C(packages) of the wheelhouse.
+    type: bool
+    default: false
   python:
     description: The minor version of the hosts' Python, such as V(3.11).
     type: str
@@ -264,6 +274,10 @@ class Pip:
         asked = self.module.params
         report = scratch / "report.json"
         limits = ["--constraint", asked["constraints"]] if asked["constraints"] else []
+        if asked["installed"]:
+            file = scratch / "installed.txt"
+            file.write_text("\n".join(_stack.requirements(asked["installed"])), encoding="utf-8")
+            limits += ["--constraint", str(file)]
         dry = ["--dry-run", "--ignore-installed", "--target", str(scratch), "--report", str(report)]
         self.run("install", *dry, *limits, *asked["requirements"])
         return dict(json.loads(report.read_text(encoding="utf-8")))
@@ -278,7 +292,9 @@ def collect(module: AnsibleModule, staging: Path, glibc: str) -> tuple[dict[str,
         pinned, lock = asked["requirements"], []
         if asked["dependencies"]:
             report = pip.resolve(Path(folder))
-            pinned = _stack.requirements(_stack.check_resolution(report))
+            found = _stack.check_resolution(report)
+            have = set(map(_stack.canonical, asked["installed"]))
+            pinned = _stack.requirements({name: v for name, v in found.items() if _stack.canonical(name) not in have})
             lock = _stack.locked(report) if asked["only"] is not None else []
         only = None if asked["only"] is None else {_stack.canonical(name) for name in asked["only"]}
         fetched = [pin for pin in pinned if only is None or _stack.canonical(pin.partition("==")[0]) in only]
@@ -289,6 +305,11 @@ def collect(module: AnsibleModule, staging: Path, glibc: str) -> tuple[dict[str,
             if (_stack.canonical(name), version) not in wanted:
                 path.unlink()
         pip.run("download", "--no-deps", "--dest", str(staging), *fetched)
+        if asked["unpacked"]:
+            target = staging / "packages"
+            shutil.rmtree(target, ignore_errors=True)
+            wheels = sorted(map(str, staging.glob("*.whl")))
+            pip.run("install", "--no-deps", "--no-compile", "--target", str(target), *wheels)
     made = _stack.manifest(staging)
     if only is not None:
         here = {wheel["name"]: wheel for wheel in made["wheels"]}
@@ -352,6 +373,8 @@ def main() -> None:
             "requirements": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "path"},
             "dependencies": {"type": "bool", "default": True},
+            "installed": {"type": "dict", "default": {}},
+            "unpacked": {"type": "bool", "default": False},
             "python": {"type": "str", "required": True},
             "glibc": {"type": "list", "elements": "str", "required": True},
             "only": {"type": "list", "elements": "str"},
@@ -378,6 +401,8 @@ def main() -> None:
     asked = module.params
     try:
         limits = Path(asked["constraints"]).read_text(encoding="utf-8") if asked["constraints"] else ""
+        if asked["installed"] or asked["unpacked"]:
+            limits = json.dumps([limits, sorted(_stack.requirements(asked["installed"])), asked["unpacked"]])
         glibc = _stack.oldest(asked["glibc"])
         brought: dict[str, Any] | None = None
         if asked["archive"]:

@@ -65,7 +65,8 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
         "WORLD_SIZE": str(size),
         "LOCAL_RANK": str(local),
         "LOCAL_WORLD_SIZE": str(len(host["ranks"])),
-        "PYTHONPATH": os.pathsep.join(filter(None, [f"{here}/observe", environ.get("PYTHONPATH", "")])),
+        # What the job requires besides the environment lies in packages/.
+        "PYTHONPATH": os.pathsep.join(filter(None, [f"{here}/observe", f"{here}/packages", environ.get("PYTHONPATH")])),
         "AMX_CLUSTER_JOB": here,
         "AMX_CLUSTER_HOST": name,
     }

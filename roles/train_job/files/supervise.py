@@ -376,7 +376,7 @@ class Supervisor:
     def has_stepped(self) -> bool:
         """Tell whether a rank of the last attempt made a step."""
         progress = _job_directory.read_json(self.folder / "progress.json") or {}
-        return progress.get("step", 0) > 0 or any(beat.get("idle") is not None for beat in self.beats.values())
+        return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.beats.values())
 
     def prepare_restart(self) -> str:
         """Plan anew for the hosts that answer and bring them the last whole checkpoint; return why that cannot be."""
@@ -424,7 +424,7 @@ class Supervisor:
         for name, content in {
             "hostfile": _launch.hostfile(self.plan),
             "env": _launch.environment_file(self.plan),
-            "launch.sh": _launch.launch_script(self.plan, Path(self.job["script"]).name, arguments),
+            "launch.sh": _launch.launch_script(self.plan, _launch.script_path(self.job), arguments),
         }.items():
             (self.folder / name).write_text(content, encoding="utf-8")
         self.status.update(hosts=len(names), ranks=after)

@@ -6,13 +6,14 @@ rank.py puts this folder first on PYTHONPATH, so that Python imports this module
   train a model of its own.
 - While transformers' Trainer trains, rank 0 writes progress.json. A checkpoint that was written to its end is marked.
 - Every rank tells the job's supervisor every two seconds that it lives, what it uses, and when it made its last step.
-- What ends a rank is printed in one piece, with its rank and host.
+- What ends a rank is printed in one piece, with its rank and host; also that its arguments are wrong.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import difflib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -189,6 +190,20 @@ def mark_complete(folder: str) -> None:
     os.replace(part, os.path.join(folder, "complete.json"))
 
 
+def cpu_seconds() -> float:
+    """Return what this process and its children have used of processors, as far as the kernel tells of those."""
+    times = os.times()
+    used = times.user + times.system + times.children_user + times.children_system
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as stream:
+            children = stream.read().split()
+        for child in children:
+            with open(f"/proc/{child}/stat", encoding="utf-8", errors="replace") as stream:
+                fields = stream.read().rpartition(")")[2].split()
+            used += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return used
+
+
 def read_number(path: str, name: str) -> int:
     """Return the number behind `name` in a file of the kernel's; -1 where there is none."""
     try:
@@ -206,12 +221,17 @@ class Beat:
     """Tells the supervisor every two seconds how this rank is, from a thread that never holds up the script."""
 
     SECONDS = 2.0
+    # The share of one processor that a rank uses when it is at work.
+    BUSY = 0.1
     # Seconds without an ear after which this rank was given up: its host was cut off, or the supervisor is gone.
     PATIENCE = 60.0
 
     def __init__(self) -> None:
         self.heard = 0.0
-        self.last_step: float | None = None
+        # When the script got on: at its last step, and before the first when it was last at work.
+        self.active = time.monotonic()
+        self.stepped = False
+        self.used = 0.0
         # Of the first step, see gradient_of.
         self.gradient: list[float] | None = None
         # What rank 0 wrote since the last message, for a supervisor on another host.
@@ -219,7 +239,8 @@ class Beat:
 
     def step(self) -> None:
         """Note that the script has got on."""
-        self.last_step = time.monotonic()
+        self.active = time.monotonic()
+        self.stepped = True
 
     def start(self) -> None:
         """Begin, in a thread of its own, where a supervisor listens."""
@@ -234,6 +255,7 @@ class Beat:
     def run(self) -> None:
         """Send for as long as this process lives. What cannot be sent is not sent: the supervisor sees that."""
         while True:
+            self.notice_work()
             self.send()
             if self.heard and time.monotonic() - self.heard > self.PATIENCE:
                 stream = sys.__stderr__ or sys.stderr
@@ -241,6 +263,13 @@ class Beat:
                     stream.write(f"the job's supervisor has not answered for {self.PATIENCE:.0f} s: this rank ends\n")
                 os._exit(70)
             time.sleep(self.SECONDS)
+
+    def notice_work(self) -> None:
+        """Before the first step - data are read, a model is made - a rank that uses a processor gets on."""
+        used = cpu_seconds()
+        if not self.stepped and used - self.used > self.BUSY * self.SECONDS:
+            self.active = time.monotonic()
+        self.used = used
 
     def send(self) -> None:
         """Send one message. Whatever goes wrong: the script must not suffer from being watched."""
@@ -256,7 +285,7 @@ class Beat:
     def message(self) -> dict[str, Any]:
         """Return what is told: CPU seconds, memory, network bytes, and when it stands still, where."""
         times = os.times()
-        idle = None if self.last_step is None else time.monotonic() - self.last_step
+        idle = time.monotonic() - self.active
         counters = f"/sys/class/net/{os.environ.get('GLOO_SOCKET_IFNAME', 'lo')}/statistics"
         told: dict[str, Any] = {
             "token": self.token,
@@ -269,9 +298,10 @@ class Beat:
             "network_bytes": sum(self.counter(f"{counters}/{name}_bytes") for name in ("rx", "tx")),
             "oom_kills": read_number("/proc/vmstat", "oom_kill"),
             "idle": idle,
+            "stepped": self.stepped,
             "gradient": self.gradient,
         }
-        if idle is not None and idle > 10:
+        if idle > 10:
             frame = sys._current_frames().get(self.main or 0)
             told["stack"] = "".join(traceback.format_stack(frame)[-8:])[-4000:] if frame else ""
         return told
@@ -288,9 +318,35 @@ class Beat:
 BEAT = Beat()
 
 
+def watch_arguments(argparse: Any) -> None:
+    """Have a parser that refuses the script's arguments say so in one piece, without the usage of all of them.
+
+    A script of the Trainer's has some 200 arguments, and every rank would print them.
+    """
+
+    def error(self: Any, message: str) -> None:
+        known = [word for action in self._actions for word in action.option_strings]
+        meant = []
+        for word in message.replace(":", " ").split():
+            near = (
+                difflib.get_close_matches(word, known, n=1, cutoff=0.8)
+                if word.startswith("--") and word not in known
+                else []
+            )
+            meant += [f" (did you mean {near[0]}?)"] if near else []
+        print_failure(f"{self.prog}: error: {message}{''.join(meant)}\n")
+        self.exit(2)
+
+    argparse.ArgumentParser.error = error
+
+
 def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
     """Print what ends this rank in one piece, so that other ranks' words do not stand in between."""
-    text = "".join(traceback.format_exception(kind, error, trace))
+    print_failure("".join(traceback.format_exception(kind, error, trace)))
+
+
+def print_failure(text: str) -> None:
+    """Print lines that tell why this rank ends."""
     sys.stdout.flush()
     # Not sys.stderr: torch's own hook around this one puts "[rank1]: " before every line of it.
     stream = sys.__stderr__ or sys.stderr
@@ -300,6 +356,7 @@ def tell_failure(kind: Any, error: BaseException, trace: Any) -> None:
 
 
 WATCHED = {
+    "argparse": watch_arguments,
     "torch.distributed.distributed_c10d": watch_group,
     "torch.optim.optimizer": watch_steps,
     "transformers.trainer": watch_trainer,

@@ -93,8 +93,8 @@ WAITS = '  File "/job/train.py", line 9\n  File "torch/autograd/graph.py", line 
 READS = '  File "/job/train.py", line 7\n    time.sleep(1000)\n'
 
 
-def beat(host: str, idle: float | None, stack: str = "", silent: float = 1.0) -> dict[str, Any]:
-    return {"host": host, "idle": idle, "stack": stack, "silent": silent}
+def beat(host: str, idle: float, stack: str = "", silent: float = 1.0, stepped: bool = True) -> dict[str, Any]:
+    return {"host": host, "idle": idle, "stack": stack, "silent": silent, "stepped": stepped}
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,12 @@ def beat(host: str, idle: float | None, stack: str = "", silent: float = 1.0) ->
     [
         ({}, ""),
         ({0: beat("node0", 700, WAITS), 1: beat("node1", 3)}, ""),  # one makes progress
-        ({0: beat("node0", 700, WAITS), 1: beat("node1", None)}, ""),  # one has not begun
+        ({0: beat("node0", 700, WAITS), 1: beat("node1", 3, stepped=False)}, ""),  # one has not begun, and works
+        (
+            {0: beat("node0", 700, WAITS, stepped=False), 1: beat("node1", 700, READS, stepped=False)},
+            "no rank has done any work on its way to the first step for 701 s\n"
+            "rank 1 on node1 is here, and the others wait for it:\n" + READS.rstrip(),
+        ),
         (
             {0: beat("node0", 700, WAITS), 1: beat("node1", 699.5, READS), 2: beat("node2", 701, WAITS)},
             "no rank has made a step for 700 s\nrank 1 on node1 is here, and the others wait for it:\n"

@@ -5,9 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._job import FIELDS, Job, JobFileError, Prepare, Source, load
+from ansible_collections.amx.cluster.plugins.module_utils._job import (
+    FIELDS,
+    Checkpoints,
+    Job,
+    JobFileError,
+    Prepare,
+    Source,
+    load,
+)
 
-ROOT = Path(__file__).resolve().parents[4]
+EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"
 
 
 @pytest.fixture
@@ -27,13 +35,6 @@ def errors(folder: Path, text: str) -> list[str]:
     return caught.value.errors
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.name)
-def test_the_jobs_that_come_with_the_collection(path: Path) -> None:
-    job = load(path)
-    assert job.name == path.stem
-    assert job.script == ROOT / "jobs/scripts/train_text.py"
-
-
 def test_defaults(folder: Path) -> None:
     (folder / "job.yml").write_text("{name: a, script: train.py}")
     assert load(folder / "job.yml") == Job(file=folder / "job.yml", name="a", script=folder / "train.py")
@@ -48,6 +49,8 @@ def test_every_field(folder: Path) -> None:
         args: {learning_rate: 1.0e-4, fp16: false, layers: [1, 2]}
         prepare: {script: prepare.py, args: {pairs: 3}}
         models: {minilm: {package: minilm==1.0+cpu, path: minilm/model}}
+        metrics: {squad: {hub: evaluate-metric/squad}}
+        requirements: ["peft[x,y]==0.1"]
         precision: bf16
         hosts: 2
         ranks_per_node: <=2
@@ -71,6 +74,8 @@ def test_every_field(folder: Path) -> None:
         args={"learning_rate": 1e-4, "fp16": False, "layers": [1, 2]},
         prepare=Prepare(folder / "prepare.py", {"pairs": 3}),
         models={"minilm": Source(package="minilm==1.0+cpu", path="minilm/model")},
+        metrics={"squad": Source(hub="evaluate-metric/squad")},
+        requirements=["peft[x,y]==0.1"],
         precision="bf16",
         hosts=2,
         ranks_per_node="<=2",
@@ -91,6 +96,7 @@ COUNT = (
     "is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
     "nor '<=N' (N, or fewer where there are fewer cores)"
 )
+INSTEAD = "; for one of the transformers examples write transformers/examples/pytorch/text-classification/run_glue.py"
 NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit"
 
 
@@ -108,7 +114,7 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("prepare: prepare.py", "prepare: text where a mapping with names as keys is expected"),
         ("prepare: {args: {}}", "prepare: script is missing"),
         ("prepare: {script: prepare.py, arg: {}}", "prepare: unknown field arg; known fields: script, args"),
-        ("prepare: {script: none.py}", "prepare: there is no file {folder}/none.py"),
+        ("prepare: {script: none.py}", f"prepare: there is no file {{folder}}/none.py{INSTEAD}"),
         ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
         ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
         (
@@ -130,6 +136,31 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
         ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
         ("models: {a: {package: a==1, path: /b}}", "models: a: path: /b is not a path within the package"),
+        ("requirements: peft", "requirements: text where a list of packages is expected"),
+        ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION"),
+        ("metrics: {output: {hub: a}}", "metrics: output: is a folder that the job directory has already"),
+        ("checkpoints: 10", "checkpoints: a number where a mapping with names as keys is expected"),
+        ("checkpoints: {keep: 1}", "checkpoints: steps is missing"),
+        ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
+        ("checkpoints: {step: 1}", "checkpoints: unknown field step; known fields: steps, keep"),
+        (
+            "{checkpoints: {steps: 5}, trainer: false}",
+            "checkpoints: is for transformers' Trainer, and trainer is false: the script saves its own",
+        ),
+        (
+            "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
+            "checkpoints: and the argument save_steps say the same: leave one of them out",
+        ),
+        (
+            "args: {model_name_or_path: google-bert/BERT-base}",
+            "args: model_name_or_path: google-bert/BERT-base would be looked for on the hub, and ranks work offline: "
+            "provide it with models: {bert-base: {hub: google-bert/BERT-base}} and name it models/bert-base",
+        ),
+        (
+            "{args: {config_name: models/b}, models: {a: {hub: x/a}}}",
+            "args: config_name: models/b is provided by nothing: models has only a",
+        ),
+        ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b is provided by nothing: models is empty"),
         ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
         ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
         ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
@@ -154,7 +185,8 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
     ],
 )
 def test_wrong_field(folder: Path, field: str, error: str) -> None:
-    assert errors(folder, f"name: a\nscript: train.py\n{field}") == [error.replace("{folder}", str(folder))]
+    more = field[1:-1].replace("}, ", "}\n").replace("false", "false\n") if field.startswith("{") else field
+    assert errors(folder, f"name: a\nscript: train.py\n{more}") == [error.replace("{folder}", str(folder))]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +199,21 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
         ("{name: A b, script: train.py}", [f"name: 'A b' {NAME}"]),
         (f"{{name: {'a' * 64}, script: train.py}}", [f"name: '{'a' * 64}' {NAME}"]),
         ("{name: a, script: 3}", ["script: 3 is not a path"]),
-        ("{name: a, script: other}", ["script: there is no file {folder}/other"]),
+        ("{name: a, script: other}", [f"script: there is no file {{folder}}/other{INSTEAD}"]),
+        (
+            "{name: a, script: transformers/examples/../run.py}",
+            [
+                "script: transformers/examples/../run.py is not a script of the transformers examples, "
+                "transformers/examples/FOLDER/.../NAME.py"
+            ],
+        ),
+        (
+            f"{{name: a, script: {EXAMPLE}, args: {{dataset_name: squad}}}}",
+            [
+                "args: dataset_name: squad would be looked for on the hub, and ranks work offline: provide it with "
+                "data: {squad: {hub: squad}} and name it datasets/squad"
+            ],
+        ),
         ("{name: a, script: rank.py}", ["{folder}/rank.py: the job directory has a rank.py of its own, rename it"]),
         (
             "{name: a, script: train.py, prepare: {script: other/train.py}}",
@@ -180,6 +226,52 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
 )
 def test_wrong_file(folder: Path, text: str, found: list[str]) -> None:
     assert errors(folder, text) == [error.replace("{folder}", str(folder)) for error in found]
+
+
+def test_a_script_of_the_transformers_examples(folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        f"""
+        name: a
+        script: {EXAMPLE}
+        models: {{bert: {{hub: google-bert/bert-base-cased}}}}
+        data: {{squad: {{hub: rajpurkar/squad}}}}
+        args: {{model_name_or_path: models/bert, tokenizer_name: models/bert/tokenizer, dataset_name: datasets/squad}}
+        checkpoints: {{steps: 100}}
+        """
+    )
+    job = load(folder / "job.yml")
+    assert job.script == Path(EXAMPLE)
+    assert job.checkpoints == Checkpoints(100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{args: {model_name_or_path: google-bert/x}, env: {HF_HUB_OFFLINE: 0}}",
+        "{args: {model_name_or_path: google-bert/x}, trainer: false}",
+        "{args: {model_name_or_path: /data/x}}",
+        "{args: {model_name_or_path: data/x}}",
+        "{args: {dataset_name: squad}}",
+    ],
+)
+def test_what_a_script_of_ones_own_may_name(folder: Path, text: str) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, " + text[1:])
+    load(folder / "job.yml")
+
+
+def test_override(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, hosts: 4, args: {seed: 1, epochs: 3}}")
+    expected = {"seed": 2, "epochs": 3}
+    for override in ({"hosts": 2, "args": {"seed": 2}}, "{hosts: 2, args: {seed: 2}}"):
+        job = load(folder / "job.yml", override)
+        assert (job.hosts, job.args) == (2, expected)
+    for wrong, said in {
+        "[1]": "override is a list where a mapping of fields is expected",
+        "{a": "override is not YAML: ",
+        "{host: 2}": "host: unknown field; did you mean hosts?",
+    }.items():
+        with pytest.raises(JobFileError, match=re.escape(said)):
+            load(folder / "job.yml", wrong)
 
 
 def test_hosts_by_name(folder: Path) -> None:
@@ -216,7 +308,7 @@ def test_every_error_is_told_at_once(folder: Path) -> None:
         f"{folder}/job.yml: this job cannot be run:\n"
         "  nam: unknown field; did you mean name?\n"
         "  name: is missing\n"
-        f"  script: there is no file {folder}/none.py\n"
+        f"  script: there is no file {folder}/none.py{INSTEAD}\n"
         "  hosts: 0 is not a whole number of at least 1"
     )
 

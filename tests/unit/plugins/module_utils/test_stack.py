@@ -301,23 +301,30 @@ def test_an_archive_for_something_else() -> None:
         _stack.check_archive(brought, ["torch==2.8.0"], "3.12", "2.31")
 
 
-def test_unmet_requirements() -> None:
+def test_lacking_requirements() -> None:
     text = """
     accelerate >= 0.12.0
-    datasets >= 1.8.0, < 3  # as it was then
     protobuf
+    sentencepiece != 0.1.92  # for some models
     torch>=1.3
-    git+https://example.com/x.git
     old-thing; python_version < "3"
     --extra-index-url https://example.com
     """
     versions = {"accelerate": "1.10.1", "datasets": "4.0.0", "torch": "2.8.0+cpu"}
-    assert _stack.unmet(text, versions) == [
-        "datasets >= 1.8.0, < 3 would move datasets from 4.0.0, which the stack pins",
-        "protobuf is not in the stack: add it to packages in torch_stack_catalogue",
-        "git+https://example.com/x.git is not a requirement with a name and versions: "
-        "pin it in the packages of the stack",
-    ]
+    assert _stack.lacking(text.splitlines(), versions) == {
+        "lacking": ["protobuf", "sentencepiece != 0.1.92"],
+        "wrong": [],
+    }
+    text = "datasets >= 1.8.0, < 3\ngit+https://example.com/x.git\nthing @ https://example.com/thing.whl\nprotobuf"
+    pin = "is not a name and versions: pin it as NAME==VERSION"
+    assert _stack.lacking(text.splitlines(), versions) == {
+        "lacking": ["protobuf"],
+        "wrong": [
+            "datasets >= 1.8.0, < 3 would move datasets from 4.0.0, which the stack pins",
+            f"git+https://example.com/x.git {pin}",
+            f"thing @ https://example.com/thing.whl {pin}",
+        ],
+    }
 
 
 def test_masked() -> None:

@@ -282,7 +282,8 @@ def test_a_rank_tells_the_supervisor_how_it_is(rank: Rank) -> None:
     assert len(listener.told) >= 3  # at once, after two seconds, and at its end
     first, *_others, last = listener.told
     assert (first["token"], first["rank"], first["host"]) == ("secret", 0, "node1")
-    assert first["idle"] is None
+    assert not first["stepped"]
+    assert last["stepped"]
     assert 2.4 < last["idle"] < 20
     assert last["cpu_seconds"] >= first["cpu_seconds"] > 0
     assert last["time"] > first["time"]
@@ -300,7 +301,7 @@ def test_a_rank_that_stands_still_tells_where(rank: Rank) -> None:
     listener = Listener()
     later = """
     import sitecustomize, time
-    sitecustomize.BEAT.last_step -= 100  # so long ago was its last step
+    sitecustomize.BEAT.active -= 100  # so long ago was its last step
 
     def reads_data():
         time.sleep(2.5)
@@ -313,6 +314,42 @@ def test_a_rank_that_stands_still_tells_where(rank: Rank) -> None:
     stacks = [told["stack"] for told in listener.told if "stack" in told]
     assert stacks
     assert "in reads_data" in stacks[0]
+
+
+def test_wrong_arguments_are_told_in_one_piece_without_the_usage(rank: Rank) -> None:
+    script = """
+    import argparse
+    parser = argparse.ArgumentParser(prog="run.py", allow_abbrev=False)
+    parser.add_argument("--learning_rate", type=float)
+    parser.parse_args(["--learnin_rate", "1", "--other"])
+    """
+    ran = rank.run(script)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
+        "--- rank 0 on node1 failed ---\n"
+        "run.py: error: unrecognized arguments: --learnin_rate 1 --other (did you mean --learning_rate?)\n"
+        "--- end of rank 0 ---\n"
+    )
+    ran = rank.run(script.replace('"--learnin_rate", "1", "--other"', '"--learning_rate", "high"'))
+    assert "run.py: error: argument --learning_rate: invalid float value: 'high'\n" in ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("work", "idle"),
+    [
+        ("time.sleep(7)", 6.5),  # it waits for something that does not come
+        ("while time.monotonic() < until: pass", 0.0),
+        ("import subprocess; subprocess.run([sys.executable, '-c', 'while True: pass'], timeout=7)", 0.0),
+    ],
+)
+def test_before_its_first_step_a_rank_that_works_gets_on(rank: Rank, work: str, idle: float) -> None:
+    listener = Listener()
+    begins = "import sys, time\nuntil = time.monotonic() + 7\ntry:\n    "
+    with listener.socket:
+        rank.run(begins + work + "\nexcept Exception:\n    pass", AMX_CLUSTER_BEAT=listener.beat)
+    last = listener.told[-2]  # the last but one was told while it was at it
+    assert not last["stepped"]
+    assert idle - 3 <= last["idle"] <= idle + 3
 
 
 def test_a_supervisor_that_is_gone_does_not_hold_up_the_script(rank: Rank) -> None:
@@ -329,5 +366,5 @@ def test_a_rank_that_would_train_alone_has_made_no_step(rank: Rank) -> None:
     with listener.socket:
         ran = rank.run(script, AMX_CLUSTER_BEAT=listener.beat)
         assert ran.returncode == 1
-        assert all(told["idle"] is None for told in listener.told)
+        assert not any(told["stepped"] for told in listener.told)
     assert rank.run(script.replace("from", "sitecustomize.BEAT.step()\nfrom", 1)).returncode == 1

@@ -60,7 +60,7 @@ def test_told() -> None:
         "WORLD_SIZE": "3",
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "2",
-        "PYTHONPATH": f"{here}/observe:/mine",
+        "PYTHONPATH": f"{here}/observe:{here}/packages:/mine",
         "AMX_CLUSTER_JOB": here,
         "AMX_CLUSTER_HOST": "node1",
     }

@@ -1,0 +1,110 @@
+"""The jobs of published articles, planned for the clusters that their authors had."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils import _allocation, _job, _launch, _stack
+from ansible_collections.amx.cluster.plugins.module_utils._topology import build
+from machines import Machine, machine
+
+ROOT = Path(__file__).resolve().parents[3]
+CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text(encoding="utf-8"))
+
+
+def stack(name: str) -> dict[str, Any]:
+    return {**_stack.choose(CATALOGUE["__torch_stack_catalogue"], name, [], []), "name": name, "interpreter": "3.10"}
+
+
+def plan(job: _job.Job, node: Machine, hosts: int, stack: dict[str, Any], isa: str) -> dict[str, Any]:
+    """Plan a job for so many equal hosts."""
+    request = _allocation.Request(job.ranks_per_node, stack["backend"], job.comm_cores, job.reserved_cores)
+    allocation = _allocation.make_plan(build(node.cpus(), None), request).as_dict()
+    told = [
+        {"host": f"node{number}", "address": f"10.0.0.{number}", "interface": "eth0", "isa": isa}
+        for number in range(hosts)
+    ]
+    return _launch.make_plan(
+        asdict(job), stack, "/opt/env", [{**host, "allocation": {**allocation, "map": ""}} for host in told]
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "override", "node", "hosts", "stack_name", "isa", "expected"),
+    [
+        # r7iz.metal-16xl: 24 cores compute, 2 communicate, 6 are the system's.
+        (
+            "squad-distilbert", {}, machine(1, 32, 2), 4, "ipex-1.13", "amx",
+            {"ranks": 8, "threads": "12", "workers": "1", "domain": "[0x7ff80,0xfff00000]", "system": 6},
+        ),
+        # r7iz.8xlarge: 32 vCPUs are 16 cores.
+        (
+            "squad-distilbert", {"ranks_per_node": 4, "reserved_cores": 0}, machine(1, 16, 2), 8, "ipex-1.13", "amx",
+            {"ranks": 32, "threads": "3", "workers": "1", "domain": "[0xe,0xe0,0xe00,0xe000]", "system": 0},
+        ),
+        # Two sockets of 24 cores.
+        (
+            "squad-bert-large", {}, machine(2, 24), 2, "ipex-2.8", "amx",
+            {"ranks": 4, "threads": "23", "workers": "1", "domain": "[0xfffffe,0xfffffe000000]", "system": 0},
+        ),
+        # c6i.16xlarge.
+        (
+            "mrpc-bert", {}, machine(1, 32, 2), 4, "ipex-2.1", "avx512_vnni",
+            {"ranks": 4, "threads": "28", "workers": "4", "domain": "[0xfffffff0]", "system": 0},
+        ),
+        (
+            "qqp-bert", {"hosts": 2}, machine(1, 32, 2), 2, "ipex-2.1", "avx512_vnni",
+            {"ranks": 2, "threads": "28", "workers": "4", "domain": "[0xfffffff0]", "system": 0},
+        ),
+    ],
+)  # fmt: skip
+def test_a_job_on_its_own_cluster(
+    name: str,
+    override: dict[str, Any],
+    node: Machine,
+    hosts: int,
+    stack_name: str,
+    isa: str,
+    expected: dict[str, Any],
+) -> None:
+    job = _job.load(ROOT / f"jobs/{name}.yml", override)
+    made = plan(job, node, hosts, stack(stack_name), isa)
+    told = made["hosts"][0]["env"]
+    allocation = _allocation.make_plan(
+        build(node.cpus(), None), _allocation.Request(job.ranks_per_node, "ccl", job.comm_cores, job.reserved_cores)
+    )
+    assert {
+        "ranks": made["world_size"],
+        "threads": told["OMP_NUM_THREADS"],
+        "workers": told["CCL_WORKER_COUNT"],
+        "domain": told["I_MPI_PIN_DOMAIN"],
+        "system": len(allocation.system_cores),
+    } == expected
+    assert told["KMP_HW_SUBSET"] == "1T"
+
+
+def test_one_job_file_is_spelt_for_each_version() -> None:
+    job = _job.load(ROOT / "jobs/squad-distilbert.yml")
+    spelt = {}
+    for name in ("ipex-1.13", "ipex-2.8", "native"):
+        made = plan(job, machine(1, 32, 2), 2, stack(name), "amx")
+        words = _launch.script_arguments(asdict(job), stack(name), made)
+        own = _launch.render_arguments(job.args)
+        spelt[name] = " ".join(word for word in words if word not in own)
+    saved = "--save_strategy steps --save_steps 200 --save_total_limit 2"
+    assert spelt == {
+        "ipex-1.13": f"--output_dir output --xpu_backend ccl --bf16 --use_ipex {saved} --no_cuda",
+        "ipex-2.8": f"--output_dir output --ddp_backend ccl --bf16 --use_ipex {saved} --use_cpu",
+        "native": f"--output_dir output --ddp_backend gloo --bf16 {saved} --use_cpu",
+    }
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.name)
+def test_every_shipped_job_is_valid_and_named_for_its_file(path: Path) -> None:
+    job = _job.load(path)
+    assert job.name == path.stem
+    assert job.script.is_absolute() == (path.stem in ("demo", "smoke"))
