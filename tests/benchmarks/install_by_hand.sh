@@ -1,6 +1,6 @@
 #!/bin/sh
-# What people type who follow an article on CPU clusters: the same pip commands on each host, one host after another, then
-# passwordless SSH from the first host to all.
+# What people type who follow an article on CPU clusters: the same pip commands on each host, one host after another,
+# then passwordless SSH from the first host to all.
 #
 #   install_by_hand.sh SSH_CONFIG INDEX "PACKAGE==VERSION ..." HOST=ADDRESS ...
 #
@@ -36,5 +36,6 @@ head=${1%%=*}
 on "$head" "ssh-keygen -q -t ed25519 -N '' -f .ssh/cluster"
 for pair in "$@"; do
     on "$head" cat .ssh/cluster.pub | on "${pair%%=*}" 'cat >> .ssh/authorized_keys'
-    printf 'Host %s\n  HostName %s\n  IdentityFile ~/.ssh/cluster\n  StrictHostKeyChecking no\n' "${pair%%=*}" "${pair#*=}"
+    printf 'Host %s\n  HostName %s\n' "${pair%%=*}" "${pair#*=}"
+    printf '  IdentityFile ~/.ssh/cluster\n  StrictHostKeyChecking no\n'
 done | on "$head" 'cat >> .ssh/config && chmod 600 .ssh/config'
