@@ -313,11 +313,6 @@ def check_archive(brought: Mapping[str, Any], wanted: Iterable[str], python: str
         )
 
 
-def netrc(credentials: Iterable[Mapping[str, str]]) -> str:
-    """Return a netrc file, from which pip takes what it logs in with, of credentials {host, user, password}."""
-    return "".join(f"machine {c['host']} login {c['user']} password {c['password']}\n" for c in credentials)
-
-
 def masked(text: str) -> str:
     """Return text without the user names and passwords of the URLs in it."""
     return re.sub(r"(?<=://)[^/@\s]+@", "***@", text)

@@ -16,6 +16,7 @@ description:
   - An interrupted installation is taken up again by the next run. One that is still going on is waited for.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.package_indexes
 attributes:
   check_mode:
     support: full
@@ -49,34 +50,6 @@ options:
     type: list
     elements: str
     default: []
-  index_timeout:
-    description: Seconds that an index has to answer; one that does not is tried twice and then left out.
-    type: int
-    default: 5
-  ca_certificate:
-    description: A file on this host, of certificates by which indexes are trusted.
-    type: path
-  proxy:
-    description: The proxy for all indexes.
-    type: str
-  credentials:
-    description: How to log in on indexes. They reach pip in a file that only its user can read.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      host:
-        description: The index's host name.
-        type: str
-        required: true
-      user:
-        description: The user's name there.
-        type: str
-        required: true
-      password:
-        description: The user's password or token.
-        type: str
-        required: true
   lock_timeout:
     description: Seconds to wait for another installation into the same environment.
     type: int
@@ -113,7 +86,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _environment, _stack
+from ansible_collections.amx.cluster.plugins.module_utils import _environment, _package_indexes, _stack
 
 
 def lock(stream: BinaryIO, seconds: int) -> None:
@@ -144,16 +117,7 @@ def pip_environment(asked: dict[str, Any], scratch: str) -> dict[str, str]:
     if not urls:
         variables["PIP_NO_INDEX"] = "1"
     variables.update(PIP_RETRIES="1", PIP_TIMEOUT=str(asked["index_timeout"]))
-    if asked["ca_certificate"]:
-        variables["PIP_CERT"] = asked["ca_certificate"]
-    if asked["proxy"]:
-        variables.update(dict.fromkeys(("http_proxy", "https_proxy"), asked["proxy"]))
-    if asked["credentials"]:
-        netrc = Path(scratch, "netrc")
-        netrc.touch(mode=0o600)
-        netrc.write_text(_stack.netrc(asked["credentials"]), encoding="utf-8")
-        variables["NETRC"] = str(netrc)
-    return variables
+    return {**variables, **_package_indexes.variables(asked, Path(scratch))}
 
 
 def main() -> None:
@@ -164,19 +128,7 @@ def main() -> None:
             "folder": {"type": "path", "required": True},
             "index_urls": {"type": "list", "elements": "str", "default": []},
             "find_links": {"type": "list", "elements": "str", "default": []},
-            "index_timeout": {"type": "int", "default": 5},
-            "ca_certificate": {"type": "path"},
-            "proxy": {"type": "str"},
-            "credentials": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "host": {"type": "str", "required": True},
-                    "user": {"type": "str", "required": True},
-                    "password": {"type": "str", "required": True, "no_log": True},
-                },
-            },
+            **_package_indexes.ARGUMENTS,
             "lock_timeout": {"type": "int", "default": 900},
         },
         supports_check_mode=True,

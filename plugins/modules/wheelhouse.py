@@ -19,6 +19,7 @@ description:
     Where there is none, wheels can be brought along in O(archive).
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.package_indexes
 attributes:
   check_mode:
     support: full
@@ -87,34 +88,6 @@ options:
     type: list
     elements: str
     default: []
-  index_timeout:
-    description: Seconds that an index has to answer.
-    type: int
-    default: 5
-  ca_certificate:
-    description: A file of certificates by which indexes are trusted.
-    type: path
-  proxy:
-    description: The proxy for all indexes, such as V(http://proxy.example.com:3128).
-    type: str
-  credentials:
-    description: How to log in on indexes. They reach pip in a file that only its user can read.
-    type: list
-    elements: dict
-    default: []
-    suboptions:
-      host:
-        description: The index's host name.
-        type: str
-        required: true
-      user:
-        description: The user's name there.
-        type: str
-        required: true
-      password:
-        description: The user's password or token.
-        type: str
-        required: true
 """
 
 EXAMPLES = r"""
@@ -172,7 +145,7 @@ from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.amx.cluster.plugins.module_utils import _files, _stack
+from ansible_collections.amx.cluster.plugins.module_utils import _files, _package_indexes, _stack
 
 
 def configured(module: AnsibleModule) -> dict[str, str]:
@@ -231,14 +204,9 @@ class Pip:
         asked = module.params
         settings = configured(module)
         certificate = asked["ca_certificate"] or settings.get("cert")
-        if asked["proxy"]:
-            os.environ.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), asked["proxy"]))
-        self.environment = {"PIP_CERT": certificate} if certificate else {}
-        if asked["credentials"]:
-            netrc = scratch / "netrc"
-            netrc.touch(mode=0o600)
-            netrc.write_text(_stack.netrc(asked["credentials"]), encoding="utf-8")
-            self.environment["NETRC"] = str(netrc)
+        self.environment = _package_indexes.variables(asked, scratch, certificate)
+        # Not only pip's: whether an index answers is asked through the proxy, too.
+        os.environ.update({name: value for name, value in self.environment.items() if name.lower().endswith("_proxy")})
         main = asked["index_url"] or settings.get("index-url") or default_index(module)
         mains = [] if main == "none" else [main]
         silent = probe([*mains, *asked["index_urls"], *asked["find_links"]], asked, certificate)
@@ -382,19 +350,7 @@ def main() -> None:
             "index_url": {"type": "str"},
             "index_urls": {"type": "list", "elements": "str", "default": []},
             "find_links": {"type": "list", "elements": "str", "default": []},
-            "index_timeout": {"type": "int", "default": 5},
-            "ca_certificate": {"type": "path"},
-            "proxy": {"type": "str"},
-            "credentials": {
-                "type": "list",
-                "elements": "dict",
-                "default": [],
-                "options": {
-                    "host": {"type": "str", "required": True},
-                    "user": {"type": "str", "required": True},
-                    "password": {"type": "str", "required": True, "no_log": True},
-                },
-            },
+            **_package_indexes.ARGUMENTS,
         },
         supports_check_mode=True,
     )

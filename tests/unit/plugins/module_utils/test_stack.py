@@ -333,11 +333,6 @@ def test_masked() -> None:
     )
 
 
-def test_netrc() -> None:
-    login = {"host": "index.example", "user": "me", "password": "secret"}
-    assert _stack.netrc([login]) == "machine index.example login me password secret\n"
-
-
 def test_pip_resolves_for_the_hosts_python(tmp_path: Path) -> None:
     house = tmp_path / "house"
     make_wheel(house, "a", "1", requires=['old; python_version < "3.10"', 'new; python_version >= "3.13"'])
