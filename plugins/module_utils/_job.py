@@ -248,10 +248,8 @@ def _script(value: object, folder: Path) -> Path:
         raise ValueError(f"{value!r} is not a path")
     script = (folder / value).resolve()
     if not script.is_file():
-        raise ValueError(
-            f"there is no file {script}; for one of the transformers examples write "
-            f"{EXAMPLES}/pytorch/text-classification/run_glue.py"
-        )
+        example = f"; one of the transformers examples is {EXAMPLES}/FOLDER/.../NAME.py" if "examples" in value else ""
+        raise ValueError(f"there is no file {script}{example}")
     try:
         ast.parse(script.read_bytes(), str(script))
     except SyntaxError as error:

@@ -209,10 +209,14 @@ def test_more_hosts_than_there_are(cluster: Cluster) -> None:
 
 
 def test_more_ranks_than_cores(cluster: Cluster) -> None:
+    """Two hosts that refuse for one reason: told once."""
+    cluster.inventory(head=["node0"], workers=["node1"])
     cluster.job("{name: demo, script: script.py, ranks_per_node: 4096}")
     cluster.environment(cluster.prefix, "native-1")
     said = cluster.refusal("train.yml", "-e", "job=job.yml")
+    assert said.count("ask for at least") == 2  # Ansible itself tells each failure twice
     assert re.search(
+        r"Job demo cannot be planned:\n- node0, node1: "
         r"ranks_per_node=4096, comm_cores=0 and reserved_cores=0 ask for at least "
         r"4096 x \(1 compute \+ 0 communication\) \+ 0 = 4096 cores\. This node has \d+ usable cores?, "
         r".*The nearest request that fits: ranks_per_node=\d+",

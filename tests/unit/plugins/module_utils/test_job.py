@@ -96,7 +96,6 @@ COUNT = (
     "is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
     "nor '<=N' (N, or fewer where there are fewer cores)"
 )
-INSTEAD = "; for one of the transformers examples write transformers/examples/pytorch/text-classification/run_glue.py"
 NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit"
 
 
@@ -114,7 +113,7 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("prepare: prepare.py", "prepare: text where a mapping with names as keys is expected"),
         ("prepare: {args: {}}", "prepare: script is missing"),
         ("prepare: {script: prepare.py, arg: {}}", "prepare: unknown field arg; known fields: script, args"),
-        ("prepare: {script: none.py}", f"prepare: there is no file {{folder}}/none.py{INSTEAD}"),
+        ("prepare: {script: none.py}", "prepare: there is no file {folder}/none.py"),
         ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
         ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
         (
@@ -199,7 +198,14 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
         ("{name: A b, script: train.py}", [f"name: 'A b' {NAME}"]),
         (f"{{name: {'a' * 64}, script: train.py}}", [f"name: '{'a' * 64}' {NAME}"]),
         ("{name: a, script: 3}", ["script: 3 is not a path"]),
-        ("{name: a, script: other}", [f"script: there is no file {{folder}}/other{INSTEAD}"]),
+        (
+            "{name: a, script: examples/run.py}",
+            [
+                "script: there is no file {folder}/examples/run.py; one of the transformers examples is "
+                "transformers/examples/FOLDER/.../NAME.py"
+            ],
+        ),
+        ("{name: a, script: other}", ["script: there is no file {folder}/other"]),
         (
             "{name: a, script: transformers/examples/../run.py}",
             [
@@ -308,7 +314,7 @@ def test_every_error_is_told_at_once(folder: Path) -> None:
         f"{folder}/job.yml: this job cannot be run:\n"
         "  nam: unknown field; did you mean name?\n"
         "  name: is missing\n"
-        f"  script: there is no file {folder}/none.py{INSTEAD}\n"
+        f"  script: there is no file {folder}/none.py\n"
         "  hosts: 0 is not a whole number of at least 1"
     )
 
