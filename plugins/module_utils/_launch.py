@@ -102,7 +102,11 @@ def make_plan(
                     "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),
                     "GLOO_SOCKET_IFNAME": host["interface"],
                     "FI_TCP_IFACE": host["interface"],
-                    **({"CCL_KVS_IFACE": host["interface"]} if stack["backend"] == "ccl" else {}),
+                    **(
+                        {"CCL_KVS_IFACE": host["interface"], "AMX_CLUSTER_BINDINGS": stack["bindings"]}
+                        if stack["backend"] == "ccl"
+                        else {}
+                    ),
                     "MASTER_ADDR": plan["master_addr"],
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.

@@ -76,8 +76,6 @@ def tasks() -> dict[int, dict[str, Any]]:
 
 def join(backend: str) -> None:
     """Form the group, and have the backend start all its threads."""
-    if backend == "ccl":
-        import oneccl_bindings_for_pytorch  # type: ignore[import-not-found, unused-ignore] # noqa: F401
     distributed.init_process_group(backend)
     total = torch.ones(1)
     distributed.all_reduce(total)

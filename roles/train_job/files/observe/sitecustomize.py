@@ -1,7 +1,8 @@
 """See from within a rank, without a change to its script, how the job goes.
 
 rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script.
-- When the script has called torch.distributed.init_process_group, each rank tells the others where it is, and rank 0
+- Where the stack has oneCCL, its bindings are imported before the script's first call of
+  torch.distributed.init_process_group, so that no script has to name them. After it, each rank tells the others where it is, and rank 0
   writes world.json. A script that trains although it is in no group is ended at its first optimizer step: it would
   train a model of its own.
 - While transformers' Trainer trains, rank 0 writes progress.json. A checkpoint that was written to its end is marked.
@@ -72,6 +73,8 @@ def watch_group(c10d: Any) -> None:
 
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         first = not c10d.is_initialized()
+        if first and os.environ.get("AMX_CLUSTER_BINDINGS"):
+            importlib.import_module(os.environ["AMX_CLUSTER_BINDINGS"])  # which registers the backend ccl
         if first and os.environ.get("RANK") == "0":
             write("ranks/entered.json", {"pid": os.getpid()})
         result = original(*args, **kwargs)

@@ -113,6 +113,7 @@ def test_environment_of_a_stack_with_bindings() -> None:
     stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10"}
     made = _launch.make_plan(JOB, stack, "/opt/env", [host("node0", 1)])
     root = "/opt/env/lib/python3.10/site-packages/oneccl_bindings_for_pytorch"
+    assert made["hosts"][0]["env"]["AMX_CLUSTER_BINDINGS"] == "oneccl_bindings_for_pytorch"
     told = _launch.environment_file(made).splitlines()
     assert told[:6] == [
         f"CCL_ROOT={root}",

@@ -64,6 +64,7 @@ PACKAGES = {
                     hook(self, (), {})
                 print("step", flush=True)
         """,
+    "the_bindings.py": "from torch import distributed; print('bindings', distributed.is_initialized())",
     "transformers/__init__.py": "class TrainerCallback: pass",
     "transformers/trainer.py": "DEFAULT_CALLBACKS = []",
 }
@@ -124,6 +125,14 @@ def test_rank_0_writes_who_is_in_the_group(rank: Rank) -> None:
     assert (first["host"], first["threads"], first["cpus"]) == ("node1", 3, sorted(os.sched_getaffinity(0)))
     assert first["libraries"] == []
     assert rank.read("ranks/entered.json") == {"pid": first["pid"]}
+
+
+def test_the_bindings_of_oneccl_are_there_before_the_group(rank: Rank) -> None:
+    ran = rank.run(TRAINS, AMX_CLUSTER_BINDINGS="the_bindings")
+    assert (ran.stdout, ran.stderr) == ("bindings False\nthe group\nstep\nstep\n", "")
+    ran = rank.run(TRAINS, AMX_CLUSTER_BINDINGS="no_bindings")
+    assert ran.returncode == 1
+    assert "ModuleNotFoundError: No module named 'no_bindings'" in ran.stderr
 
 
 def test_the_other_ranks_write_nothing(rank: Rank) -> None:
