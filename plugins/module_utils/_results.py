@@ -23,10 +23,13 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("seconds, in all", _number(results["seconds"], ".1f")),
         ("samples/s, training", _number(metrics.get("train_samples_per_second"), ".1f")),
     ]
-    for name in sorted(key[len("eval_before_") :] for key in metrics if key.startswith("eval_before_")):
-        before, after = (_number(metrics.get(f"{prefix}_{name}"), ".3f") for prefix in ("eval_before", "eval"))
-        if before and after and not name.startswith(("runtime", "samples", "steps", "model_")):
-            found.append((f"{name}, before and after", f"{before} -> {after}"))
+    if "eval_loss" not in metrics:
+        found.append(("loss, training", _number(metrics.get("train_loss"), ".3f")))
+    names = (key[len("eval_") :] for key in metrics if key.startswith("eval_"))
+    for name in sorted(names):
+        if not name.startswith(("before_", "runtime", "samples", "steps_", "model_")):
+            before, after = (_number(metrics.get(f"{prefix}_{name}"), ".3f") for prefix in ("eval_before", "eval"))
+            found.append((f"{name}, before and after", f"{before} -> {after}") if before else (name, after))
     found.append(("artefacts", results["output"]))
     return [(name, value) for name, value in found if value is not None]
 

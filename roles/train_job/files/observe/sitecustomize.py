@@ -2,9 +2,9 @@
 
 rank.py puts this folder first on PYTHONPATH, so that Python imports this module before the script.
 - Where the stack has oneCCL, its bindings are imported before the script's first call of
-  torch.distributed.init_process_group, so that no script has to name them. After it, each rank tells the others where it is, and rank 0
-  writes world.json. A script that trains although it is in no group is ended at its first optimizer step: it would
-  train a model of its own.
+  torch.distributed.init_process_group, so that no script has to name them. After that call each rank tells the others
+  where it is, and rank 0 writes world.json. A script that trains although it is in no group is ended at its first
+  optimizer step: it would train a model of its own.
 - While transformers' Trainer trains, rank 0 writes progress.json. A checkpoint that was written to its end is marked.
 - Every rank tells the job's supervisor every two seconds that it lives, what it uses, and when it made its last step.
 - What ends a rank is printed in one piece, with its rank and host; also that its arguments are wrong.

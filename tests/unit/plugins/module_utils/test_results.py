@@ -47,6 +47,15 @@ def test_table_of_a_success() -> None:
     )
 
 
+def test_a_script_that_evaluates_only_in_the_end() -> None:
+    metrics = {"train_loss": 1.25, "eval_f1": 85.21, "eval_exact_match": 77, "eval_samples_per_second": 3.0, "epoch": 1}
+    assert _results.rows({**RESULTS, "metrics": metrics})[-4:-1] == [
+        ("loss, training", "1.250"),
+        ("exact_match", "77.000"),
+        ("f1", "85.210"),
+    ]
+
+
 def test_what_was_not_reported_is_left_out() -> None:
     failed = {**RESULTS, "state": "failed", "reason": "mpirun ended", "metrics": {}, "threads_per_rank": [8, 7, 8]}
     assert _results.rows(failed) == [
