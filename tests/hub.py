@@ -1,0 +1,203 @@
+"""A stand-in for the Hugging Face hub, for tests: what huggingface_hub's snapshot_download asks of it, and no more.
+
+It answers for models, data sets and spaces as huggingface.co does: information about a repository, its tree and its
+refs at a revision, HEAD and GET of files with ranges, large files (LARGE) through a redirect to another server that must
+never see a token, and the same errors (X-Error-Code; 401 without one for what is not there, as for an anonymous user).
+It knows neither Xet nor pages of long listings, and keeps everything in memory.
+
+    with Hub() as hub:
+        hub.publish("model", "acme/tiny", Path("folder"))      # then HF_ENDPOINT=hub.address
+
+    tests/hub.py model acme/tiny FOLDER     serves one folder at an address that it prints, until it is interrupted
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+LARGE = (".bin", ".safetensors")  # what is in LFS
+API = re.compile(r"/api/(model|dataset|space)s/(.+?)(?:/(revision|tree)/([^/]+)|/(refs))?")
+FILE = re.compile(r"/(?:(dataset|space)s/)?(.+?)/resolve/([^/]+)/(.+)")
+
+
+class Request(NamedTuple):
+    """What was asked: `server` is "hub", or "content" for the one that has the large files."""
+
+    server: str
+    method: str
+    path: str
+    token: str
+    range: str
+
+
+class Hub:
+    """`requests` is what it was asked. Gated repositories give their files to `token` only. `break_off` says how often
+    the transfer of a file, by its path in the repository, still breaks after half of it; `damage` the same for a
+    wrong byte in it. Requests whose path has `mute` in it are never answered."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.branches: dict[tuple[str, str], dict[str, str]] = {}  # {(kind, repository): {revision: commit}}
+        self.files: dict[str, dict[str, bytes]] = {}  # {commit: {path: content}}
+        self.gated: set[str] = set()
+        self.token = ""
+        self.break_off: dict[str, int] = {}
+        self.damage: dict[str, int] = {}
+        self.mute = ""
+        self.over = threading.Event()
+        self.requests: list[Request] = []
+        handler = type("Answer", (_Answer,), {"hub": self})
+        self.servers = {name: ThreadingHTTPServer((host, 0), handler) for name in ("hub", "content")}
+        self.address = f"http://{host}:{self.servers['hub'].server_port}"
+
+    def __enter__(self) -> Hub:
+        for server in self.servers.values():
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        for server in self.servers.values():
+            server.shutdown()
+            server.server_close()
+
+    def publish(self, kind: str, repository: str, folder: Path, revision: str = "main") -> str:
+        """Let a revision of a repository have the files of a folder as they are now. Returns the commit."""
+        files = {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+        commit = hashlib.sha1(repr([kind, repository, files]).encode()).hexdigest()
+        self.files[commit] = files
+        self.branches.setdefault((kind, repository), {})[revision] = commit
+        return commit
+
+
+class _Answer(BaseHTTPRequestHandler):
+    hub: Hub
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        path, token = unquote(url.path), self.headers.get("Authorization", "").removeprefix("Bearer ")
+        name = next(name for name, server in self.hub.servers.items() if server is self.server)
+        self.hub.requests.append(Request(name, self.command, path, token, self.headers.get("Range", "")))
+        if self.hub.mute and self.hub.mute in path:
+            self.hub.over.wait()
+        if name == "content":
+            self.file(*next((c, p) for c, files in self.hub.files.items() for p in files if path == f"/{c}/{p}"))
+        elif found := API.fullmatch(url.path):
+            kind, repository, what, revision, refs = found.groups()
+            commit = self.commit(kind, repository, unquote(revision or "main"), token)
+            if commit and refs:
+                branches = self.hub.branches[kind, repository].items()
+                told = [{"name": b, "ref": f"refs/heads/{b}", "targetCommit": c} for b, c in branches]
+                self.json({"branches": told, "tags": [], "converts": []})
+            elif commit and what == "tree":
+                self.json([self.entry(path, content) for path, content in self.hub.files[commit].items()])
+            elif commit:
+                blobs = "blobs" in parse_qs(url.query)
+                files = [self.sibling(path, content, blobs) for path, content in self.hub.files[commit].items()]
+                counted = {"downloads": 0, "likes": 0, "tags": [], "private": False}
+                self.json({"id": repository, "sha": commit, "siblings": files, **counted})
+        elif found := FILE.fullmatch(url.path):
+            kind, repository, revision, path = found.groups()
+            commit = self.commit(kind or "model", repository, unquote(revision), token)
+            path = unquote(path)
+            if not commit:
+                return
+            if repository in self.hub.gated and token != self.hub.token:
+                self.error(403 if token else 401, "GatedRepo", f"Access to {repository} is restricted.")
+            elif path not in self.hub.files[commit]:
+                self.error(404, "EntryNotFound", "Entry not found")
+            elif path.endswith(LARGE):
+                content = self.hub.files[commit][path]
+                place = f"http://{self.headers['Host'].split(':')[0]}:{self.hub.servers['content'].server_port}"
+                linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
+                self.send(302, b"", {"Location": f"{place}/{commit}/{path}", "X-Repo-Commit": commit, **linked})
+            else:
+                self.file(commit, path)
+        else:
+            self.error(404, "", "Not Found")
+
+    do_HEAD = do_GET
+
+    def commit(self, kind: str, repository: str, revision: str, token: str) -> str | None:
+        """The commit of a revision, itself a commit perhaps; None when the answer was that there is none."""
+        branches = self.hub.branches.get((kind, repository))
+        if token and token != self.hub.token:
+            self.error(401, "", "Invalid credentials in Authorization header")
+        elif branches is None and token:
+            self.error(404, "RepoNotFound", "Repository not found")
+        elif branches is None:
+            self.error(401, "", "Invalid username or password.")
+        elif revision not in branches and revision not in self.hub.files:
+            self.error(404, "RevisionNotFound", f"Invalid rev id: {revision}")
+        else:
+            return branches.get(revision, revision)
+        return None
+
+    def file(self, commit: str, path: str) -> None:
+        content = self.hub.files[commit][path]
+        if asked := re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", "")):
+            start = int(asked[1])
+            where = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"}
+        else:
+            start, where = 0, {}
+        etag = self.entry(path, content)["oid"]
+        sent = content[start:]
+        if self.command == "GET" and self.hub.damage.get(path, 0):
+            self.hub.damage[path] -= 1
+            sent = bytes([sent[0] ^ 1]) + sent[1:]
+        breaks = self.command == "GET" and self.hub.break_off.get(path, 0) > 0
+        self.hub.break_off[path] = self.hub.break_off.get(path, 0) - breaks
+        headers = {"ETag": f'"{etag}"', "X-Repo-Commit": commit, "Accept-Ranges": "bytes", **where}
+        self.send(206 if where else 200, sent, headers, cut=len(sent) // 2 if breaks else None)
+
+    @staticmethod
+    def entry(path: str, content: bytes) -> dict[str, Any]:
+        """A file as /tree tells it."""
+        oid = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        lfs = {"oid": hashlib.sha256(content).hexdigest(), "size": len(content), "pointerSize": 134}
+        told = {"type": "file", "path": path, "size": len(content), "oid": oid}
+        return {**told, "lfs": lfs} if path.endswith(LARGE) else told
+
+    def sibling(self, path: str, content: bytes, blobs: bool) -> dict[str, Any]:
+        """A file as the information about a repository tells it."""
+        told = self.entry(path, content)
+        lfs = {"lfs": {**told["lfs"], "sha256": told["lfs"]["oid"]}} if "lfs" in told else {}
+        return {"rfilename": path, **({"size": len(content), "blobId": told["oid"], **lfs} if blobs else {})}
+
+    def json(self, content: object) -> None:
+        self.send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
+
+    def error(self, status: int, code: str, message: str) -> None:
+        self.send(
+            status,
+            json.dumps({"error": message}).encode(),
+            {"X-Error-Message": message, "Content-Type": "application/json", **({"X-Error-Code": code} if code else {})},
+        )
+
+    def send(self, status: int, body: bytes, headers: dict[str, str], cut: int | None = None) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        with contextlib.suppress(ConnectionError):  # who asked may have gone
+            self.wfile.write(b"" if self.command == "HEAD" else body[:cut])
+        self.close_connection = cut is not None
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Keep the tests' output free of a line for every request; `requests` has them."""
+
+
+if __name__ == "__main__":
+    with Hub() as served:
+        served.publish(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
+        print(f"HF_ENDPOINT={served.address}", flush=True)
+        threading.Event().wait()
