@@ -24,7 +24,7 @@ test: ## everything: lint, unit and integration tests, the demo, ansible-test sa
 
 lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, changelog, the built collection
 unit: ## unit tests
-integration: ## site.yml on this machine; what is refused, in which words; plans judged by Intel MPI and OpenMP
+integration: ## site.yml on this machine; what is refused, in which words; the hub; plans judged by Intel MPI and OpenMP
 sanity: ## ansible-test sanity, in a copy of the collection
 lint unit integration sanity:
 	@tools/make_venv.sh tests

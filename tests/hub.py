@@ -1,9 +1,9 @@
 """A stand-in for the Hugging Face hub, for tests: what huggingface_hub's snapshot_download asks of it, and no more.
 
 It answers for models, data sets and spaces as huggingface.co does: information about a repository, its tree and its
-refs at a revision, HEAD and GET of files with ranges, large files (LARGE) through a redirect to another server that must
-never see a token, and the same errors (X-Error-Code; 401 without one for what is not there, as for an anonymous user).
-It knows neither Xet nor pages of long listings, and keeps everything in memory.
+refs at a revision, HEAD and GET of files with ranges, large files (LARGE) through a redirect to another server that
+must never see a token, and the same errors: X-Error-Code, and 401 without one for what is not there, to an anonymous
+user. It knows neither Xet nor pages of long listings, and keeps everything in memory.
 
     with Hub() as hub:
         hub.publish("model", "acme/tiny", Path("folder"))      # then HF_ENDPOINT=hub.address
@@ -118,7 +118,8 @@ class _Answer(BaseHTTPRequestHandler):
             elif path.endswith(LARGE):
                 content = self.hub.files[commit][path]
                 place = f"http://{self.headers['Host'].split(':')[0]}:{self.hub.servers['content'].server_port}"
-                linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": f'"{hashlib.sha256(content).hexdigest()}"'}
+                etag = f'"{hashlib.sha256(content).hexdigest()}"'
+                linked = {"X-Linked-Size": str(len(content)), "X-Linked-ETag": etag}
                 self.send(302, b"", {"Location": f"{place}/{commit}/{path}", "X-Repo-Commit": commit, **linked})
             else:
                 self.file(commit, path)
@@ -177,11 +178,9 @@ class _Answer(BaseHTTPRequestHandler):
         self.send(200, json.dumps(content).encode(), {"Content-Type": "application/json"})
 
     def error(self, status: int, code: str, message: str) -> None:
-        self.send(
-            status,
-            json.dumps({"error": message}).encode(),
-            {"X-Error-Message": message, "Content-Type": "application/json", **({"X-Error-Code": code} if code else {})},
-        )
+        headers = {"X-Error-Message": message, "Content-Type": "application/json"}
+        body = json.dumps({"error": message}).encode()
+        self.send(status, body, {**headers, "X-Error-Code": code} if code else headers)
 
     def send(self, status: int, body: bytes, headers: dict[str, str], cut: int | None = None) -> None:
         self.send_response(status)

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Repositories of the Hugging Face hub, fetched with huggingface_hub and verified by the sums that the hub tells.
 
-They are kept as huggingface_hub keeps them: a folder for each commit, so that a branch that has moved leaves the folder of
-the earlier commit to the jobs that use it, and a file that both have is there once. Beside it a record tells which commits
-are whole, so that these are not asked for again. Works with huggingface_hub from 0.12, the one of the oldest stack.
+They are kept as huggingface_hub keeps them: a folder for each commit, so that a branch that has moved leaves the folder
+of the earlier commit to the jobs that use it, and a file that both have is there once. Beside it a record tells which
+commits are whole, so that these are not asked for again. Works with huggingface_hub from 0.12, the oldest stack's.
 """
 
 from __future__ import annotations
@@ -139,9 +139,9 @@ def fetch(wish: Wish, folder: Path, address: str = "", only_look: bool = False) 
     """Have a commit of a repository whole in a folder below `folder`.
 
     address: the hub's, empty for huggingface_hub's own default. only_look: say what would be fetched and fetch nothing.
-    Files that are whole are not fetched again, neither after an interruption nor for another commit. A revision that is a
-    commit, and is there, asks nothing of the hub. A branch of a hub that cannot be reached is what it was when last asked.
-    Raises HubError.
+    Files that are whole are not fetched again, neither after an interruption nor for another commit; of others,
+    whatever huggingface_hub keeps is used. A revision that is a commit, and is there, asks nothing of the hub. A branch
+    of a hub that cannot be reached is what it was when last asked. Raises HubError.
     """
     hub = _library(address)
     api = hub.HfApi()
@@ -283,7 +283,7 @@ def _broke_off(error: BaseException) -> bool:
     return bool(_names(error) & {"ProtocolError", "RemoteProtocolError", "ReadError"})
 
 
-def _asked(error: BaseException) -> str:
+def _server(error: BaseException) -> str:
     """Return scheme, name and port of the server of which nothing came, empty when no error tells."""
     for cause in _chain(error):
         with contextlib.suppress(RuntimeError):  # what httpx raises when an error has no request
@@ -338,26 +338,27 @@ def _explain(error: BaseException, wish: Wish, address: str, revisions: str = ""
             f"set data_cache_hub_token to a token that may read it; or {INSTEAD}"
         )
     return (
-        f"The hub {address} answered {answer.status_code} ({said or _reason(error)}) to {platform.node()} asking for {wish}: "
-        f"run again later, it goes on with the files that are wanting, or {INSTEAD}"
+        f"The hub {address} answered {answer.status_code} ({said or _reason(error)}) when {platform.node()} asked for "
+        f"{wish}: run again later, it goes on with the files that are wanting, or {INSTEAD}"
     )
 
 
 def _explain_without_answer(error: BaseException, wish: Wish, address: str) -> str:
     """The same when the hub gave no answer: the network, the disk, or something else that answers."""
-    here = platform.node()
+    here, reason = platform.node(), _reason(error)
     for cause in _chain(error):
         if isinstance(cause, OSError) and (cause.filename or cause.errno in (errno.ENOSPC, errno.EDQUOT)):
             return f"{wish} cannot be kept on {here}: {cause.strerror}{f': {cause.filename}' if cause.filename else ''}"
     if _names(error) & {"TransportError", "RequestException", "OfflineModeIsEnabled"}:
-        server = _asked(error) or address
-        what = f"The hub {address}" if urlsplit(address).netloc == urlsplit(server).netloc else f"{server}, where the hub {address} has files,"
+        server = _server(error) or address
+        itself = urlsplit(server).netloc == urlsplit(address).netloc
+        what = f"The hub {address}" if itself else f"{server}, where the hub {address} has files,"
         return (
-            f"{what} cannot be reached from {here}, or not any more, to fetch {wish}: {_reason(error)}. Check the network "
-            "and proxy (HTTPS_PROXY) and run again, it goes on with the files that are wanting; name another hub in "
+            f"{what} cannot be reached from {here}, or not any more, to fetch {wish}: {reason}. Check the network and "
+            "proxy (HTTPS_PROXY) and run again, it goes on with the files that are wanting; name another hub in "
             f"data_cache_hub; let the other machine fetch (at: head, at: control); or {INSTEAD}"
         )
     return (
-        f"{wish} at revision {wish.revision} could not be fetched from {address}: {type(error).__name__}: {_reason(error)}. "
+        f"{wish} at revision {wish.revision} could not be fetched from {address}: {type(error).__name__}: {reason}. "
         f"Check the address of the hub (data_cache_hub), or {INSTEAD}"
     )

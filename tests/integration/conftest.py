@@ -1,7 +1,7 @@
 """What the integration tests need from the machine they run on.
 
-AMX_CLUSTER_ENV: a Python environment with Intel MPI (impi-rt) and libiomp5 (intel-openmp). `make integration` has
-site.yml install one in .cluster/env and names that.
+AMX_CLUSTER_ENV: a Python environment with Intel MPI (impi-rt), libiomp5 (intel-openmp) and huggingface_hub. `make
+integration` has site.yml install one in .cluster/env and names that.
 AMX_CLUSTER_TREES: further machines to judge, captured /sys and /proc trees: folders separated by colons, each with
 `=CPUS` behind it if only those may be used.
 """
@@ -23,8 +23,13 @@ from intel_mpi import IntelMpi
 
 
 @pytest.fixture(scope="session")
-def intel_mpi() -> IntelMpi:
+def environment() -> Path:
     prefix = Path(os.environ.get("AMX_CLUSTER_ENV") or ROOT / ".cluster/env")
     if not (prefix / "bin/mpirun").exists():
         pytest.fail(f"{prefix} (AMX_CLUSTER_ENV) has no Intel MPI: run these tests with `make integration`")
-    return IntelMpi(prefix)
+    return prefix
+
+
+@pytest.fixture(scope="session")
+def intel_mpi(environment: Path) -> IntelMpi:
+    return IntelMpi(environment)
