@@ -6,6 +6,7 @@ python tests/stand_ins.py FOLDER NAME==VERSION[@TAG][:FILES] ...    FILES: how m
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,40 @@ def make_wheel(
         for where, data in {**content, f"{info}/RECORD": listed}.items():
             wheel.writestr(zipfile.ZipInfo(where, (2026, 1, 1, 0, 0, 0)), data)
     return path
+
+
+# The folder of the example that make_examples makes, as one of transformers' repository.
+EXAMPLE_TASK = "pytorch/text-classification"
+
+
+def make_examples(repository: Path, version: str, requirements: str) -> None:
+    """Commit a version of a repository that is shaped like transformers', and tag it as transformers does.
+
+    Its one example, run_text.py, is this collection's own script, which first imports what lies beside it, a package
+    glue_words and, where the job has one, the metric `same`.
+    """
+    task = repository / "examples" / EXAMPLE_TASK
+    task.mkdir(parents=True, exist_ok=True)
+    script = (Path(__file__).resolve().parents[1] / "jobs/scripts/train_text.py").read_text(encoding="utf-8")
+    begin = "from __future__ import annotations\n"
+    if begin not in script:
+        raise ValueError(f"the script has no line {begin!r}")
+    (task / "run_text.py").write_text(script.replace(begin, begin + EXAMPLE_BEGINS, 1), encoding="utf-8")
+    (task / "beside.py").write_text('WORD = "from the folder of the example"\n', encoding="utf-8")
+    (task / "requirements.txt").write_text(requirements, encoding="utf-8")
+    user = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    for words in (["init", "-q"], ["add", "."], [*user, "commit", "-qm", "examples"], ["tag", "-f", f"v{version}"]):
+        subprocess.run(["git", *words], cwd=repository, check=True, capture_output=True)
+
+
+EXAMPLE_BEGINS = """
+import os as _os, socket as _socket
+import beside, glue_words
+print(f"{_socket.gethostname()}: beside {beside.WORD}, words {glue_words.__version__}", flush=True)
+if _os.path.isdir("same"):
+    import evaluate
+    print("same:", evaluate.load("same").compute(predictions=[1, 2], references=[1, 3])["same"], flush=True)
+"""
 
 
 def main(folder: str, *wanted: str) -> None:

@@ -14,13 +14,12 @@ from pathlib import Path
 
 import pytest
 import yaml
-from stand_ins import make_wheel
+from stand_ins import EXAMPLE_TASK, make_examples, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text())["__torch_stack_catalogue"]
 VERSION = CATALOGUE["native"]["packages"]["transformers"]
-TASK = "pytorch/text-classification"
 ARGS = {
     "model_name_or_path": "data/model",
     "from_scratch": True,
@@ -58,21 +57,6 @@ class Site:
         inventory = {"cluster": {"vars": variables, "children": {"head": {"hosts": {"localhost": {}}}, "workers": {}}}}
         (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
 
-    def examples(self, requirements: str) -> None:
-        """Commit a version of the examples, tagged as transformers tags them."""
-        task = self.repository / "examples" / TASK
-        task.mkdir(parents=True, exist_ok=True)
-        script = (ROOT / "jobs/scripts/train_text.py").read_text(encoding="utf-8")
-        future = "from __future__ import annotations\n"
-        assert future in script
-        told = "import beside, glue_words\nprint('beside', beside.WORD, glue_words.__version__, flush=True)\n"
-        (task / "run_text.py").write_text(script.replace(future, future + told, 1))
-        (task / "beside.py").write_text('WORD = "from the folder of the example"\n')
-        (task / "requirements.txt").write_text(requirements)
-        user = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-        for words in (["init", "-q"], ["add", "."], [*user, "commit", "-qm", "examples"], ["tag", "-f", f"v{VERSION}"]):
-            subprocess.run(["git", *words], cwd=self.repository, check=True, capture_output=True)
-
     def play(self, name: str, *words: str) -> tuple[int, str]:
         ran = subprocess.run(
             [PLAYBOOK, "-i", "hosts.yml", str(ROOT / "playbooks" / f"{name}.yml"), *words],
@@ -101,7 +85,7 @@ class Site:
     def train(self, **fields: object) -> tuple[int, str]:
         job = {
             "name": "example",
-            "script": f"transformers/examples/{TASK}/run_text.py",
+            "script": f"transformers/examples/{EXAMPLE_TASK}/run_text.py",
             "prepare": {
                 "script": str(ROOT / "jobs/scripts/generated_pairs.py"),
                 "args": {"output_dir": "data", "train_pairs": 64, "validation_pairs": 32, "seed": 1},
@@ -135,13 +119,13 @@ def test_an_example_from_git_and_what_it_requires(site: Site) -> None:
     assert "which localhost lacks: the transformers examples are not there; run site.yml with torch_stack_examples" in (
         " ".join(output.split())
     )
-    site.examples("accelerate >= 0.12.0\nglue-words < 2\n")
+    make_examples(site.repository, VERSION, "accelerate >= 0.12.0\nglue-words < 2\n")
     site.provide("git", f"file://{site.repository}")
     before = site.freeze()
     code, output = site.train()
     assert code == 0, output
     log = (site.prefix / "jobs/example/log").read_text()
-    assert "beside from the folder of the example 1.2.0" in log
+    assert "beside from the folder of the example, words 1.2.0" in log
     assert {path.name for path in (site.prefix / "jobs/example/output").glob("checkpoint-*")} == {"checkpoint-4"}
     assert site.freeze() == before
     # A misspelt argument: the script's own words, once, and no step made.
@@ -151,7 +135,7 @@ def test_an_example_from_git_and_what_it_requires(site: Site) -> None:
 
 
 def test_an_example_from_an_archive_may_not_move_a_pin(site: Site) -> None:
-    site.examples("torch < 2\nglue-words\n")
+    make_examples(site.repository, VERSION, "torch < 2\nglue-words\n")
     archive = site.folder / "transformers.tar.gz"
     words = ["git", "archive", f"--prefix=transformers-{VERSION}/", f"--output={archive}", "HEAD"]
     subprocess.run(words, cwd=site.repository, check=True)
@@ -164,6 +148,6 @@ def test_an_example_from_an_archive_may_not_move_a_pin(site: Site) -> None:
         in (" ".join(output.split()))
     )
     assert not (site.prefix / "jobs/example").exists()
-    code, output = site.train(script=f"transformers/examples/{TASK}/run_txt.py")
+    code, output = site.train(script=f"transformers/examples/{EXAMPLE_TASK}/run_txt.py")
     assert code != 0
     assert "it is not among the examples of the version in use; correct script in the job file" in output
