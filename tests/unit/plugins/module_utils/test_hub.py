@@ -145,7 +145,8 @@ HERE = platform.node()
             answered(503, "", "Down for maintenance"),
             WISH,
             f"The hub https://huggingface.co answered 503 (Down for maintenance) when {HERE} asked for model "
-            "acme/tiny: run again later, it goes on with the files that are wanting, or take it from a folder (directory:)",
+            "acme/tiny: run again later, it goes on with the files that are wanting, or take it from a folder "
+            "(directory:)",
         ),
         (
             OSError(errno.ENOSPC, "No space left on device"),
@@ -169,7 +170,8 @@ HERE = platform.node()
             ValueError("Expecting value: line 1 column 1"),
             WISH,
             "model acme/tiny at revision main could not be fetched from https://huggingface.co: ValueError: Expecting "
-            "value: line 1 column 1. Check the address of the hub (data_cache_hub), or take it from a folder (directory:)",
+            "value: line 1 column 1. Check the address of the hub (data_cache_hub), or take it from a folder "
+            "(directory:)",
         ),
     ],
 )
