@@ -19,7 +19,7 @@ options:
     required: true
   override:
     description:
-      - Fields that win over the files', as a mapping or as YAML text of one. A mapping in it is merged with a file's.
+      - A mapping of fields that win over the files'. A mapping in it is merged with a file's.
     type: raw
     default: {}
 """

@@ -106,7 +106,7 @@ class JobFileError(ValueError):
 def load(path: Path, override: object = None) -> Job:
     """Read and check the job file at `path`; a relative one is taken from the current directory.
 
-    override: fields that win over the file's, a mapping or YAML text of one; a mapping in it is merged with the file's.
+    override: a mapping of fields that win over the file's; a mapping in it is merged with the file's.
     Raises JobFileError, whose message names the file and every error in it with what was expected.
     """
     path = path.expanduser().absolute()
@@ -124,14 +124,10 @@ def load(path: Path, override: object = None) -> Job:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise JobFileError(path, [f"is not YAML: {' '.join(str(error).split())}"]) from error
-    if isinstance(override, str):
-        try:
-            override = yaml.safe_load(override)
-        except yaml.YAMLError as error:
-            raise JobFileError(path, [f"override is not YAML: {' '.join(str(error).split())}"]) from error
     if override:
         if not isinstance(override, dict):
-            raise JobFileError(path, [f"override is {_kind(override)} where a mapping of fields is expected"])
+            hint = "as with -e '{override: {hosts: 2}}'"
+            raise JobFileError(path, [f"override is {_kind(override)} where a mapping of fields is expected, {hint}"])
         if isinstance(data, dict):
             data = {**data, **{key: _merged(data.get(key), value) for key, value in override.items()}}
     return parse(data, path)

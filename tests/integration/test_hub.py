@@ -202,30 +202,34 @@ def test_a_hub_that_is_away(control: Control) -> None:
     assert f"commit {commit} is used, which it was when last asked." in " ".join(said.split())
 
 
-@pytest.mark.parametrize("at", ["control", "head"])
 @pytest.mark.parametrize(
-    ("case", "message"),
+    ("at", "case", "message"),
     [
         (
+            "control",
             "unknown",
             "The hub {hub} shows no model acme/tiny; it was asked with no token in data_cache_hub_token. Check its "
             f"name; if it is private, set data_cache_hub_token to a token that may read it; {INSTEAD}",
         ),
         (
+            "head",
             "gated",
             "model acme/tiny is gated, and was asked for with no token in data_cache_hub_token: accept its terms at "
             f"{{hub}}/acme/tiny, set data_cache_hub_token to a token of the same account, {INSTEAD}",
         ),
         (
+            "control",
             "token",
             "The hub {hub} does not know the token with which model acme/tiny was asked for (data_cache_hub_token, or "
             f"what HF_TOKEN or a login left on {HERE}): replace it, {INSTEAD}",
         ),
         (
+            "head",
             "revision",
             "model acme/tiny has no revision 'v9' (it has main, v1): set revision to a branch, tag or commit of it",
         ),
         (
+            "control",
             "refused",
             f"The hub http://127.0.0.1:9 cannot be reached from {HERE}, or not any more, to fetch model acme/tiny: "
             "[Errno 111] Connection refused. Check the network and proxy (HTTPS_PROXY) and run again, it goes on with "
@@ -250,7 +254,6 @@ def test_refusals(control: Control, at: str, case: str, message: str) -> None:
     assert told[0] == message.format(hub=control.hub.address)
     assert "Traceback" not in said
     assert "changed=0" in said
-    assert control.seconds < 20, "it takes 2 seconds on a machine that has nothing else to do"
 
 
 def test_no_token_is_shown(control: Control) -> None:
@@ -304,13 +307,11 @@ def fetch(control: Control) -> tuple[str, str]:
 
 def test_a_hub_that_does_not_answer(control: Control) -> None:
     control.hub.mute = "/api/"
-    started = time.monotonic()
     said, error = fetch(control)
     assert not said
     assert (
         f"The hub {control.address} cannot be reached from {HERE}, or not any more, to fetch model acme/tiny: " in error
     )
-    assert time.monotonic() - started < 30, "it is waited for 10 seconds"
 
 
 def test_a_transfer_that_breaks_off_goes_on(control: Control) -> None:

@@ -267,17 +267,17 @@ def test_what_a_script_of_ones_own_may_name(folder: Path, text: str) -> None:
 
 def test_override(folder: Path) -> None:
     (folder / "job.yml").write_text("{name: a, script: train.py, hosts: 4, args: {seed: 1, epochs: 3}}")
-    expected = {"seed": 2, "epochs": 3}
-    for override in ({"hosts": 2, "args": {"seed": 2}}, "{hosts: 2, args: {seed: 2}}"):
-        job = load(folder / "job.yml", override)
-        assert (job.hosts, job.args) == (2, expected)
-    for wrong, said in {
-        "[1]": "override is a list where a mapping of fields is expected",
-        "{a": "override is not YAML: ",
-        "{host: 2}": "host: unknown field; did you mean hosts?",
-    }.items():
+    job = load(folder / "job.yml", {"hosts": 2, "args": {"seed": 2}})
+    assert (job.hosts, job.args) == (2, {"seed": 2, "epochs": 3})
+    form = "where a mapping of fields is expected, as with -e '{override: {hosts: 2}}'"
+    wrong: dict[str, Any] = {
+        f"override is a list {form}": [1],
+        f"override is text {form}": "{hosts:",
+        "host: unknown field; did you mean hosts?": {"host": 2},
+    }
+    for said, override in wrong.items():
         with pytest.raises(JobFileError, match=re.escape(said)):
-            load(folder / "job.yml", wrong)
+            load(folder / "job.yml", override)
 
 
 def test_hosts_by_name(folder: Path) -> None:
