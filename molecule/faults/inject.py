@@ -1,15 +1,13 @@
 """Start jobs as a user does, make something go wrong in mid-run, and compare what becomes of each with what should.
 
-Called by converge.yml, with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its environment.
-Prints a line for each fault and counts at the end; exits with 1 when a job ended otherwise than it should, or anything
-of it is left behind.
+Called by converge.yml, see ../shared/cluster.py. Prints a line for each fault and counts at the end; exits with 1 when
+a job ended otherwise than it should, or anything of it is left behind.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -17,64 +15,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-CONTAINERS: dict[str, str] = json.loads(os.environ["CONTAINERS"])
-PREFIX = os.environ["PREFIX"]
-NETWORK = CONTAINERS["node0"].removesuffix("node0") + "cluster"
+from cluster import (
+    CONTAINERS,
+    HEAD,
+    NETWORK,
+    PREFIX,
+    SCENARIO,
+    Play,
+    addresses,
+    docker,
+    job_file,
+    kill_mpirun,
+    log,
+    on,
+    orphans,
+    status,
+    until,
+)
+
 # A clear end must be there this many seconds after the fault.
 LIMIT = 60.0
-
-
-def docker(*words: str, check: bool = True) -> str:
-    return subprocess.run(["docker", *words], check=check, capture_output=True, text=True, timeout=120).stdout
-
-
-def on(host: str, script: str, user: str = "train") -> str:
-    """Run a shell script on a host."""
-    return docker("exec", "--user", user, CONTAINERS[host], "sh", "-c", script, check=False)
-
-
-def playbook(name: str, *words: str) -> subprocess.Popen[str]:
-    folders = [Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]), HERE.parent / "shared", HERE]
-    inventories = [f"--inventory={folder / 'inventory'}" for folder in folders]
-    return subprocess.Popen(
-        ["ansible-playbook", *inventories, f"playbooks/{name}.yml", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-
-
-def status(job: str) -> dict[str, Any]:
-    """Return the job's status.json; empty while there is none."""
-    text = on("node0", f"cat {PREFIX}/jobs/{job}/status.json 2>/dev/null")
-    try:
-        content: dict[str, Any] = json.loads(text)
-    except ValueError:
-        return {}
-    return content
-
-
-def until(condition: Callable[[], Any], seconds: float) -> bool:
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.5)
-    return True
-
-
-def log(job: str) -> str:
-    return on("node0", f"cat {PREFIX}/jobs/{job}/log 2>/dev/null")
-
-
-def orphans(job: str) -> list[str]:
-    """Return the job's processes that are left on hosts that answer."""
-    found = []
-    for host in CONTAINERS:
-        out = on(host, f"grep -lz AMX_CLUSTER_JOB={PREFIX}/jobs/{job} /proc/[0-9]*/environ 2>/dev/null", user="root")
-        found += [f"{host}:{line}" for line in out.split()]
-    return found
 
 
 @dataclass
@@ -92,19 +52,15 @@ class Fault:
     shown: str = ""
 
 
-def kill_mpirun(_job: str) -> None:
-    on("node0", "pkill -KILL -u train -x mpiexec.hydra", user="root")
-
-
 def fill(job: str) -> None:
     # The folder that checkpoints go to becomes a small file system, so that the next one does not fit.
-    on("node0", f"mount -t tmpfs -o size=9m,uid=1000 tmpfs {PREFIX}/jobs/{job}/output", user="root")
+    on(HEAD, f"mount -t tmpfs -o size=9m,uid=1000 tmpfs {PREFIX}/jobs/{job}/output", user="root")
 
 
 def second(_job: str) -> str:
     """Start another job on hosts that this one holds. Returns what is wrong with the refusal."""
-    path = job_file("fault-second", Fault("a second job", "failed", "", job={"hosts": 2}))
-    output = playbook("train", "-e", f"job={path}").communicate(timeout=120)[0]
+    path = file_of("fault-second", Fault("a second job", "failed", "", job={"hosts": 2}))
+    output = Play("train", "-e", f"job={path}").wait(120)
     return "" if "is held by job" in output and not status("fault-second") else f"it was not refused: {output[-800:]}"
 
 
@@ -135,26 +91,22 @@ def plug(host: str) -> None:
     docker("network", "connect", "--ip", ADDRESSES[host], "--alias", host, NETWORK, CONTAINERS[host])
 
 
-def job_file(name: str, fault: Fault) -> Path:
+def file_of(name: str, fault: Fault) -> Path:
     """Write the job's file and return its path."""
-    job = {"name": name, "script": str(HERE / "jobs/steps.py"), "trainer": False, **fault.job}
-    job["env"] = {"STEPS": 60, **fault.env}
-    path = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"]) / f"{name}.yml"
-    path.write_text(json.dumps(job))
-    return path
+    job = {"name": name, "script": str(SCENARIO / "jobs/steps.py"), "trainer": False, **fault.job}
+    return job_file({**job, "env": {"STEPS": 60, **fault.env}})
 
 
 def run(number: int, fault: Fault) -> tuple[str, int, bool]:
     """Run one. Returns what is wrong (nothing: an empty string), the steps lost, and whether the job recovered."""
     name = f"fault-{number}"
-    path = job_file(name, fault)
-    play = playbook("train", "-e", f"job={path}")
+    play = Play("train", "-e", f"job={file_of(name, fault)}")
     lost, recovered, wrong = 0, False, ""
     try:
-        if not until(lambda: "step 25 of" in log(name) or play.poll() is not None, 240):
+        if not until(lambda: "step 25 of" in log(name) or play.ended(), 240):
             return "it never came to step 25", 0, False
         if not status(name):
-            return f"it was not started\n{play.communicate()[0][-1500:]}", 0, False
+            return f"it was not started\n{play.output()[-1500:]}", 0, False
         injected = time.monotonic()
         fault.inject(name)
         wrong = fault.meanwhile(name)
@@ -164,7 +116,7 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
         )
         answered = time.monotonic() - injected
         until(lambda: status(name).get("state") != "running", 150)
-        output, _nothing = play.communicate(timeout=60)
+        output = play.wait(60)
         end = status(name)
         text = log(name)
         attempts = end.get("attempts", [])
@@ -186,9 +138,9 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
         first = said.splitlines()[0] if said else ""
         print(f"{fault.name}: {end.get('state')} after {answered:.0f} s, {lost} steps lost. {first}", flush=True)
     finally:
-        if play.poll() is None:
-            play.terminate()
-            print(play.communicate()[0][-3000:])
+        if not play.ended():
+            play.kill(signal.SIGTERM)
+            print(play.output()[-3000:])
         fault.mend(name)
         # A rank on a host that was cut off ends by itself after a minute without its supervisor.
         until(lambda: not orphans(name), 90)
@@ -199,9 +151,7 @@ def run(number: int, fault: Fault) -> tuple[str, int, bool]:
 
 
 def main() -> int:
-    for host, container in CONTAINERS.items():
-        networks = json.loads(docker("inspect", container))[0]["NetworkSettings"]["Networks"]
-        ADDRESSES[host] = networks[NETWORK]["IPAddress"]
+    ADDRESSES.update(addresses())
     # Some only, by their number: FAULTS="0 3".
     wanted = os.environ.get("FAULTS", "").split()
     failed, recovered, lost, injected = [], 0, 0, 0
