@@ -20,7 +20,8 @@ def describe(progress: Mapping[str, Any]) -> str:
     """Say in one line how far a job is.
 
     progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
-    began and time (seconds since the Unix epoch), metrics ({name: latest value}).
+    began and time (seconds since the Unix epoch), first_step (that it began after, where it goes on from a checkpoint),
+    metrics ({name: latest value}).
     """
     step, last = progress["step"], progress["max_steps"]
     parts = [f"step {step}/{last}"]
@@ -28,10 +29,11 @@ def describe(progress: Mapping[str, Any]) -> str:
         parts.append(f"epoch {progress['epoch']:.2f}")
     parts += [f"{words} {progress['metrics'][key]:.4g}" for key, words in METRICS.items() if key in progress["metrics"]]
     elapsed = progress["time"] - progress["began"]
-    if step and elapsed > 0:
-        parts.append(f"{step * progress['samples_per_step'] / elapsed:.1f} samples/s")
+    made = step - progress.get("first_step", 0)
+    if made > 0 and elapsed > 0:
+        parts.append(f"{made * progress['samples_per_step'] / elapsed:.1f} samples/s")
         if step < last:
-            parts.append(f"{duration((last - step) * elapsed / step)} left")
+            parts.append(f"{duration((last - step) * elapsed / made)} left")
     return "  ".join(parts)
 
 

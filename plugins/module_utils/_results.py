@@ -13,15 +13,24 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return results.json as (name, value) pairs for a person; what the script did not report is left out."""
     metrics = results["metrics"]
     threads = sorted(set(results["threads_per_rank"]))
+    # What the Trainer measures begins at the checkpoint it went on from, but counts the samples of all steps.
+    since, share = "", 1.0
+    resumed, steps = results.get("resumed_step", 0), results.get("steps", 0)
+    if resumed and steps:
+        since, share = f", since step {resumed}", (steps - resumed) / steps
+    speed = metrics.get("train_samples_per_second")
     found: list[tuple[str, str | None]] = [
         ("state", results["state"] + (f": {results['reason']}" if results["reason"] else "")),
         ("hosts", str(results["hosts"])),
         ("ranks", str(results["ranks"])),
         ("threads per rank", ", ".join(map(str, threads))),
         ("precision", results["precision"]),
-        ("seconds, training", _number(metrics.get("train_runtime"), ".1f")),
+        (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),
         ("seconds, in all", _number(results["seconds"], ".1f")),
-        ("samples/s, training", _number(metrics.get("train_samples_per_second"), ".1f")),
+        (
+            f"samples/s, training{since}",
+            _number(speed * share if isinstance(speed, (int, float)) else None, ".1f"),
+        ),
     ]
     if "eval_loss" not in metrics:
         found.append(("loss, training", _number(metrics.get("train_loss"), ".3f")))

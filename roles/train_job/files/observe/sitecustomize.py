@@ -132,14 +132,16 @@ def watch_trainer(trainer: Any) -> None:
     from transformers import TrainerCallback
 
     class Progress(TrainerCallback):
-        """Keeps progress.json: {step, max_steps, epoch, samples_per_step, step_time, time, metrics}."""
+        """Keeps progress.json: {step, max_steps, epoch, samples_per_step, began, first_step, time, metrics}."""
 
         def __init__(self) -> None:
             self.metrics: dict[str, float] = {}
             self.began = self.wrote = 0.0
+            self.first_step = 0
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             self.began = time.time()
+            self.first_step = state.global_step
             self.report(args, state)
 
         def on_prediction_step(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
@@ -171,6 +173,7 @@ def watch_trainer(trainer: Any) -> None:
                     "epoch": state.epoch,
                     "samples_per_step": args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
                     "began": self.began,
+                    "first_step": self.first_step,
                     "time": self.wrote,
                     "metrics": self.metrics,
                 },

@@ -23,6 +23,9 @@ AT_40: dict[str, Any] = {
         ({"step": 0, "time": 1000.0, "epoch": 0, "metrics": {}}, "step 0/100  epoch 0.00"),
         ({"step": 100, "epoch": None, "metrics": {}}, "step 100/100  160.0 samples/s"),
         ({"step": 1, "epoch": None, "metrics": {}}, "step 1/100  1.6 samples/s  33 min 0 s left"),
+        # It goes on from a checkpoint: 10 steps took it 20 s.
+        ({"first_step": 30, "epoch": None, "metrics": {}}, "step 40/100  16.0 samples/s  2 min 0 s left"),
+        ({"first_step": 40, "epoch": None, "metrics": {}}, "step 40/100"),
     ],
 )
 def test_describe(changes: dict[str, Any], text: str) -> None:

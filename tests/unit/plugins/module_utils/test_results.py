@@ -56,6 +56,14 @@ def test_a_script_that_evaluates_only_in_the_end() -> None:
     ]
 
 
+def test_speed_of_a_run_that_went_on_from_a_checkpoint() -> None:
+    # transformers 5.23 divides the samples of all 80 steps by the seconds of the last 20.
+    rows = dict(_results.rows({**RESULTS, "steps": 80, "resumed_step": 60}))
+    assert rows["seconds, training, since step 60"] == "40.0"
+    assert rows["samples/s, training, since step 60"] == "28.1"
+    assert "samples/s, training" not in rows
+
+
 def test_what_was_not_reported_is_left_out() -> None:
     failed = {**RESULTS, "state": "failed", "reason": "mpirun ended", "metrics": {}, "threads_per_rank": [8, 7, 8]}
     assert _results.rows(failed) == [

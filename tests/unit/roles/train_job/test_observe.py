@@ -193,7 +193,14 @@ def test_progress(rank: Rank) -> None:
     assert ran.stderr == ""
     progress = rank.read("progress.json")
     assert progress.pop("began") <= progress.pop("time")
-    assert progress == {"step": 5, "max_steps": 10, "epoch": 0.5, "samples_per_step": 32, "metrics": {"loss": 0.25}}
+    assert progress.pop("metrics") == {"loss": 0.25}
+    assert progress == {"step": 5, "first_step": 0, "max_steps": 10, "epoch": 0.5, "samples_per_step": 32}
+
+
+def test_progress_of_a_run_that_goes_on_from_a_checkpoint(rank: Rank) -> None:
+    ran = rank.run(TRAINER.replace("global_step=0", "global_step=3"))
+    assert ran.stderr == ""
+    assert rank.read("progress.json")["first_step"] == 3
 
 
 def test_only_rank_0_tells_its_progress(rank: Rank) -> None:
