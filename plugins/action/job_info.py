@@ -7,6 +7,7 @@ import time
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _progress, _results
@@ -40,12 +41,15 @@ class ActionModule(ActionBase):
         began = time.monotonic()
         while True:
             module_args = {**asked, "follow": False, "log_offset": offset}
-            seen = self._execute_module(
-                module_name="amx.cluster.job_info", module_args=module_args, task_vars=task_vars
-            )
+            try:
+                seen = self._execute_module(
+                    module_name="amx.cluster.job_info", module_args=module_args, task_vars=task_vars
+                )
+            except AnsibleConnectionFailure as error:
+                seen = {"unreachable": True, "msg": str(error)}
             if seen.get("failed") or seen.get("unreachable"):
-                seen["msg"] = f"{seen.get('msg', '')}\nThe job itself goes on; playbooks/status.yml finds it again."
-                return seen
+                words = "The job does not need this connection; playbooks/status.yml tells how it stands."
+                return {**seen, "msg": f"{seen.get('msg', '')}\n{words}"}
             for line in seen["log"].splitlines():
                 (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
@@ -81,6 +85,8 @@ class ActionModule(ActionBase):
         if status["state"] == "succeeded":
             return {"changed": False, "status": status, "outcome": outcome}
         told = f"job {status['job']} {status['state']}: {status['reason']}"
+        if "advice" in status:
+            told += f"\n{status['advice']}"
         if status.get("returncode"):
             told += f"\n{_progress.first_failure(log)}"
         return {"changed": False, "failed": True, "status": status, "msg": told}

@@ -9,11 +9,19 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 from collections.abc import Mapping
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _checkpoint
+
+# Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
+STOP = signal.SIGUSR1
+# Which checkpoint of an earlier run a job goes on from, with that run's ranks and steps of gradient accumulation.
+RESUMED = "resumed.json"
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -62,7 +70,7 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], che
 
     files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in
     the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its files are linked, not
-    copied. Raises OSError.
+    copied, and RESUMED tells what made it. Raises OSError.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
@@ -73,6 +81,9 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], che
         path.chmod(0o755 if name.endswith(".sh") or content.startswith("#!") else 0o644)
     if checkpoint:
         shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
+        earlier = read_json(checkpoint.parents[1] / "status.json") or {}
+        made_by = {"checkpoint": str(checkpoint), **{key: earlier.get(key) for key in ("ranks", "accumulation")}}
+        (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
     for name, target in links.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +96,8 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
 
     Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
     most `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone
-    has the state "lost". Raises ValueError when there is no job in the folder.
+    has the state "lost". Where a job that did not succeed can go on, status has the key "advice". Raises ValueError
+    when there is no job in the folder.
     """
     status = read_json(folder / "status.json")
     if status is None:
@@ -97,6 +109,9 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
             status.update(
                 state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?"
             )
+    advice = way_on(folder, status)
+    if advice:
+        status["advice"] = advice
     log = b""
     if (folder / "log").exists():
         with (folder / "log").open("rb") as stream:
@@ -114,6 +129,20 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         "log": log.decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
     }
+
+
+def way_on(folder: Path, status: Mapping[str, Any]) -> str:
+    """Say how to go on with the job in `folder` that ended early; an empty string where there is nothing to say.
+
+    A job that was moved aside has been started again since.
+    """
+    if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
+        return ""
+    checkpoint = _checkpoint.last_whole(folder / "output")
+    start = f"playbooks/train.yml -e job={(read_json(folder / 'job.json') or {}).get('file', f'{folder.name}.yml')}"
+    if checkpoint:
+        return f"ansible-playbook {start} -e train_job_resume=true goes on from its {checkpoint.name}"
+    return f"it left no whole checkpoint: ansible-playbook {start} starts it anew" if status["state"] == "lost" else ""
 
 
 def jobs(folder: Path) -> list[dict[str, Any]]:
@@ -136,10 +165,15 @@ def holders(folder: Path, but: str = "") -> list[dict[str, Any]]:
     """
     found = []
     for job in sorted({path.parent for path in folder.glob("*/hold.*") if path.parent.name != but}):
-        if any(is_held(path) for path in job.glob("hold.*")):
+        if is_in_use(job):
             told = read_json(job / "job.json") or {}
             found.append({"job": job.name, "user": told.get("user", ""), "since": told.get("since", "")})
     return found
+
+
+def is_in_use(folder: Path) -> bool:
+    """Tell whether a rank of the job in `folder`, or its supervisor where it is one of the hosts, runs on this host."""
+    return any(is_held(path) for path in folder.glob("hold.*"))
 
 
 def is_held(path: Path) -> bool:

@@ -52,6 +52,8 @@ def details(job: Mapping[str, Any], hosts: Mapping[str, Sequence[Mapping[str, An
     status = job["status"]
     lines = [f"job {status['job']}: {status['state']}" + (f", {status['reason']}" if status["reason"] else "")]
     lines.append(f"started {status['started']}" + (f", ended {status['ended']}" if "ended" in status else ""))
+    if "advice" in status:
+        lines.append(status["advice"])
     if job["progress"]:
         lines.append(_progress.describe(job["progress"]))
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]

@@ -13,7 +13,7 @@ author:
 description:
   - Makes a new directory with the files that a run of a job needs. The directory of an earlier run is moved aside, to
     its name with the time it was made, unless O(keep_earlier=false).
-  - Refuses while the job in it is running.
+  - Refuses while the job in it is running, and while ranks of it are left on the host.
 extends_documentation_fragment:
   - amx.cluster.attributes
 attributes:
@@ -97,6 +97,11 @@ def main() -> None:
         module.fail_json(
             msg=f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
             "wait for its end, or give this job another name"
+        )
+    if _job_directory.is_in_use(folder):
+        module.fail_json(
+            msg=f"ranks of the earlier run in {folder} still run on this host: end them with playbooks/stop.yml -e "
+            f"job={folder.name}, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
     checkpoint = _checkpoint.last_whole(folder / "output") if module.params["resume"] else None

@@ -55,7 +55,8 @@ EXAMPLES = r"""
 RETURN = r"""
 status:
   description:
-    - The content of the job's C(status.json). The state is V(lost) when the job's supervisor died without a word.
+    - The content of the job's C(status.json). The state is V(lost) when the job's supervisor died, or was ended with
+      its host. C(advice) tells how to go on with a job that ended early.
   returned: success
   type: dict
   sample: {job: demo, state: running, ranks: 2, hosts: 1}

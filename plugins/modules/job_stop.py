@@ -56,7 +56,6 @@ ended:
 
 import contextlib
 import os
-import signal
 import time
 from pathlib import Path
 
@@ -78,7 +77,7 @@ def main() -> None:
         else:
             if status:
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                    os.kill(status["pid"], signal.SIGTERM)
+                    os.kill(status["pid"], _job_directory.STOP)
                 deadline = time.monotonic() + grace
                 while _job_directory.running(folder) and time.monotonic() < deadline:
                     time.sleep(0.2)

@@ -4,7 +4,8 @@
     python -S supervise.py --reap JOB_DIRECTORY     ends what is left of it on this host
 
 It outlives the connection that started it. It writes status.json whenever the state changes, ranks.json every two
-seconds with what each rank told, and results.json at the end. States: running, succeeded, failed, stopped (by SIGTERM).
+seconds with what each rank told, and results.json at the end. States: running, succeeded, failed, stopped (on request,
+_job_directory.STOP), lost (by SIGTERM, as when the host shuts down).
 A job that failed is started again from its last whole checkpoint as often as its file says.
 """
 
@@ -24,6 +25,7 @@ import sys
 import time
 import traceback
 from datetime import datetime, timezone
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +88,12 @@ def missed(expect: dict[str, float], metrics: dict[str, Any]) -> str:
     return ""
 
 
+def accumulation(args: dict[str, Any]) -> int:
+    """Return over how many steps a script's arguments have it add up gradients; 1 where they do not say so."""
+    steps = args.get("gradient_accumulation_steps", 1)
+    return steps if isinstance(steps, int) else 1
+
+
 class Supervisor:
     """The runs of the job in `folder`, from its first start to its last end."""
 
@@ -102,14 +110,22 @@ class Supervisor:
             "started": now(),
             "hosts": len(self.plan["hosts"]),
             "ranks": self.plan["world_size"],
+            "accumulation": accumulation(self.job["args"]),
             "attempts": [],
             "notes": [],
         }
         self.stop_wanted = False
+        # The state, and why, of a job that is ended from outside.
+        self.stopped = ("", "")
         self.mpirun: subprocess.Popen[bytes] | None = None
         self.beats: dict[int, dict[str, Any]] = {}
         self.gone: dict[str, str] = {}
         self.probed = 0.0
+
+    def stop(self, state: str, reason: str) -> None:
+        """Have the job ended: it will be in this state, for this reason."""
+        if not self.stop_wanted:
+            self.stop_wanted, self.stopped = True, (state, reason)
 
     def run(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
@@ -128,7 +144,10 @@ class Supervisor:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
         if _checkpoint.last_whole(self.folder / "output"):  # of the run that this one goes on with
-            self.replan([host["host"] for host in self.plan["hosts"]])
+            self.replan(
+                [host["host"] for host in self.plan["hosts"]],
+                _job_directory.read_json(self.folder / _job_directory.RESUMED) or {},
+            )
             reason = self.bring_checkpoint()
         while not reason:
             reason, code = self.attempt()
@@ -142,11 +161,12 @@ class Supervisor:
     def finish(self, reason: str, code: int, seconds: float) -> None:
         """Write what came of the job."""
         if self.stop_wanted:
-            self.status.update(state="stopped", reason="it was stopped on request")
+            self.status.update(state=self.stopped[0], reason=self.stopped[1])
         else:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         metrics = _job_directory.read_json(self.folder / "output" / "all_results.json") or {}
+        progress = _job_directory.read_json(self.folder / "progress.json") or {}
         write_json(
             self.folder / "results.json",
             {
@@ -160,6 +180,8 @@ class Supervisor:
                 "backend": self.plan["backend"],
                 "stack": self.plan["stack"],
                 "metrics": metrics,
+                "steps": progress.get("step", 0),
+                "resumed_step": progress.get("first_step", 0),
                 "world": _job_directory.read_json(self.folder / "world.json"),
                 "output": str(self.folder / "output"),
             },
@@ -396,24 +418,28 @@ class Supervisor:
                 f"{', '.join(gone)} did not answer within {RETURN} s and the job needs {least} host(s): bring it back "
                 "and start the job again, or let it go on with fewer (min_hosts)"
             )
-        self.replan(left)
+        self.replan(left, self.status)
         return self.bring_checkpoint()
 
-    def replan(self, names: list[str]) -> None:
-        """Write plan, host file and launch.sh for these hosts and the last whole checkpoint."""
+    def replan(self, names: list[str], earlier: dict[str, Any]) -> None:
+        """Write plan, host file and launch.sh for these hosts and the last whole checkpoint.
+
+        earlier: ranks and accumulation of the run that left the checkpoint, as far as they are known.
+        """
         stack = json.loads(Path(self.plan["environment"], "amx-cluster.json").read_text(encoding="utf-8"))
-        before = self.plan["world_size"]
         self.plan = _launch.on_hosts(self.plan, names)
         args = dict(self.job["args"])
         after = self.plan["world_size"]
-        if after != before:
-            steps = int(args.get("gradient_accumulation_steps", 1))
-            note = f"{after} instead of {before} ranks on {', '.join(names)}"
-            if self.job.get("keep_global_batch") and steps * before % after == 0:
-                args["gradient_accumulation_steps"] = steps * before // after
-                note += f"; the global batch stays as it was, with {steps * before // after} steps of accumulation"
+        before = earlier.get("ranks") or after
+        # In units of what a rank takes at once.
+        batch = before * (earlier.get("accumulation") or accumulation(args))
+        if after != before or batch != after * accumulation(args):
+            note = f"{after} instead of {before} ranks on {', '.join(names)}; " if after != before else ""
+            if self.job.get("keep_global_batch") and batch % after == 0:
+                args["gradient_accumulation_steps"] = batch // after
+                note += f"the global batch stays as it was, with {batch // after} steps of accumulation"
             else:
-                note += f"; the global batch is {after}/{before} of what it was"
+                note += f"the global batch is {Fraction(after * accumulation(args), batch)} of what it was"
             self.status["notes"].append(note)
             self.job["args"] = args
         resumed = _checkpoint.last_whole(self.folder / "output")
@@ -427,7 +453,7 @@ class Supervisor:
             "launch.sh": _launch.launch_script(self.plan, _launch.script_path(self.job), arguments),
         }.items():
             (self.folder / name).write_text(content, encoding="utf-8")
-        self.status.update(hosts=len(names), ranks=after)
+        self.status.update(hosts=len(names), ranks=after, accumulation=accumulation(args))
 
     def bring_checkpoint(self) -> str:
         """Copy the plan and the last whole checkpoint to the other hosts; return why that failed."""
@@ -480,7 +506,10 @@ def detach(folder: Path) -> None:
     holding = (folder / ("hold.supervisor" if ours else "supervisor.lock")).open("wb")
     fcntl.flock(holding, fcntl.LOCK_EX)
     # Before anyone can know the process to send it to.
-    signal.signal(signal.SIGTERM, lambda *_signal: setattr(supervisor, "stop_wanted", True))
+    requested = ("stopped", "it was stopped on request")
+    ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
+    signal.signal(_job_directory.STOP, lambda *_signal: supervisor.stop(*requested))
+    signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop(*ended))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     supervisor.save()
     os.close(writer)

@@ -121,8 +121,35 @@ def test_a_job_whose_supervisor_is_gone_is_lost(folder: Path) -> None:
     (folder / "log").write_bytes(b"one\ntw")
     seen = _job_directory.look(folder)
     reason = f"its supervisor, process {os.getpid()}, is gone: the head was restarted?"
-    assert seen["status"] == {"job": "demo", "state": "lost", "pid": os.getpid(), "reason": reason}
+    advice = "it left no whole checkpoint: ansible-playbook playbooks/train.yml -e job=demo.yml starts it anew"
+    assert seen["status"] == {
+        "job": "demo",
+        "state": "lost",
+        "pid": os.getpid(),
+        "reason": reason,
+        "advice": advice,
+    }
     assert seen["log"] == "one\ntw"
+
+
+def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
+    def advice(state: str) -> str | None:
+        write_status(folder, pid=1, state=state)
+        told: str | None = _job_directory.look(folder)["status"].get("advice")
+        return told
+
+    assert [advice(state) for state in ("succeeded", "failed", "stopped")] == [None, None, None]
+    (folder / "output" / "checkpoint-5").mkdir(parents=True)
+    (folder / "output" / "checkpoint-5" / "model").write_text("weights")
+    (folder / "output" / "checkpoint-5" / "complete.json").write_text('{"model": 7}')
+    (folder / "job.json").write_text('{"file": "/my/jobs/one.yml"}')
+    start = "ansible-playbook playbooks/train.yml -e job=/my/jobs/one.yml"
+    goes_on = f"{start} -e train_job_resume=true goes on from its checkpoint-5"
+    assert advice("succeeded") is None
+    assert [advice(state) for state in ("failed", "stopped", "lost")] == [goes_on] * 3
+    # Of one that was moved aside another run has the name now.
+    aside = folder.rename(folder.with_name("demo.20260101T000000Z"))
+    assert "advice" not in _job_directory.look(aside)["status"]
 
 
 @pytest.mark.parametrize("state", ["running", "failed"])
@@ -156,6 +183,12 @@ def test_create_takes_a_checkpoint_along(folder: Path) -> None:
     copy = made / "output" / "checkpoint-5"
     assert _checkpoint.last_whole(made / "output") == copy
     assert (copy / "deep" / "state").samefile(checkpoint / "deep" / "state")  # linked: it may be large
+    told: dict[str, Any] = {"checkpoint": str(checkpoint), "ranks": None, "accumulation": None}
+    assert json.loads((made / "resumed.json").read_text()) == told
+    write_status(folder, ranks=3, accumulation=2, hosts=3)
+    _job_directory.create(folder.with_name("another"), {}, {}, checkpoint)
+    told.update(ranks=3, accumulation=2)
+    assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
 
 
 def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
@@ -201,5 +234,7 @@ def test_holders_are_seen_as_long_as_they_live(folder: Path) -> None:
         assert _job_directory.holders(jobs, but="demo") == []
         assert _job_directory.is_held(folder / "hold.0")
         assert not _job_directory.is_held(folder / "hold.1")
+        assert _job_directory.is_in_use(folder)
+        assert not _job_directory.is_in_use(jobs / "other")
         process.kill()
     assert _job_directory.holders(jobs) == []

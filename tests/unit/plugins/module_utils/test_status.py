@@ -46,3 +46,6 @@ def test_details() -> None:
     assert _status.details(job("demo", "failed", "it broke", ended="2026-01-02"), {"node0": [other]}) == (
         "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended 2026-01-02\nNo rank of it is running."
     )
+    assert _status.details(job("demo", "lost", "it is gone", advice="start it anew"), {}) == (
+        "job demo: lost, it is gone\nstarted 2026-01-01T00:00:00+00:00\nstart it anew\nNo rank of it is running."
+    )

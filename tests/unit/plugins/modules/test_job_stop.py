@@ -75,7 +75,7 @@ folder = pathlib.Path(sys.argv[1])
 def stop(*_signal):
     (folder / "status.json").write_text(json.dumps({"state": "stopped", "pid": os.getpid()}))
     sys.exit()
-signal.signal(signal.SIGTERM, stop)
+signal.signal(signal.SIGUSR1, stop)
 (folder / "status.json").write_text(json.dumps({"state": "running", "pid": os.getpid()}))
 print(flush=True)
 signal.pause()

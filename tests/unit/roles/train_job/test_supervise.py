@@ -150,7 +150,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
     yield made
     status = _job_directory.running(made.folder)
     if status:  # the test failed: nothing of it is to go on
-        os.kill(status["pid"], signal.SIGTERM)
+        os.kill(status["pid"], _job_directory.STOP)
 
 
 def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
@@ -200,6 +200,8 @@ def test_success(run: Run) -> None:
         "backend": "gloo",
         "stack": "native",
         "metrics": {"eval_accuracy": 0.8},
+        "steps": 0,  # no Trainer told any
+        "resumed_step": 0,
         "world": {"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]},
         "output": f"{run.folder}/output",
     }
@@ -294,13 +296,26 @@ def test_stop(run: Run) -> None:
     assert os.getsid(status["pid"]) == status["pid"]  # it outlives the connection that started it
     assert [held["job"] for held in _job_directory.holders(run.folder.parent)] == ["demo"]
     os.kill(status["pid"], signal.SIGHUP)
-    os.kill(status["pid"], signal.SIGTERM)
+    os.kill(status["pid"], _job_directory.STOP)
     status = run.ended()
     assert (status["state"], status["reason"]) == ("stopped", "it was stopped on request")
     assert len(status["attempts"]) == 1
     assert all(is_gone(pid) for pid in started)
     assert read(run.folder, "results.json")["state"] == "stopped"
     assert until(lambda: not _job_directory.holders(run.folder.parent)) is True
+
+
+def test_a_host_that_shuts_down_is_no_request_to_stop(run: Run) -> None:
+    status = run.start(CHILDREN, restarts=3)
+    started = children(run.folder)
+    os.kill(status["pid"], signal.SIGTERM)
+    status = run.ended()
+    assert (status["state"], status["reason"]) == (
+        "lost",
+        "its supervisor was asked to end, as when the head shuts down",
+    )
+    assert len(status["attempts"]) == 1
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started))
 
 
 def test_ranks_that_wait_for_the_others_too_long(run: Run) -> None:
@@ -417,6 +432,43 @@ def test_a_job_that_goes_on_from_an_earlier_one(run: Run) -> None:
     assert "--resume_from_checkpoint output/checkpoint-7" in calls(run.folder)[0]
 
 
+@pytest.mark.parametrize(
+    ("earlier", "job", "notes", "argument"),
+    [
+        ({"ranks": 2, "accumulation": 3}, {}, [], "--gradient_accumulation_steps 3 "),
+        (
+            {"ranks": 3, "accumulation": 3},
+            {},
+            ["2 instead of 3 ranks on node0; the global batch is 2/3 of what it was"],
+            "--gradient_accumulation_steps 3 ",
+        ),
+        (
+            {"ranks": 4, "accumulation": 3},
+            {"keep_global_batch": True},
+            ["2 instead of 4 ranks on node0; the global batch stays as it was, with 6 steps of accumulation"],
+            "--gradient_accumulation_steps 6 ",
+        ),
+        # It had gone on with fewer ranks before.
+        (
+            {"ranks": 2, "accumulation": 6},
+            {"keep_global_batch": True},
+            ["the global batch stays as it was, with 6 steps of accumulation"],
+            "--gradient_accumulation_steps 6 ",
+        ),
+    ],
+)
+def test_a_checkpoint_of_another_world_size(
+    run: Run, earlier: dict[str, int], job: dict[str, Any], notes: list[str], argument: str
+) -> None:
+    run.checkpoint(7)
+    (run.folder / "resumed.json").write_text(json.dumps(earlier))
+    run.start('echo "$@" >> calls\n' + WORLD + TRAIN, args={"gradient_accumulation_steps": 3}, **job)
+    status = run.ended()
+    assert (status["state"], status["notes"]) == ("succeeded", notes)
+    assert argument in calls(run.folder)[0]
+    assert status["ranks"] * status["accumulation"] == 2 * int(argument.split()[1])
+
+
 @pytest.mark.parametrize("before", ["", "echo '{\"step\": 0}' > progress.json\n"])
 def test_no_restart_before_the_first_step(run: Run, before: str) -> None:
     run.start(before + "echo x >> calls; exit 2", restarts=5)
@@ -451,7 +503,7 @@ GONE = "node1 does not answer any more (ssh: connect to host node1 port 22: No r
     [
         (
             {},
-            "2 instead of 4 ranks on node0; the global batch is 2/4 of what it was",
+            "2 instead of 4 ranks on node0; the global batch is 1/2 of what it was",
             "--gradient_accumulation_steps 3 ",
         ),
         (
@@ -519,6 +571,6 @@ def test_a_host_that_falls_silent_ends_the_attempt(run: Run) -> None:
 def test_stop_while_a_host_is_waited_for(run: Run) -> None:
     status = run.start(LOSES_A_HOST, ranks=(2, 2), restarts=1)
     until(lambda: "reason" in read(run.folder, "status.json")["attempts"][0])
-    os.kill(status["pid"], signal.SIGTERM)
+    os.kill(status["pid"], _job_directory.STOP)
     status = run.ended()
     assert (status["state"], len(calls(run.folder)), len(status["attempts"])) == ("stopped", 1, 1)
