@@ -376,8 +376,8 @@ def test_a_rank_that_the_kernel_ended_for_want_of_memory(run: Run) -> None:
 
 def test_a_stall_names_the_rank_that_holds_up_the_others(run: Run) -> None:
     tell = """
-beat 0 node0 idle=7 stepped=true 'stack="  File \\"torch/distributed/x.py\\", line 1, in all_reduce"'
 beat 1 node0 idle=8 stepped=true 'stack="  File \\"train.py\\", line 7, in read"'
+beat 0 node0 idle=7 stepped=true 'stack="  File \\"torch/distributed/x.py\\", line 1, in all_reduce"'
 """
     run.start(after_children(tell), stall_seconds=5)
     started = children(run.folder)
