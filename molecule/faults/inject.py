@@ -73,6 +73,8 @@ FAULTS = [
     Fault("the ranks form no group", "failed", "This rank would train a model of its own", env={"FAULT": "alone"}),
     Fault("a rank stands still", "failed", "rank 2 on node2 is here",
           job={"stall_seconds": 12}, env={"FAULT": "stall"}),
+    Fault("a rank stands still before the first step", "failed", "rank 2 on node2 is here",
+          job={"stall_seconds": 12}, env={"FAULT": "stall early"}),
     Fault("mpirun is killed", "succeeded", "", job={"restarts": 1}, inject=kill_mpirun),
     Fault("the disk fills", "failed", "rank 0 on node0 failed", inject=fill,
           mend=lambda job: on("node0", f"umount {PREFIX}/jobs/{job}/output", user="root")),

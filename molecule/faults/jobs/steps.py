@@ -59,6 +59,8 @@ def main() -> None:
         optimizer.step()
         return
     distributed.init_process_group("gloo")
+    if FAULT == "stall early" and RANK == 2:
+        time.sleep(3600)
     parameter = torch.nn.Parameter(torch.zeros(4))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     first, weight = resume()
