@@ -11,7 +11,10 @@ import hashlib
 import json
 import math
 import os
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -39,8 +42,13 @@ from cluster import (
     status,
     until,
 )
+from hub import Hub
+from stand_ins import EXAMPLE_TASK, METRIC, make_examples, make_wheel
 
-SCRIPTS = SCENARIO.parents[1] / "jobs/scripts"
+ROOT = SCENARIO.parents[1]
+SCRIPTS = ROOT / "jobs/scripts"
+CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text(encoding="utf-8"))
+VERSION = CATALOGUE["__torch_stack_catalogue"]["native"]["packages"]["transformers"]
 VALIDATION_PAIRS = 1000
 # The smoke job learns its task whole within seconds, and comparing perfect results says little. With these it ends
 # where both accuracy and loss still depend on every step.
@@ -74,7 +82,7 @@ def check(right: object, said: str) -> None:
 
 def smoke(name: str, ranks: int, hosts: int | list[str], args: dict[str, Any], **fields: Any) -> Path:
     """Write a job file: jobs/smoke.yml on `ranks` hosts, one rank on each, with other arguments and fields."""
-    job = copy.deepcopy(yaml.safe_load((SCENARIO.parents[1] / "jobs/smoke.yml").read_text(encoding="utf-8")))
+    job = copy.deepcopy(yaml.safe_load((ROOT / "jobs/smoke.yml").read_text(encoding="utf-8")))
     job.update(name=name, hosts=hosts, ranks_per_node=1, script=str(SCRIPTS / "train_text.py"), **fields)
     job["prepare"]["script"] = str(SCRIPTS / "generated_pairs.py")
     job["prepare"]["args"]["validation_pairs"] = VALIDATION_PAIRS
@@ -364,6 +372,93 @@ def first_main(job: str) -> float:
     return min(float(one) for host in times for one in host)
 
 
+def example() -> list[str]:
+    """Run a script of the transformers examples, with a model, data and a metric from a hub, without a way out."""
+    folder = EPHEMERAL / "example"
+    wheels, repository, hub_files = folder / "wheels", folder / "transformers", folder / "hub"
+    shutil.rmtree(folder, ignore_errors=True)
+    make_wheel(wheels, "glue-words", "1.2.0", requires=["glue-letters"])
+    make_wheel(wheels, "glue-letters", "3.0.0")
+    make_examples(repository, VERSION, "accelerate >= 0.12.0\nglue-words < 2\n")
+    words = [sys.executable, str(SCRIPTS / "generated_pairs.py"), "--output_dir", str(hub_files)]
+    subprocess.run([*words, "--train_pairs", "96", "--validation_pairs", "48", "--seed", "1"], check=True)
+    (hub_files / "same").mkdir()
+    (hub_files / "same/same.py").write_text(METRIC)
+    (hub_files / "pairs").mkdir()
+    for name in ("train.csv", "validation.csv"):
+        (hub_files / name).rename(hub_files / "pairs" / name)
+
+    given = {"torch_stack_examples": "git", "torch_stack_examples_from": f"file://{repository}"}
+    site = ("--tags", "always,torch_stack", "-e", json.dumps(given))
+    succeed(Play("site", *site))
+    again = succeed(Play("site", *site))
+    changed = [line for line in again.splitlines() if re.search(r"changed=[1-9]", line)]
+    check(not changed, f"site.yml changes something again: {changed}")
+
+    gateway = docker("inspect", "-f", "{{range .NetworkSettings.Networks}}{{.Gateway}} {{end}}", CONTAINERS[HEAD])
+    with Hub(gateway.split()[0]) as hub:
+        hub.publish("model", "stand-in/bert", hub_files / "model")
+        hub.publish("dataset", "stand-in/pairs", hub_files / "pairs")
+        hub.publish("space", "stand-in/same", hub_files / "same")
+        path = job_file(
+            {
+                "name": "example",
+                "script": f"transformers/examples/{EXAMPLE_TASK}/run_text.py",
+                "models": {"bert": {"hub": "stand-in/bert"}},
+                "data": {"pairs": {"hub": "stand-in/pairs", "at": "head"}},
+                "metrics": {"same": {"hub": "stand-in/same"}},
+                "args": {
+                    "model_name_or_path": "models/bert",
+                    "from_scratch": True,
+                    "train_file": "datasets/pairs/train.csv",
+                    "validation_file": "datasets/pairs/validation.csv",
+                    "max_seq_length": 32,
+                    "max_steps": 4,
+                },
+                "ranks_per_node": 1,
+            }
+        )
+        away = {
+            "data_cache_hub": hub.address,
+            "torch_stack_index_url": "none",
+            "torch_stack_index_urls": [],
+            "torch_stack_find_links": [str(wheels)],
+        }
+        succeed(train(path, "-e", json.dumps(away)))
+        fetched = len([request for request in hub.requests if request.method == "GET" and "/resolve/" in request.path])
+        before = len(hub.requests)
+        succeed(train(path, "-e", json.dumps(away)))
+        more = [request for request in hub.requests[before:] if request.method == "GET" and "/resolve/" in request.path]
+    check(not more, f"fetched again: {more}")
+    text = log("example")
+    for host in CONTAINERS:
+        check(
+            f"{host}: beside from the folder of the example, words 1.2.0" in text,
+            f"{host} says not so:\n{text[-2000:]}",
+        )
+    check(text.count("same: 0.5") == len(CONTAINERS), f"the metric is not everywhere:\n{text[-2000:]}")
+    return [
+        f"example from git on {len(CONTAINERS)} hosts, with what it requires besides the stack: {fetched} files of a "
+        "model, a data set (fetched by the head) and a metric from a hub (a stand-in), none again for a second run"
+    ]
+
+
+def demo() -> list[str]:
+    """Run the demo job on all three hosts."""
+    job = yaml.safe_load((ROOT / "jobs/demo.yml").read_text(encoding="utf-8"))
+    job["script"] = str(SCRIPTS / "train_text.py")
+    job["prepare"]["script"] = str(SCRIPTS / "docstring_pairs.py")
+    output = succeed(train(job_file(job)), 900)
+    found = read_json("demo", "results.json")
+    check((found["hosts"], found["ranks"]) == (3, 3), f"hosts, ranks: {found['hosts']}, {found['ranks']}")
+    check("accuracy, before and after" in output, f"no result is shown:\n{output[-2000:]}")
+    measured = found["metrics"]
+    return [
+        f"demo job on 3 hosts: accuracy {measured['eval_before_accuracy']:.3f} -> {measured['eval_accuracy']:.3f}, "
+        f"{measured['train_samples_per_second']:.1f} samples/s, {found['seconds']:.0f} s"
+    ]
+
+
 def attempt(part: Callable[[], list[str]]) -> str:
     """Do a part, print its figures, and return what is wrong; an empty string when nothing is."""
     began = time.monotonic()
@@ -378,7 +473,7 @@ def attempt(part: Callable[[], list[str]]) -> str:
 
 
 # One after the other; what stands together runs at once, on different hosts.
-PARTS = [[same_accuracy], [twice, recover], [away], [reboot], [overhead]]
+PARTS = [[same_accuracy], [twice, recover], [away], [reboot], [overhead], [example], [demo]]
 
 
 def main() -> int:

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _package_indexes
 
-NOTHING = {"index_timeout": 5, "ca_certificate": None, "proxy": None, "credentials": []}
+NOTHING: dict[str, Any] = {"index_timeout": 5, "ca_certificate": None, "proxy": None, "credentials": []}
 
 
 def test_netrc() -> None:
