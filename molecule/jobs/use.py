@@ -381,7 +381,9 @@ def example() -> list[str]:
     make_wheel(wheels, "glue-letters", "3.0.0")
     make_examples(repository, VERSION, "accelerate >= 0.12.0\nglue-words < 2\n")
     words = [sys.executable, str(SCRIPTS / "generated_pairs.py"), "--output_dir", str(hub_files)]
-    subprocess.run([*words, "--train_pairs", "96", "--validation_pairs", "48", "--seed", "1"], check=True)
+    subprocess.run(
+        [*words, "--train_pairs", "96", "--validation_pairs", "48", "--seed", "1"], check=True, capture_output=True
+    )
     (hub_files / "same").mkdir()
     (hub_files / "same/same.py").write_text(METRIC)
     (hub_files / "pairs").mkdir()
