@@ -38,3 +38,14 @@ attributes:
     details:
       - This module does not modify state.
 """
+
+    IDEMPOTENT_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: full
+"""

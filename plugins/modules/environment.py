@@ -16,14 +16,8 @@ description:
   - An interrupted installation is taken up again by the next run. One that is still going on is waited for.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
   - amx.cluster.package_indexes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
 options:
   path:
     description: The environment. The folder above it must be there.

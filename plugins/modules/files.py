@@ -15,13 +15,7 @@ description:
     sent from the control machine, one by one, so that an interrupted transfer goes on where it stopped.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  - amx.cluster.attributes.idempotent_module
 options:
   path:
     description: The folder on the host. It is made where it is missing.

@@ -19,14 +19,8 @@ description:
     Where there is none, wheels can be brought along in O(archive).
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
   - amx.cluster.package_indexes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
 options:
   path:
     description:
