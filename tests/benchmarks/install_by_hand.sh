@@ -10,7 +10,7 @@ set -eu
 
 config=$1 index=$2 packages=$3
 shift 3
-pip=$(printf '%s\n' $packages | sed -n 's/^pip==//p')
+pip=$(echo "$packages" | tr ' ' '\n' | sed -n 's/^pip==//p')
 
 on() {
     ssh -F "$config" "$@"
