@@ -88,8 +88,11 @@ def test_the_supervisor_is_asked_first(tmp_path: Path) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        assert run(tmp_path, _ansible_check_mode=True)["was_running"] is True
-        assert process.poll() is None
-        answer = run(tmp_path)
+        try:
+            assert run(tmp_path, _ansible_check_mode=True)["was_running"] is True
+            assert process.poll() is None
+            answer = run(tmp_path)
+        finally:
+            process.kill()
     assert (answer["changed"], answer["was_running"], answer["ended"]) == (True, True, [])
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "stopped"
