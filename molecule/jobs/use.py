@@ -272,8 +272,14 @@ def away() -> list[str]:
         f"a second start refused, ended at step {step(name)}; logs.yml returned {returned - ended:.0f} s later"
     )
 
-    succeed(Play("results", "-e", f"job={name}", "-e", f"train_job_results={EPHEMERAL / 'results'}"))
+    # Somebody keeps results under that name here.
+    shutil.rmtree(EPHEMERAL / "results", ignore_errors=True)
     folder = EPHEMERAL / "results" / name
+    folder.mkdir(parents=True)
+    (folder / "paper.txt").write_text("the only copy", encoding="utf-8")
+    succeed(Play("results", "-e", f"job={name}", "-e", f"train_job_results={folder.parent}"))
+    papers = list(folder.parent.glob(f"{name}.2*/paper.txt"))
+    check(len(papers) == 1, f"where results were fetched to: {sorted(path.name for path in folder.parent.iterdir())}")
     here = {f"./{file.relative_to(folder)}": file for file in folder.rglob("*") if file.is_file()}
     there = sums(directory(name))
     digests = {name: hashlib.sha256(file.read_bytes()).hexdigest() for name, file in here.items()}
@@ -283,6 +289,14 @@ def away() -> list[str]:
     size = sum(file.stat().st_size for file in here.values()) / 1e6
     told.append(f"results fetched: {len(digests)} files, {size:.1f} MB, each with the SHA-256 that it has on the head")
     return told
+
+
+def unharmed() -> list[str]:
+    """Compare the job that was started again with one that did the same on another number of hosts, undisturbed."""
+    restarted, undisturbed = loss("recover"), loss("away")
+    told = f"evaluation loss of the Trainer job that was killed {restarted:.5f}, of one that was not {undisturbed:.5f}"
+    check(abs(restarted / undisturbed - 1) <= ROUNDING, told)
+    return [told]
 
 
 def words_of(output: str) -> list[str]:
@@ -475,7 +489,7 @@ def attempt(part: Callable[[], list[str]]) -> str:
 
 
 # One after the other; what stands together runs at once, on different hosts.
-PARTS = [[same_accuracy], [twice, recover], [away], [reboot], [overhead], [example], [demo]]
+PARTS = [[same_accuracy], [twice, recover], [away], [unharmed], [reboot], [overhead], [example], [demo]]
 
 
 def main() -> int:
