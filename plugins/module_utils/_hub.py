@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import hashlib
 import json
 import os
@@ -39,12 +40,13 @@ class HubError(ValueError):
 
 @dataclass(frozen=True)
 class Wish:
-    """What is asked of which hub; kind is model, dataset or space."""
+    """What is asked of which hub; kind: model, dataset or space; files: patterns (fnmatch) of paths, none for all."""
 
     kind: str
     repository: str
     revision: str = "main"
     token: str = ""
+    files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{WORDS[self.kind]} {self.repository}"
@@ -146,6 +148,8 @@ def fetch(wish: Wish, folder: Path, address: str = "", only_look: bool = False) 
     hub = _library(address)
     api = hub.HfApi()
     address = hub.constants.ENDPOINT
+    if wish.files:  # some files are another snapshot than all
+        folder = folder / hashlib.sha256(json.dumps(sorted(wish.files)).encode()).hexdigest()[:8]
     store = _Store(folder, wish)
     if COMMIT.fullmatch(wish.revision) and store.is_whole(wish.revision):
         return Snapshot(store.snapshot(wish.revision), wish.revision, changed=False)
@@ -174,7 +178,14 @@ def fetch(wish: Wish, folder: Path, address: str = "", only_look: bool = False) 
                     raise
                 hub.hf_hub_download(wish.repository, name, **there)  # older versions do not go on by themselves
 
-        files = {sibling.rfilename: _expected(sibling) for sibling in info.siblings or []}
+        siblings = {sibling.rfilename: sibling for sibling in info.siblings or []}
+        files = {
+            name: _expected(sibling)
+            for name, sibling in siblings.items()
+            if not wish.files or any(fnmatch.fnmatchcase(name, pattern) for pattern in wish.files)
+        }
+        if siblings and not files:
+            raise HubError(f"{wish} has no file like {', '.join(wish.files)}; it has {', '.join(sorted(siblings)[:8])}")
         try:
             _complete(store, info.sha, files, download)
         except HubError as error:

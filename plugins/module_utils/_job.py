@@ -46,7 +46,8 @@ class Source:
     """Where a model or data set comes from: one of package (with path), directory (with at) and hub.
 
     package, path: a Python package that carries it, pinned, and its folder in it. directory, at: a folder on the
-    "control" machine or the "head". hub, revision, at: a repository of the Hugging Face hub, and where it is fetched.
+    "control" machine or the "head". hub, revision, files, at: a repository of the Hugging Face hub, patterns of its
+    files (none: all), and where it is fetched.
     """
 
     package: str = ""
@@ -54,6 +55,7 @@ class Source:
     directory: str = ""
     hub: str = ""
     revision: str = "main"
+    files: list[str] = field(default_factory=list)
     at: str = "control"
 
 
@@ -299,7 +301,7 @@ def _prepare(value: object, folder: Path) -> Prepare:
 SOURCES: dict[str, tuple[str, ...]] = {
     "package": ("path",),
     "directory": ("at",),
-    "hub": ("revision", "at"),
+    "hub": ("revision", "files", "at"),
 }
 
 
@@ -321,7 +323,10 @@ def _source(entry: dict[str, Any], folder: Path) -> Source:
     kind = kinds[0]
     _only(entry, (kind, *SOURCES[kind]), ("path",) if kind == "package" else ())
     for key, item in entry.items():
-        if not isinstance(item, str) or not item:
+        if key == "files":
+            if not isinstance(item, list) or not item or not all(isinstance(name, str) for name in item):
+                raise ValueError(f"files: {item!r} is not a list of patterns such as '*.json'")
+        elif not isinstance(item, str) or not item:
             raise ValueError(f"{key}: {item!r} is not text")
     if entry.get("at", "control") not in ("control", "head"):
         raise ValueError(f"at: {entry['at']!r} is not one of control, head")

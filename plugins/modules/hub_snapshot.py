@@ -42,6 +42,11 @@ options:
     description: A branch, a tag or a commit.
     type: str
     default: main
+  files:
+    description: Patterns of the files that are fetched, such as V(*.safetensors). All by default.
+    type: list
+    elements: str
+    default: []
   path:
     description: The folder below which repositories are kept, as huggingface_hub keeps its cache.
     type: path
@@ -90,6 +95,7 @@ def main() -> None:
             "repository": {"type": "str", "required": True},
             "kind": {"type": "str", "choices": ["model", "dataset", "space"], "default": "model"},
             "revision": {"type": "str", "default": "main"},
+            "files": {"type": "list", "elements": "str", "default": []},
             "path": {"type": "path", "required": True},
             "address": {"type": "str", "default": ""},
             "token": {"type": "str", "default": "", "no_log": True},
@@ -97,7 +103,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked = module.params
-    wish = _hub.Wish(asked["kind"], asked["repository"], asked["revision"], asked["token"])
+    wish = _hub.Wish(asked["kind"], asked["repository"], asked["revision"], asked["token"], tuple(asked["files"]))
     try:
         snapshot = _hub.fetch(wish, Path(asked["path"]), asked["address"], only_look=module.check_mode)
     except _hub.HubError as error:

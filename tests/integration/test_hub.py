@@ -17,6 +17,7 @@ import time
 import venv
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -31,6 +32,7 @@ INSTEAD = "or take it from a folder (directory:)"
 FETCH = """
 import sys
 from pathlib import Path
+from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _hub
 try:
     print(_hub.fetch(_hub.Wish("model", "acme/tiny"), Path(sys.argv[1]), sys.argv[2]).path)
@@ -64,7 +66,7 @@ class Control:
         play = {"hosts": "cluster", "gather_facts": False, "roles": ["amx.cluster.data_cache"], "post_tasks": [told]}
         (folder / "play.yml").write_text(yaml.safe_dump([play]))
 
-    def play(self, at: str = "control", kind: str = "model", revision: str = "main", *options: str, **more: str) -> str:
+    def play(self, at: str = "control", kind: str = "model", revision: str = "main", *options: str, **more: Any) -> str:
         """Run the play for acme/tiny, `more` being its variables. Returns its output; `code` and `seconds` are left."""
         variables = {
             "ansible_connection": self.connection,
@@ -163,6 +165,17 @@ def test_a_commit_that_is_there_asks_nothing(control: Control) -> None:
     said = control.play(revision=commit)
     assert "changed=0" in said, said
     assert control.hub.requests == []
+
+
+def test_some_of_its_files(control: Control) -> None:
+    control.hub.publish("model", "acme/tiny", control.model)
+    said = control.play(data_cache_sources={"models/tiny": {"hub": "acme/tiny", "files": ["*.json"]}})
+    assert control.code == 0, said
+    assert control.files_asked() == ["config.json"]
+    assert list(contents(control.path())) == ["config.json"]
+    said = control.play(data_cache_sources={"models/tiny": {"hub": "acme/tiny", "files": ["*.onnx", "x"]}})
+    told = "model acme/tiny has no file like *.onnx, x; it has config.json, model.safetensors, vocabulary/words.txt"
+    assert told in " ".join(said.split())
 
 
 def test_it_is_sent_to_a_head_that_is_another_machine(control: Control) -> None:
