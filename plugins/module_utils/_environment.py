@@ -37,6 +37,18 @@ CAUSES = (
 )
 
 
+def of_use(prefix: Path) -> tuple[str, dict[str, Any]]:
+    """Return where the environment lies that PREFIX/env points to, and its stack as it was installed; both may be
+    empty."""
+    link = prefix / "env"
+    if not link.is_symlink():
+        return "", {}
+    try:
+        return str(link.readlink()), dict(json.loads((link / MARKER).read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError):
+        return "", {}  # it was removed by hand
+
+
 def in_use(prefix: Path) -> str:
     """Return the name of the environment that PREFIX/env points to, or an empty string."""
     link = prefix / "env"

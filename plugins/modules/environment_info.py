@@ -57,6 +57,14 @@ in_use:
   description: The name of the one in use, empty when there is none.
   returned: success
   type: str
+path:
+  description: Where the one in use lies, empty when there is none.
+  returned: success
+  type: str
+stack:
+  description: The stack of the one in use, as it was installed; empty when there is none.
+  returned: success
+  type: dict
 ready:
   description: Whether the one that is asked for is among the installed.
   returned: success
@@ -96,10 +104,11 @@ def main() -> None:
     try:
         names = _environment.installed(prefix)
         result: dict[str, Any] = {"installed": names, "in_use": _environment.in_use(prefix), "problems": []}
+        result["path"], result["stack"] = _environment.of_use(prefix)
         result["ready"] = asked["name"] in names
         if asked["use"]:
             result["chosen"] = _environment.choose(prefix, asked["use"])
-        elif not result["ready"]:
+        elif asked["name"] and not result["ready"]:
             python = ".".join(platform.python_version_tuple()[:2])
             result["problems"] = _environment.problems(
                 prefix, asked["wheels"], asked["copied"], platform.machine(), python, platform.libc_ver()[1]

@@ -47,6 +47,15 @@ def test_use_and_go_back(tmp_path: Path) -> None:
         _environment.choose(tmp_path, "c")
 
 
+def test_the_one_in_use(tmp_path: Path) -> None:
+    make(tmp_path, "native-a")
+    assert _environment.of_use(tmp_path) == ("", {})
+    _environment.use(tmp_path, "native-a")
+    assert _environment.of_use(tmp_path) == (str(tmp_path / "envs/native-a"), {"name": "native"})
+    shutil.rmtree(tmp_path / "envs")
+    assert _environment.of_use(tmp_path) == ("", {})
+
+
 def test_surplus(tmp_path: Path) -> None:
     make(tmp_path, "e", "d", "c", "b")
     _environment.use(tmp_path, "c")
