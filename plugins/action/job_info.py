@@ -87,6 +87,6 @@ class ActionModule(ActionBase):
         told = f"job {status['job']} {status['state']}: {status['reason']}"
         if "advice" in status:
             told += f"\n{status['advice']}"
-        if status.get("returncode"):
+        if status["state"] == "failed" and status.get("returncode"):
             told += f"\n{_progress.first_failure(log)}"
         return {"changed": False, "failed": True, "status": status, "msg": told}
