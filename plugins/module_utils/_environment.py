@@ -37,7 +37,7 @@ CAUSES = (
 )
 
 
-def of_use(prefix: Path) -> tuple[str, dict[str, Any]]:
+def current(prefix: Path) -> tuple[str, dict[str, Any]]:
     """Return where the environment lies that PREFIX/env points to, and its stack as it was installed; both may be
     empty."""
     link = prefix / "env"

@@ -26,6 +26,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.amx.cluster.plugins.module_utils import _files
+
 COMMIT = re.compile(r"[0-9a-f]{40}")
 WORDS = {"model": "model", "dataset": "data set", "space": "space"}
 # The hub is asked to answer within so many seconds. A hub behind a firewall that drops packets is told as fast.
@@ -255,9 +257,8 @@ def _is_as_told(path: Path, expected: _File) -> bool:
     if not expected.digest:
         return True
     if len(expected.digest) == 64:
-        digest = hashlib.sha256()
-    else:
-        digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)  # as git names a file
+        return _files.sha256(path) == expected.digest
+    digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)  # as git names a file
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
             digest.update(block)

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
+from ansible_collections.amx.cluster.plugins.module_utils import _launch
+
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z0-9.+!_-]+")
 HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
@@ -28,8 +30,6 @@ PROVIDED = {
     "tokenizer_name": "models",
     "dataset_name": "data",
 }
-# The folder of the job directory in which each of these fields has what it provides.
-FOLDERS = {"models": "models", "data": "datasets"}
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ def _not_provided(job: Job, name: str) -> str:
     # What data sets are called is up to a script of one's own.
     if kind == "data" and job.script.is_absolute():
         return ""
-    folder = FOLDERS[kind]
+    folder = _launch.FOLDERS[kind]
     entries = job.models if kind == "models" else job.data
     if any(f"{value}/".startswith(f"{folder}/{entry}/") for entry in entries):
         return ""
@@ -354,7 +354,16 @@ def _source(entry: dict[str, Any], folder: Path) -> Source:
 def _metrics(value: object, folder: Path) -> dict[str, Source]:
     sources = _sources(value, folder)
     for name in sources:
-        if name in (*FOLDERS.values(), *TAKEN, "data", "output", "lib", "observe", "packages", EXAMPLES.parts[0]):
+        if name in (
+            *_launch.FOLDERS.values(),
+            *TAKEN,
+            "data",
+            "output",
+            "lib",
+            "observe",
+            "packages",
+            EXAMPLES.parts[0],
+        ):
             raise ValueError(f"{name}: is a folder that the job directory has already")
     return sources
 

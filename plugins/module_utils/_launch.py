@@ -160,8 +160,10 @@ def script_path(job: Mapping[str, Any]) -> str:
     return script.name if script.is_absolute() else str(script)
 
 
-# The field of a job, and the folder under which hosts keep what it provides.
-CACHED = {"models": "models", "data": "datasets", "metrics": "metrics"}
+# The field of a job, and the folder of the job directory that has what it provides.
+FOLDERS = {"models": "models", "data": "datasets"}
+# The same of the hosts' cache. Of metrics each has a folder of its own in the job directory.
+CACHED = {**FOLDERS, "metrics": "metrics"}
 
 
 def sources(job: Mapping[str, Any], field: str) -> dict[str, Any]:
@@ -175,7 +177,7 @@ def links(job: Mapping[str, Any], cached: Mapping[str, str], others: Mapping[str
     cached: {name in the host's cache: folder}. others: further links; one that points to nowhere is left out. A metric
     lies in the job directory itself, where evaluate.load finds it by its name; what is not cached yet is left out.
     """
-    wanted = {name: name for field in ("models", "data") for name in sources(job, field)}
+    wanted = {name: name for field in FOLDERS for name in sources(job, field)}
     wanted.update({name.partition("/")[2]: name for name in sources(job, "metrics")})
     made = {path: cached[name] for path, name in wanted.items() if name in cached}
     return {**made, **{path: target for path, target in others.items() if target}}

@@ -104,7 +104,7 @@ def main() -> None:
     try:
         names = _environment.installed(prefix)
         result: dict[str, Any] = {"installed": names, "in_use": _environment.in_use(prefix), "problems": []}
-        result["path"], result["stack"] = _environment.of_use(prefix)
+        result["path"], result["stack"] = _environment.current(prefix)
         result["ready"] = asked["name"] in names
         if asked["use"]:
             result["chosen"] = _environment.choose(prefix, asked["use"])

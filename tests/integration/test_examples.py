@@ -7,11 +7,11 @@ whose script is this collection's own. Package indexes are folders of small whee
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
+import plays
 import pytest
 import yaml
 from stand_ins import EXAMPLE_TASK, make_examples, make_wheel
@@ -61,13 +61,7 @@ class Site:
         ran = subprocess.run(
             [PLAYBOOK, "-i", "hosts.yml", str(ROOT / "playbooks" / f"{name}.yml"), *words],
             cwd=self.folder,
-            env={
-                **os.environ,
-                "LC_ALL": "C.UTF-8",
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-                "ANSIBLE_NOCOLOR": "1",
-            },
+            env=plays.environment(),
             capture_output=True,
             text=True,
             timeout=600,

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 import yaml
 from hub import Hub
@@ -113,15 +114,8 @@ class Control:
 
 def clean_environment(folder: Path) -> dict[str, str]:
     """The environment of a person who has no settings and no token for the hub."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "HUGGING"))}
-    return {
-        **kept,
-        "HF_HOME": str(folder / "home"),
-        "LC_ALL": "C.UTF-8",
-        "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-        "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-        "ANSIBLE_NOCOLOR": "1",
-    }
+    kept = {name: value for name, value in plays.environment().items() if not name.startswith(("HF_", "HUGGING"))}
+    return {**kept, "HF_HOME": str(folder / "home")}
 
 
 def contents(folder: Path) -> dict[str, bytes]:

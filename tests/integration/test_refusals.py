@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import plays
 import pytest
 import yaml
 
@@ -70,14 +70,7 @@ class Cluster:
         ran = subprocess.run(
             [*PLAYBOOK, *options, str(ROOT / "playbooks" / playbook)],
             cwd=self.folder,
-            env={
-                **os.environ,
-                "LC_ALL": "C.UTF-8",
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_COLLECTIONS_PATH": str(ROOT / ".collections"),
-                "ANSIBLE_NOCOLOR": "1",
-                "ANSIBLE_SSH_TIMEOUT": "5",
-            },
+            env={**plays.environment(), "ANSIBLE_SSH_TIMEOUT": "5"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -49,11 +49,11 @@ def test_use_and_go_back(tmp_path: Path) -> None:
 
 def test_the_one_in_use(tmp_path: Path) -> None:
     make(tmp_path, "native-a")
-    assert _environment.of_use(tmp_path) == ("", {})
+    assert _environment.current(tmp_path) == ("", {})
     _environment.use(tmp_path, "native-a")
-    assert _environment.of_use(tmp_path) == (str(tmp_path / "envs/native-a"), {"name": "native"})
+    assert _environment.current(tmp_path) == (str(tmp_path / "envs/native-a"), {"name": "native"})
     shutil.rmtree(tmp_path / "envs")
-    assert _environment.of_use(tmp_path) == ("", {})
+    assert _environment.current(tmp_path) == ("", {})
 
 
 def test_surplus(tmp_path: Path) -> None:
