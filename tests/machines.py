@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._topology import Cpu, format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Cpu, format_cpus
 
 NUMBERINGS = ("siblings last", "siblings adjacent", "interleaved", "shuffled")
 

@@ -11,7 +11,9 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.amx.cluster.plugins.module_utils import _flags, _launch, _stack
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import spelling
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import IPEX, versions_of
 
 PAGE = ROOT / "docs/stacks.md"
 CATALOGUE = ROOT / "roles/torch_stack/vars/stacks.yml"
@@ -31,7 +33,7 @@ def tables(data: dict[str, Any]) -> str:
     """Return the tables of stacks, of arguments, and of versions that are known to fit."""
     catalogue = data["__torch_stack_catalogue"]
     names = list(catalogue)
-    versions = {name: _stack.versions_of(stack) for name, stack in catalogue.items()}
+    versions = {name: versions_of(stack) for name, stack in catalogue.items()}
     text = row("", *names) + row("---", *("---" for _name in names))
     text += row("Python", *(f"{stack['python'][0]} to {stack['python'][-1]}" for stack in catalogue.values()))
     text += row("backend", *(str(stack["backend"]) for stack in catalogue.values()))
@@ -41,8 +43,7 @@ def tables(data: dict[str, Any]) -> str:
     text += "\n## How a job's wishes are spelt\n\n"
     text += row("wish", *names) + row("---", *("---" for _name in names))
     spelt = [
-        _flags.spelling(versions[name]["transformers"], catalogue[name]["backend"], _stack.IPEX in versions[name])
-        for name in names
+        spelling(versions[name]["transformers"], catalogue[name]["backend"], IPEX in versions[name]) for name in names
     ]
     for wish, title in (
         ("cpu", "CPU only, always"),
@@ -50,7 +51,7 @@ def tables(data: dict[str, Any]) -> str:
         ("bf16", "bf16"),
         ("ipex", "IPEX"),
     ):
-        said = (" ".join(_launch.render_arguments(arguments[wish])) for arguments in spelt)
+        said = (" ".join(run_files.render_arguments(arguments[wish])) for arguments in spelt)
         text += row(title, *(f"`{words}`" if words else "-" for words in said))
     text += "\n## What is known to fit\n\n"
     text += row("torch", "IPEX", "oneccl-bind-pt", "Pythons with wheels of all three") + row(*(["---"] * 4))

@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils import _doctor
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
 
 display = Display()
 
@@ -30,17 +30,17 @@ class ActionModule(ActionBase):
                 "format": {"type": "str", "choices": ["table", "json", "failures"], "default": "table"},
             }
         )
-        wanted = _doctor.Wanted(**asked["wanted"])
-        findings = _doctor.examine(asked["answers"], wanted)
-        summary = _doctor.summary(findings, len(asked["answers"]), wanted.whole)
+        wanted = doctor.Wanted(**asked["wanted"])
+        findings = doctor.examine(asked["answers"], wanted)
+        summary = doctor.summary(findings, len(asked["answers"]), wanted.whole)
         report = {"findings": [dataclasses.asdict(finding) for finding in findings], "summary": summary}
-        failures = [finding for finding in findings if finding.severity == _doctor.FAILURE]
+        failures = [finding for finding in findings if finding.severity == doctor.FAILURE]
         if asked["format"] == "json":
             display.display(json.dumps({"hosts": list(asked["answers"]), **report}))
         elif asked["format"] == "table" or failures:
             width = shutil.get_terminal_size((160, 24)).columns
             shown = findings if asked["format"] == "table" else failures
-            display.display("\n".join(filter(None, ["", _doctor.table(shown, width), summary])))
+            display.display("\n".join(filter(None, ["", doctor.table(shown, width), summary])))
         if failures:
             hosts = list(dict.fromkeys(finding.host for finding in failures))
             told = "\n".join(f"- {one.host}: {one.found}. {one.advice}." for one in failures)

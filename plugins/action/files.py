@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils import _files
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 
 
 class ActionModule(ActionBase):
@@ -32,7 +32,7 @@ class ActionModule(ActionBase):
         here = Path(source).expanduser()
         sent = [entry for entry in asked["files"] if entry["file"] in wanting]
         # Damaged here, it would be damaged there: told before it has crossed the network.
-        broken = _files.changed(here, sent, _files.Known(None))
+        broken = file_set.changed(here, sent, file_set.Known(None))
         if broken:
             told = ", ".join(f"{file} {what}" for file, what in sorted(broken.items()))
             return {

@@ -10,7 +10,8 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils import _progress, _results
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import results
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import describe, describe_hosts, first_failure
 
 display = Display()
 
@@ -53,14 +54,14 @@ class ActionModule(ActionBase):
             for line in seen["log"].splitlines():
                 (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
-            progress = _progress.describe(seen["progress"]) if seen["progress"] else ""
+            progress = describe(seen["progress"]) if seen["progress"] else ""
             ended = seen["status"]["state"] != "running"
             for note in seen["status"].get("notes", [])[notes:]:
                 display.display(f"  restarted: {note}")
             notes = len(seen["status"].get("notes", []))
             if asked.get("show") != "log" and progress != shown and (ended or time.monotonic() >= due):
                 display.display(f"  {progress}")
-                hosts = _progress.describe_hosts(ranks, seen["ranks"])
+                hosts = describe_hosts(ranks, seen["ranks"])
                 if hosts and not ended:
                     display.display(f"    {hosts}")
                 shown, ranks = progress, seen["ranks"]
@@ -81,12 +82,12 @@ class ActionModule(ActionBase):
         """Show the results; a job that failed fails the task with what its log tells."""
         status, outcome = seen["status"], seen["outcome"]
         if outcome and summary:
-            display.display(_results.table(outcome))
+            display.display(results.table(outcome))
         if status["state"] == "succeeded":
             return {"changed": False, "status": status, "outcome": outcome}
         told = f"job {status['job']} {status['state']}: {status['reason']}"
         if "advice" in status:
             told += f"\n{status['advice']}"
         if status["state"] == "failed" and status.get("returncode"):
-            told += f"\n{_progress.first_failure(log)}"
+            told += f"\n{first_failure(log)}"
         return {"changed": False, "failed": True, "status": status, "msg": told}

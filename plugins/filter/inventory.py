@@ -7,15 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _files, _inventory
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
 
 
 def _cluster_interface(
     addresses: list[dict[str, Any]], network: str = "", default: dict[str, str] | None = None
 ) -> dict[str, str]:
-    """See _inventory.cluster_interface; a host without one gets `default`, if that is given."""
+    """See inventory.cluster_interface; a host without one gets `default`, if that is given."""
     try:
-        return _inventory.cluster_interface(addresses, network or "")
+        return inventory.cluster_interface(addresses, network or "")
     except ValueError as error:
         if default is not None:
             return default
@@ -27,8 +28,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "inventory_errors": _inventory.errors,
-            "by_folder": _files.by_folder,
-            "host_order": _inventory.host_order,
+            "inventory_errors": inventory.errors,
+            "by_folder": file_set.by_folder,
+            "host_order": inventory.host_order,
             "cluster_interface": _cluster_interface,
         }

@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import ast
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,25 +10,33 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 from ansible.utils.color import ANSIBLE_COLOR
-from ansible_collections.amx.cluster.plugins.module_utils import _job, _launch, _plan_text, _status, _verify
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    plan_text,
+    provided,
+    run_files,
+    status,
+    verification,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 
 
 def _make_plan(job: dict[str, Any], stack: dict[str, Any], env: str, hosts: list[dict[str, Any]]) -> dict[str, Any]:
     try:
-        return _launch.make_plan(job, stack, env, hosts)
+        return make_plan(job, stack, env, hosts)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 
 
 def _launch_files(plan: dict[str, Any], job: dict[str, Any], stack: dict[str, Any], host: str) -> dict[str, str]:
-    arguments = _launch.script_arguments(job, stack, plan)
+    arguments = run_files.script_arguments(job, stack, plan)
     return {
         "host": f"{host}\n",
         "plan.json": json.dumps(plan, indent=1) + "\n",
         "job.json": json.dumps(job, indent=1) + "\n",
-        "hostfile": _launch.hostfile(plan),
-        "env": _launch.environment_file(plan),
-        "launch.sh": _launch.launch_script(plan, _launch.script_path(job), arguments),
+        "hostfile": run_files.hostfile(plan),
+        "env": run_files.environment_file(plan),
+        "launch.sh": run_files.launch_script(plan, run_files.script_path(job), arguments),
     }
 
 
@@ -37,26 +44,17 @@ def _job_error(path: str, override: Any = None) -> str:
     if not path:
         return "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"
     try:
-        _job.load(Path(path), override)
+        load(Path(path), override)
     except ValueError as error:
         return str(error)
     return ""
 
 
-def _library_files(names: list[str]) -> dict[str, str]:
-    """Return module_utils of the collection, and those that they import, as files for a folder on sys.path."""
-    here = "ansible_collections.amx.cluster.plugins.module_utils"
-    files: dict[str, str] = {}
-    wanted = list(names)
-    while wanted:
-        name = wanted.pop()
-        path = f"lib/{here.replace('.', '/')}/{name}.py"
-        if path not in files:
-            files[path] = (Path(_launch.__file__).parent / f"{name}.py").read_text(encoding="utf-8")
-            for node in ast.walk(ast.parse(files[path])):
-                if isinstance(node, ast.ImportFrom) and node.module == here:
-                    wanted += [alias.name for alias in node.names]
-    return files
+def _library_files() -> dict[str, str]:
+    """Return the logic of jobs and all that it builds on, as files for a directory on sys.path."""
+    root = Path(__file__).parents[1] / "module_utils"
+    inside = Path("lib/ansible_collections/amx/cluster/plugins/module_utils")
+    return {str(inside / path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
 
 
 class FilterModule:
@@ -67,16 +65,16 @@ class FilterModule:
             "job_error": _job_error,
             "launch_plan": _make_plan,
             "launch_files": _launch_files,
-            "job_sources": _launch.sources,
-            "job_links": _launch.links,
-            "library_files": _library_files,
-            "command_arguments": _launch.render_arguments,
+            "job_sources": provided.sources,
+            "job_links": provided.links,
+            "library_files": lambda _names: _library_files(),
+            "command_arguments": run_files.render_arguments,
             "file_content": lambda path: Path(path).read_text(encoding="utf-8"),
-            "jobs_overview": _status.overview,
-            "job_details": _status.details,
-            "plan_text": lambda plan: _plan_text.render(plan, colour=ANSIBLE_COLOR),
-            "plan_drawings": _plan_text.drawings,
-            "verification": _verify.verification,
-            "verify_table": _verify.table,
-            "verify_differences": _verify.differences,
+            "jobs_overview": status.overview,
+            "job_details": status.details,
+            "plan_text": lambda plan: plan_text.render(plan, colour=ANSIBLE_COLOR),
+            "plan_drawings": plan_text.drawings,
+            "verification": verification.verification,
+            "verify_table": verification.table,
+            "verify_differences": verification.differences,
         }

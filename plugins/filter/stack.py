@@ -7,14 +7,20 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _launch, _stack
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import (
+    choose,
+    environment_problems,
+    lacking,
+    wheel_versions,
+)
 
 
 def _choose(
     catalogue: dict[str, Any], name: str, pythons: Iterable[str], known_good: Iterable[dict[str, Any]] = ()
 ) -> dict[str, Any]:
     try:
-        return _stack.choose(catalogue, name, pythons, known_good)
+        return choose(catalogue, name, pythons, known_good)
     except ValueError as error:
         raise AnsibleFilterError(str(error)) from error
 
@@ -25,8 +31,8 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
             "stack": _choose,
-            "lacking_requirements": _stack.lacking,
-            "wheel_versions": _stack.wheel_versions,
-            "environment_problems": _stack.environment_problems,
-            "mpi_environment": lambda env, stack: _launch.mpi_environment(env, _launch.bindings_folder(stack)),
+            "lacking_requirements": lacking,
+            "wheel_versions": wheel_versions,
+            "environment_problems": environment_problems,
+            "mpi_environment": lambda env, stack: intel_mpi.mpi_environment(env, intel_mpi.bindings_folder(stack)),
         }

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.amx.cluster.plugins.module_utils import _firewall, _ssh_mesh
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall, ssh_mesh
 
 
 def _told(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -27,12 +27,12 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         return {
-            "firewall_cut_off": _told(_firewall.cut_off),
-            "firewall_rich_rule": _firewall.rich_rule,
-            "firewall_rules": _told(_firewall.rules),
-            "ssh_authorized_lines": _ssh_mesh.authorized_lines,
-            "ssh_changed_hosts": _told(_ssh_mesh.changed_hosts),
-            "ssh_host_keys": _ssh_mesh.host_keys,
-            "ssh_rotated": _ssh_mesh.rotated,
-            "ssh_stale_keys": _ssh_mesh.stale_keys,
+            "firewall_cut_off": _told(firewall.cut_off),
+            "firewall_rich_rule": firewall.rich_rule,
+            "firewall_rules": _told(firewall.rules),
+            "ssh_authorized_lines": ssh_mesh.authorized_lines,
+            "ssh_changed_hosts": _told(ssh_mesh.changed_hosts),
+            "ssh_host_keys": ssh_mesh.host_keys,
+            "ssh_rotated": ssh_mesh.rotated,
+            "ssh_stale_keys": ssh_mesh.stale_keys,
         }

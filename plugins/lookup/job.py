@@ -43,7 +43,7 @@ from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.amx.cluster.plugins.module_utils import _job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job
 
 
 class LookupModule(LookupBase):
@@ -51,7 +51,7 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         override = self.get_option("override")
         try:
-            return [_plain(asdict(_job.load(Path(term), override))) for term in terms]
+            return [_plain(asdict(job.load(Path(term), override))) for term in terms]
         except ValueError as error:
             raise AnsibleLookupError(str(error)) from error
 

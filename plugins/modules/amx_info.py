@@ -139,7 +139,7 @@ kernel:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _amx
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
 
 
 def main() -> None:
@@ -151,7 +151,7 @@ def main() -> None:
     if python and root != "/":
         module.fail_json(msg=f"python asks the running machine, and root {root} names another: give one of them")
     try:
-        answer = _amx.judge(**(_amx.probe_with(python) if python else _amx.probe(root)))
+        answer = amx.judge(**(amx.probe_with(python) if python else amx.probe(root)))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"cannot find out whether AMX can be used: {error}")
     module.exit_json(changed=False, **answer)

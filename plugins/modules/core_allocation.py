@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: core_allocation
-short_description: Plan which core of a node does what in a training job
+short_description: Allocation which core of a node does what in a training job
 version_added: 0.1.0
 description:
   - Divides the physical cores of the node into compute and communication cores of each rank and cores of the system,
@@ -92,11 +92,11 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Plan one rank per NUMA node
+- name: Allocation one rank per NUMA node
   amx.cluster.core_allocation:
   register: plan
 
-- name: Plan two ranks with a oneCCL worker each and six cores for the system
+- name: Allocation two ranks with a oneCCL worker each and six cores for the system
   amx.cluster.core_allocation:
     ranks_per_node: 2
     backend: ccl
@@ -104,7 +104,7 @@ EXAMPLES = r"""
     reserved_cores: 6
   register: plan
 
-- name: Plan two ranks, or one on a node with a single core
+- name: Allocation two ranks, or one on a node with a single core
   amx.cluster.core_allocation:
     ranks_per_node: '<=2'
     reserved_cores: 0
@@ -284,9 +284,9 @@ map_svg:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._allocation import BACKENDS, Request, make_plan
-from ansible_collections.amx.cluster.plugins.module_utils._core_map import svg_map, text_map
-from ansible_collections.amx.cluster.plugins.module_utils._topology import read
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import BACKENDS, Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import svg_map, text_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
 
 
 def main() -> None:
@@ -305,7 +305,7 @@ def main() -> None:
     asked = dict(module.params)
     try:
         topology = read(asked.pop("root"), asked.pop("allowed_cpus"))
-        plan = make_plan(topology, Request(**asked))
+        plan = allocate(topology, Request(**asked))
     except ValueError as error:
         module.fail_json(msg=str(error))
     result = plan.as_dict()

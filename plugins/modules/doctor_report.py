@@ -24,7 +24,7 @@ options:
     type: dict
     required: true
   wanted:
-    description: What the cluster has to meet, by the names of the fields of C(_doctor.Wanted).
+    description: What the cluster has to meet, by the names of the fields of C(_hosts.doctor.Wanted).
     type: dict
     default: {}
   format:

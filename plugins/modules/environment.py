@@ -80,7 +80,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _environment, _package_indexes, _stack
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, indexes, venv
 
 
 def lock(stream: BinaryIO, seconds: int) -> None:
@@ -111,7 +111,7 @@ def pip_environment(asked: dict[str, Any], scratch: str) -> dict[str, str]:
     if not urls:
         variables["PIP_NO_INDEX"] = "1"
     variables.update(PIP_RETRIES="1", PIP_TIMEOUT=str(asked["index_timeout"]))
-    return {**variables, **_package_indexes.variables(asked, Path(scratch))}
+    return {**variables, **indexes.variables(asked, Path(scratch))}
 
 
 def main() -> None:
@@ -122,7 +122,7 @@ def main() -> None:
             "folder": {"type": "path", "required": True},
             "index_urls": {"type": "list", "elements": "str", "default": []},
             "find_links": {"type": "list", "elements": "str", "default": []},
-            **_package_indexes.ARGUMENTS,
+            **indexes.ARGUMENTS,
             "lock_timeout": {"type": "int", "default": 900},
         },
         supports_check_mode=True,
@@ -134,7 +134,7 @@ def main() -> None:
         module.fail_json(msg="pip is not among the wheels: add it to the packages of the stack")
     prefix = env.parent.parent
     result: dict[str, Any] = {"changed": True, "path": str(env)}
-    if (env / _environment.MARKER).exists():
+    if (env / venv.MARKER).exists():
         module.exit_json(changed=False, path=str(env))
     if module.check_mode:
         module.exit_json(**result)
@@ -143,17 +143,17 @@ def main() -> None:
         # The lock is inherited: it holds as long as pip runs, also when this module was killed.
         code, output, errors = module.run_command(list(command), environ_update=variables, pass_fds=[stream.fileno()])
         if code:
-            module.fail_json(msg=_environment.explain(errors or output, prefix), rc=code)
+            module.fail_json(msg=venv.explain(errors or output, prefix), rc=code)
 
     try:
         with env.with_name(f".{env.name}.lock").open("ab") as stream, tempfile.TemporaryDirectory() as scratch:
             lock(stream, asked["lock_timeout"])
             if not (env / "bin" / "python").exists():
                 run(sys.executable, "-m", "venv", "--without-pip", "--clear", str(env))
-            result["again"] = _environment.remove_halves(env)
+            result["again"] = venv.remove_halves(env)
             # Modules are compiled when they are first imported, which most of them never are.
             requirements = Path(scratch, "requirements.txt")
-            requirements.write_text(_stack.locked_requirements({"wheels": asked["wheels"]}), encoding="utf-8")
+            requirements.write_text(catalogue.locked_requirements({"wheels": asked["wheels"]}), encoding="utf-8")
             run(
                 *(
                     str(env / "bin" / "python"),
@@ -166,7 +166,7 @@ def main() -> None:
                 **pip_environment(asked, scratch),
             )
     except (OSError, ValueError) as error:
-        module.fail_json(msg=f"{_environment.explain(str(error), prefix)}")
+        module.fail_json(msg=f"{venv.explain(str(error), prefix)}")
     module.exit_json(**result)
 
 

@@ -85,7 +85,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _environment
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 
 def main() -> None:
@@ -102,15 +102,15 @@ def main() -> None:
     asked = module.params
     prefix = Path(asked["prefix"])
     try:
-        names = _environment.installed(prefix)
-        result: dict[str, Any] = {"installed": names, "in_use": _environment.in_use(prefix), "problems": []}
-        result["path"], result["stack"] = _environment.current(prefix)
+        names = venv.installed(prefix)
+        result: dict[str, Any] = {"installed": names, "in_use": venv.in_use(prefix), "problems": []}
+        result["path"], result["stack"] = venv.current(prefix)
         result["ready"] = asked["name"] in names
         if asked["use"]:
-            result["chosen"] = _environment.choose(prefix, asked["use"])
+            result["chosen"] = venv.choose(prefix, asked["use"])
         elif asked["name"] and not result["ready"]:
             python = ".".join(platform.python_version_tuple()[:2])
-            result["problems"] = _environment.problems(
+            result["problems"] = venv.problems(
                 prefix, asked["wheels"], asked["copied"], platform.machine(), python, platform.libc_ver()[1]
             )
     except (OSError, ValueError) as error:

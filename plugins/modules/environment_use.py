@@ -66,7 +66,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _environment
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 
 def main() -> None:
@@ -82,13 +82,13 @@ def main() -> None:
     asked = module.params
     prefix, name = Path(asked["prefix"]), asked["name"]
     env = prefix / "envs" / name
-    before = _environment.in_use(prefix)
-    mark = env / _environment.MARKER
+    before = venv.in_use(prefix)
+    mark = env / venv.MARKER
     result: dict[str, Any] = {"before": before, "removed": [], "changed": before != name}
     result["diff"] = {"before": f"{before}\n", "after": f"{name}\n"}
     try:
         if asked["stack"] is None and not module.check_mode:
-            _environment.marker(env)
+            venv.marker(env)
         content = None if asked["stack"] is None else json.dumps(asked["stack"], indent=1) + "\n"
         if content is not None and (not mark.exists() or mark.read_text(encoding="utf-8") != content):
             result["changed"] = True
@@ -98,11 +98,11 @@ def main() -> None:
                 beside.replace(mark)
         if not module.check_mode:
             if before != name:
-                _environment.use(prefix, name)
-            result["removed"] = _environment.surplus(prefix, asked["keep"])
+                venv.use(prefix, name)
+            result["removed"] = venv.surplus(prefix, asked["keep"])
             for old in result["removed"]:
                 # Without its mark first: half of an environment must not pass for a whole one.
-                (prefix / "envs" / old / _environment.MARKER).unlink()
+                (prefix / "envs" / old / venv.MARKER).unlink()
                 shutil.rmtree(prefix / "envs" / old)
         result["changed"] = result["changed"] or bool(result["removed"])
     except (OSError, ValueError) as error:

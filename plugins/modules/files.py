@@ -64,7 +64,7 @@ sent_bytes:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _files
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 
 
 def main() -> None:
@@ -85,8 +85,8 @@ def main() -> None:
             changed = True
             if not module.check_mode:
                 folder.mkdir(parents=True)
-        known = _files.Known(Path(module.params["record"]) if module.params["record"] else None)
-        found = _files.changed(folder, module.params["files"], known)
+        known = file_set.Known(Path(module.params["record"]) if module.params["record"] else None)
+        found = file_set.changed(folder, module.params["files"], known)
         if not module.check_mode:
             known.save()
             for file in found:

@@ -49,7 +49,7 @@ key:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _files
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 
 
 def main() -> None:
@@ -58,13 +58,13 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        known = _files.Known(Path(module.params["record"]) if module.params["record"] else None)
-        files = _files.listing(Path(module.params["path"]), known)
+        known = file_set.Known(Path(module.params["record"]) if module.params["record"] else None)
+        files = file_set.listing(Path(module.params["path"]), known)
         if not module.check_mode:
             known.save()
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, files=files, key=_files.key(files))
+    module.exit_json(changed=False, files=files, key=file_set.key(files))
 
 
 if __name__ == "__main__":

@@ -164,7 +164,9 @@ host:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _host
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import facts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed
 
 
 def main() -> None:
@@ -178,7 +180,14 @@ def main() -> None:
     )
     asked = module.params
     try:
-        host = _host.read(Path(asked["prefix"]), asked["python"] or (), asked["amx_root"])
+        prefix = Path(asked["prefix"])
+        found = processes.find_in(prefix / "jobs")
+        host = {
+            **facts.read(prefix, asked["python"] or (), asked["amx_root"]),
+            "stack": installed.describe(prefix / "env"),
+            "processes": found,
+            "running_jobs": processes.running_jobs(prefix / "jobs", found),
+        }
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"cannot read what the host is: {error}")
     module.exit_json(changed=False, host=host)

@@ -86,7 +86,7 @@ commit:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _hub
+from ansible_collections.amx.cluster.plugins.module_utils._data import hub
 
 
 def main() -> None:
@@ -103,10 +103,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked = module.params
-    wish = _hub.Wish(asked["kind"], asked["repository"], asked["revision"], asked["token"], tuple(asked["files"]))
+    wish = hub.Wish(asked["kind"], asked["repository"], asked["revision"], asked["token"], tuple(asked["files"]))
     try:
-        snapshot = _hub.fetch(wish, Path(asked["path"]), asked["address"], only_look=module.check_mode)
-    except _hub.HubError as error:
+        snapshot = hub.fetch(wish, Path(asked["path"]), asked["address"], only_look=module.check_mode)
+    except hub.HubError as error:
         module.fail_json(msg=str(error))
     if snapshot.warning:
         module.warn(snapshot.warning)

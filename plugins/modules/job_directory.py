@@ -77,7 +77,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _checkpoint, _job_directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
 
 
 def main() -> None:
@@ -92,25 +92,25 @@ def main() -> None:
         supports_check_mode=True,
     )
     folder = Path(module.params["path"])
-    status = _job_directory.running(folder)
+    status = directory.running(folder)
     if status:
         module.fail_json(
             msg=f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
             "wait for its end, or give this job another name"
         )
-    if _job_directory.is_in_use(folder):
+    if directory.is_in_use(folder):
         module.fail_json(
             msg=f"ranks of the earlier run in {folder} still run on this host: end them with playbooks/stop.yml -e "
             f"job={folder.name}, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
-    checkpoint = _checkpoint.last_whole(folder / "output") if module.params["resume"] else None
+    checkpoint = checkpoints.last_whole(folder / "output") if module.params["resume"] else None
     if module.params["resume"] and not checkpoint:
         module.fail_json(
             msg=f"{folder} holds no whole checkpoint to go on from: start the job from the beginning, without resume"
         )
     try:
-        earlier = _job_directory.set_aside(folder) if module.params["keep_earlier"] else None
+        earlier = directory.set_aside(folder) if module.params["keep_earlier"] else None
         if earlier:
             result["moved_to"] = str(earlier)
         if module._diff:
@@ -125,7 +125,7 @@ def main() -> None:
                 shutil.rmtree(folder)
             if checkpoint and earlier:
                 checkpoint = earlier / "output" / checkpoint.name
-            _job_directory.create(folder, module.params["files"], module.params["links"], checkpoint)
+            directory.create(folder, module.params["files"], module.params["links"], checkpoint)
     except OSError as error:
         module.fail_json(msg=f"the job directory {folder} cannot be made: {error}")
     module.exit_json(**result)

@@ -88,7 +88,7 @@ log_offset:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
 
 def main() -> None:
@@ -105,7 +105,7 @@ def main() -> None:
     )
     folder = Path(module.params["path"])
     try:
-        module.exit_json(changed=False, **_job_directory.look(folder, module.params["log_offset"]))
+        module.exit_json(changed=False, **directory.look(folder, module.params["log_offset"]))
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
 

@@ -54,7 +54,7 @@ import time
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory, _job_processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
 
 
 def main() -> None:
@@ -64,18 +64,18 @@ def main() -> None:
     )
     folder = Path(module.params["path"])
     grace = module.params["grace"]
-    status = _job_directory.running(folder)
+    status = directory.running(folder)
     try:
         if module.check_mode:
-            ended = _job_processes.find(folder)
+            ended = processes.find(folder)
         else:
             if status:
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                    os.kill(status["pid"], _job_directory.STOP)
+                    os.kill(status["pid"], directory.STOP)
                 deadline = time.monotonic() + grace
-                while _job_directory.running(folder) and time.monotonic() < deadline:
+                while directory.running(folder) and time.monotonic() < deadline:
                     time.sleep(0.2)
-            ended = _job_processes.end(folder, grace)
+            ended = processes.end(folder, grace)
     except (OSError, TimeoutError) as error:
         module.fail_json(msg=f"the job in {folder} cannot be ended: {error}")
     module.exit_json(changed=bool(status or ended), was_running=status is not None, ended=ended)

@@ -58,7 +58,8 @@ held_by:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory, _job_processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, usage
 
 
 def main() -> None:
@@ -69,12 +70,12 @@ def main() -> None:
     folder = Path(module.params["path"])
     try:
         seconds = module.params["seconds"]
-        processes = _job_processes.usage(None, seconds) if seconds else _job_processes.find()
+        processes = usage(None, seconds) if seconds else find()
         module.exit_json(
             changed=False,
-            jobs=_job_directory.jobs(folder),
+            jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
-            held_by=_job_directory.holders(folder),
+            held_by=directory.holders(folder),
         )
     except OSError as error:
         module.fail_json(msg=str(error))

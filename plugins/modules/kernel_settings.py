@@ -93,7 +93,7 @@ missing:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _tuning
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import tuning
 
 
 def main() -> None:
@@ -115,15 +115,15 @@ def main() -> None:
 
     settings = {pattern: str(value) for pattern, value in module.params["settings"].items()}
     try:
-        remembered = _tuning.load(state)
+        remembered = tuning.load(state)
         before = {name: dict(memory) for name, memory in remembered.items()}
         least = 0
         if module.params["shm_gib"]:
             meminfo = Path("/proc/meminfo").read_text(encoding="ascii")
-            least = _tuning.least_shm(module.params["shm_gib"], meminfo)
-        outcome = _tuning.apply(settings, least, remembered, root, remount, module.check_mode)
+            least = tuning.least_shm(module.params["shm_gib"], meminfo)
+        outcome = tuning.apply(settings, least, remembered, root, remount, module.check_mode)
         if remembered != before and not module.check_mode:
-            _tuning.store(state, remembered)
+            tuning.store(state, remembered)
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     for refusal in outcome.refused:

@@ -39,16 +39,16 @@ path:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _loader
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"names": {"type": "list", "elements": "str", "default": list(_loader.TCMALLOC)}},
+        argument_spec={"names": {"type": "list", "elements": "str", "default": list(loader.TCMALLOC)}},
         supports_check_mode=True,
     )
     try:
-        path = _loader.find(module.params["names"])
+        path = loader.find(module.params["names"])
     except ValueError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, path=path)

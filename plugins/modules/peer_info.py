@@ -74,7 +74,7 @@ logins:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _peers
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers
 
 
 def main() -> None:
@@ -88,7 +88,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     asked = module.params
-    module.exit_json(changed=False, **_peers.look(asked["peers"], asked["logins"], asked["timeout"]))
+    module.exit_json(changed=False, **peers.look(asked["peers"], asked["logins"], asked["timeout"]))
 
 
 if __name__ == "__main__":

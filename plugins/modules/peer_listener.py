@@ -48,7 +48,7 @@ port:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _peers
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers
 
 
 def main() -> None:
@@ -62,7 +62,7 @@ def main() -> None:
     )
     asked = module.params
     try:
-        port = _peers.listen(asked["address"], asked["seconds"], asked["visitors"])
+        port = peers.listen(asked["address"], asked["seconds"], asked["visitors"])
     except OSError as error:
         module.fail_json(msg=f"cannot listen on {asked['address']}: {error}")
     module.exit_json(changed=False, port=port)

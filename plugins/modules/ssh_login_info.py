@@ -66,7 +66,7 @@ refused:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils import _ssh_mesh
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    logins = _ssh_mesh.log_in_everywhere(module.params["hosts"], module.params["timeout"], module.params["parallel"])
+    logins = ssh_mesh.log_in_everywhere(module.params["hosts"], module.params["timeout"], module.params["parallel"])
     module.exit_json(changed=False, logins=logins, refused=[login for login in logins if not login["ok"]])
 
 

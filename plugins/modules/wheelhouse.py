@@ -139,7 +139,8 @@ from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.amx.cluster.plugins.module_utils import _files, _package_indexes, _stack
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, indexes
 
 
 def configured(module: AnsibleModule) -> dict[str, str]:
@@ -198,13 +199,13 @@ class Pip:
         asked = module.params
         settings = configured(module)
         certificate = asked["ca_certificate"] or settings.get("cert")
-        self.environment = _package_indexes.variables(asked, scratch, certificate)
+        self.environment = indexes.variables(asked, scratch, certificate)
         # Not only pip's: whether an index answers is asked through the proxy, too.
         os.environ.update({name: value for name, value in self.environment.items() if name.lower().endswith("_proxy")})
         main = asked["index_url"] or settings.get("index-url") or default_index(module)
         mains = [] if main == "none" else [main]
         silent = probe([*mains, *asked["index_urls"], *asked["find_links"]], asked, certificate)
-        self.silent = [_stack.masked(f"{url}: {reason}") for url, reason in silent.items()]
+        self.silent = [catalogue.masked(f"{url}: {reason}") for url, reason in silent.items()]
         answering = [url for url in [*mains, *asked["index_urls"]] if url not in silent]
         # Through the environment, not as arguments: a URL may hold a password, and arguments are seen by everyone.
         self.environment["PIP_INDEX_URL"] = answering[0] if answering else ""
@@ -216,19 +217,19 @@ class Pip:
         self.environment["PIP_FIND_LINKS"] = " ".join([*links, *settings.get("find-links", "").split()])
         self.common = [
             *("--quiet", "--no-input", "--disable-pip-version-check"),
-            *_stack.pip_arguments(asked["python"], glibc),
+            *catalogue.pip_arguments(asked["python"], glibc),
         ]
 
     def run(self, command: str, *arguments: str) -> None:
         """Run pip and fail the module with its last words."""
-        program = [sys.executable, "-c", _stack.PIP_FOR_HOSTS, self.module.params["python"]]
+        program = [sys.executable, "-c", catalogue.PIP_FOR_HOSTS, self.module.params["python"]]
         code, output, errors = self.module.run_command(
             [*program, command, *self.common, *arguments], environ_update=self.environment
         )
         if code:
             said = [line for line in (errors or output).splitlines() if line.strip() and not line.startswith("WARNING")]
             tried = "".join(f"\nNot reachable: {line}" for line in self.silent)
-            told = _stack.masked("\n".join(said[-6:]))
+            told = catalogue.masked("\n".join(said[-6:]))
             self.module.fail_json(msg=f"pip could not collect the wheels: {told}{tried}", rc=code)
 
     def resolve(self, scratch: Path) -> dict[str, Any]:
@@ -238,7 +239,7 @@ class Pip:
         limits = ["--constraint", asked["constraints"]] if asked["constraints"] else []
         if asked["installed"]:
             file = scratch / "installed.txt"
-            file.write_text("\n".join(_stack.requirements(asked["installed"])), encoding="utf-8")
+            file.write_text("\n".join(catalogue.requirements(asked["installed"])), encoding="utf-8")
             limits += ["--constraint", str(file)]
         dry = ["--dry-run", "--ignore-installed", "--target", str(scratch), "--report", str(report)]
         self.run("install", *dry, *limits, *asked["requirements"])
@@ -254,17 +255,21 @@ def collect(module: AnsibleModule, staging: Path, glibc: str) -> tuple[dict[str,
         pinned, lock = asked["requirements"], []
         if asked["dependencies"]:
             report = pip.resolve(Path(folder))
-            found = _stack.check_resolution(report)
-            have = set(map(_stack.canonical, asked["installed"]))
-            pinned = _stack.requirements({name: v for name, v in found.items() if _stack.canonical(name) not in have})
-            lock = _stack.locked(report) if asked["only"] is not None else []
-        only = None if asked["only"] is None else {_stack.canonical(name) for name in asked["only"]}
-        fetched = [pin for pin in pinned if only is None or _stack.canonical(pin.partition("==")[0]) in only]
+            found = catalogue.check_resolution(report)
+            have = set(map(catalogue.canonical, asked["installed"]))
+            pinned = catalogue.requirements(
+                {name: v for name, v in found.items() if catalogue.canonical(name) not in have}
+            )
+            lock = catalogue.locked(report) if asked["only"] is not None else []
+        only = None if asked["only"] is None else {catalogue.canonical(name) for name in asked["only"]}
+        fetched = [pin for pin in pinned if only is None or catalogue.canonical(pin.partition("==")[0]) in only]
         # What an interrupted run left is taken as it is, but nothing that is no longer wanted.
-        wanted = {(_stack.canonical(name), version) for name, _sep, version in (pin.partition("==") for pin in fetched)}
+        wanted = {
+            (catalogue.canonical(name), version) for name, _sep, version in (pin.partition("==") for pin in fetched)
+        }
         for path in staging.glob("*.whl"):
             name, version = path.name.split("-")[:2]
-            if (_stack.canonical(name), version) not in wanted:
+            if (catalogue.canonical(name), version) not in wanted:
                 path.unlink()
         pip.run("download", "--no-deps", "--dest", str(staging), *fetched)
         if asked["unpacked"]:
@@ -272,7 +277,7 @@ def collect(module: AnsibleModule, staging: Path, glibc: str) -> tuple[dict[str,
             shutil.rmtree(target, ignore_errors=True)
             wheels = sorted(map(str, staging.glob("*.whl")))
             pip.run("install", "--no-deps", "--no-compile", "--target", str(target), *wheels)
-    made = _stack.manifest(staging)
+    made = catalogue.manifest(staging)
     if only is not None:
         here = {wheel["name"]: wheel for wheel in made["wheels"]}
         made["wheels"] = [here.get(wheel["name"], wheel) for wheel in lock]
@@ -283,9 +288,9 @@ def read_archive(archive: Path) -> dict[str, Any]:
     """Return the manifest of an archive. Raises ValueError when it has none."""
     try:
         if archive.is_dir():
-            return dict(json.loads((archive / _stack.MANIFEST).read_text(encoding="utf-8")))
+            return dict(json.loads((archive / catalogue.MANIFEST).read_text(encoding="utf-8")))
         with tarfile.open(archive) as tar:
-            member = next((item for item in tar if Path(item.name).name == _stack.MANIFEST), None)
+            member = next((item for item in tar if Path(item.name).name == catalogue.MANIFEST), None)
             content = tar.extractfile(member) if member else None
             if content:
                 return dict(json.load(content))
@@ -294,7 +299,7 @@ def read_archive(archive: Path) -> dict[str, Any]:
     except (OSError, tarfile.TarError, ValueError) as error:
         raise ValueError(f"the archive {archive} cannot be read: {error}") from error
     raise ValueError(
-        f"the archive {archive} has no {_stack.MANIFEST}: bring along a whole folder that a control machine with a "
+        f"the archive {archive} has no {catalogue.MANIFEST}: bring along a whole folder that a control machine with a "
         "network collected (in torch_stack_wheelhouse), or a tar file of it"
     )
 
@@ -315,7 +320,7 @@ def unpack(archive: Path, staging: Path, brought: dict[str, Any]) -> None:
                 if content:
                     with (staging / Path(member.name).name).open("wb") as stream:
                         shutil.copyfileobj(content, stream, 1 << 20)
-    changed = _files.changed(staging, brought["wheels"], _files.Known(None))
+    changed = file_set.changed(staging, brought["wheels"], file_set.Known(None))
     if changed:
         told = ", ".join(f"{file} {what}" for file, what in sorted(changed.items()))
         raise ValueError(f"the archive {archive} is not whole: {told}; bring it along again")
@@ -323,8 +328,8 @@ def unpack(archive: Path, staging: Path, brought: dict[str, Any]) -> None:
 
 def finish(staging: Path, house: Path, made: dict[str, Any]) -> None:
     """Write what belongs to the wheels, and put the folder into its place."""
-    (staging / "requirements.txt").write_text(_stack.locked_requirements(made), encoding="utf-8")
-    (staging / _stack.MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
+    (staging / "requirements.txt").write_text(catalogue.locked_requirements(made), encoding="utf-8")
+    (staging / catalogue.MANIFEST).write_text(json.dumps(made, indent=1), encoding="utf-8")
     staging.replace(house)
 
 
@@ -344,7 +349,7 @@ def main() -> None:
             "index_url": {"type": "str"},
             "index_urls": {"type": "list", "elements": "str", "default": []},
             "find_links": {"type": "list", "elements": "str", "default": []},
-            **_package_indexes.ARGUMENTS,
+            **indexes.ARGUMENTS,
         },
         supports_check_mode=True,
     )
@@ -352,34 +357,34 @@ def main() -> None:
     try:
         limits = Path(asked["constraints"]).read_text(encoding="utf-8") if asked["constraints"] else ""
         if asked["installed"] or asked["unpacked"]:
-            limits = json.dumps([limits, sorted(_stack.requirements(asked["installed"])), asked["unpacked"]])
-        glibc = _stack.oldest(asked["glibc"])
+            limits = json.dumps([limits, sorted(catalogue.requirements(asked["installed"])), asked["unpacked"]])
+        glibc = catalogue.oldest(asked["glibc"])
         brought: dict[str, Any] | None = None
         if asked["archive"]:
             brought = read_archive(Path(asked["archive"]))
-            _stack.check_archive(brought, asked["requirements"], asked["python"], glibc)
-            digest = hashlib.sha256(_stack.locked_requirements(brought).encode()).hexdigest()[:12]
+            catalogue.check_archive(brought, asked["requirements"], asked["python"], glibc)
+            digest = hashlib.sha256(catalogue.locked_requirements(brought).encode()).hexdigest()[:12]
             key = f"cp{asked['python'].replace('.', '')}-{digest}"
         else:
-            key = _stack.wheelhouse_key(asked["requirements"], limits, asked["python"], glibc)
+            key = catalogue.wheelhouse_key(asked["requirements"], limits, asked["python"], glibc)
         # Where only some wheels are kept, they are no wheelhouse of that key.
         house = Path(asked["path"], key if asked["only"] is None else key + "-lock")
         result: dict[str, Any] = {"changed": False, "path": str(house), "key": key, "wheels": []}
         if house.is_dir():
-            result["wheels"] = json.loads((house / _stack.MANIFEST).read_text(encoding="utf-8"))["wheels"]
+            result["wheels"] = json.loads((house / catalogue.MANIFEST).read_text(encoding="utf-8"))["wheels"]
             module.exit_json(**result)
         result["changed"] = True
         if not module.check_mode:
             staging = house.with_name(house.name + ".partial")
             if brought:
                 unpack(Path(asked["archive"]), staging, brought)
-                made = _stack.manifest(staging)
+                made = catalogue.manifest(staging)
             else:
                 made, result["unreachable_indexes"] = collect(module, staging, glibc)
             finish(staging, house, made)
             result["wheels"] = made["wheels"]
     except (OSError, ValueError) as error:
-        module.fail_json(msg=_stack.masked(str(error)))
+        module.fail_json(msg=catalogue.masked(str(error)))
     module.exit_json(**result)
 
 

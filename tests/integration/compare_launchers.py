@@ -26,8 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".collections")]
 
-from ansible_collections.amx.cluster.plugins.module_utils._allocation import Request, make_plan
-from ansible_collections.amx.cluster.plugins.module_utils._topology import Topology, parse_cpus, read
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Topology, parse_cpus, read
 from machines import machine
 
 MARKERS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
@@ -141,7 +141,7 @@ def _from_ranks(lines: list[str]) -> Outcome:
 def ours(bench: Bench, tree: Path, ranks: int) -> Outcome:
     """Our plan for oneCCL, one communication core a rank, none reserved, as Intel MPI carries it out."""
     try:
-        plan = make_plan(read(str(tree)), Request(ranks, "ccl", 1, 0))
+        plan = allocate(read(str(tree)), Request(ranks, "ccl", 1, 0))
     except ValueError as error:
         raise Failed(f"refused: {error}") from None
     return _from_ranks(bench.run(["mpirun", "-n", str(ranks), "rank"], tree, plan.env))

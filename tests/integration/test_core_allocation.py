@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._allocation import Plan, Request, make_plan
-from ansible_collections.amx.cluster.plugins.module_utils._topology import Topology, parse_cpus, read
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Topology, parse_cpus, read
 from intel_mpi import IntelMpi
 from machines import Machine, machine
 
@@ -60,14 +60,14 @@ def _pinned(intel_mpi: IntelMpi, tree: Path, ranks: int, env: dict[str, str]) ->
     return [set(parse_cpus(told[rank])) for rank in range(ranks)]
 
 
-def _plan_or_nearest(topology: Topology, request: Request) -> Plan:
+def _plan_or_nearest(topology: Topology, request: Request) -> Allocation:
     """The plan; where the machine is too small for the request, that of the nearest one, which the refusal names."""
     try:
-        return make_plan(topology, request)
+        return allocate(topology, request)
     except ValueError as error:
         nearest = str(error).rpartition("The nearest request that fits: ")[2].split(", or ")[0]
         numbers = {name: int(number) for name, _equals, number in (word.partition("=") for word in nearest.split(", "))}
-        return make_plan(topology, replace(request, **numbers))  # type: ignore[arg-type]
+        return allocate(topology, replace(request, **numbers))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("request_", REQUESTS, ids=str)
@@ -83,7 +83,7 @@ def test_intel_mpi_pins_as_planned(
 
 def test_the_judge_sees_a_difference(intel_mpi: IntelMpi, tmp_path: Path) -> None:
     tree = MADE["2 x 16 x 2"].write(tmp_path)
-    plan = make_plan(read(str(tree)), Request(2, "ccl"))
+    plan = allocate(read(str(tree)), Request(2, "ccl"))
     planned = [set(rank.domain_cpus) for rank in plan.ranks]
     assert _pinned(intel_mpi, tree, 2, {}) != planned
     assert _pinned(intel_mpi, tree, 2, dict(plan.env)) == planned
@@ -104,7 +104,7 @@ print(os.environ["PMI_RANK"], json.dumps([domain, [threads[number] for number in
 """
 
 
-def _observed(intel_mpi: IntelMpi, plan: Plan, extra: dict[str, str]) -> list[tuple[list[int], list[list[int]]]]:
+def _observed(intel_mpi: IntelMpi, plan: Allocation, extra: dict[str, str]) -> list[tuple[list[int], list[list[int]]]]:
     """(domain, CPUs of each OpenMP thread) of every rank, which a rank wrapper gave its own environment."""
     own = {f"RANK_{rank.rank}": json.dumps(dict(rank.env)) for rank in plan.ranks}
     wrapper = (
@@ -117,7 +117,7 @@ def _observed(intel_mpi: IntelMpi, plan: Plan, extra: dict[str, str]) -> list[tu
     return [tuple(json.loads(told[rank.rank])) for rank in plan.ranks]
 
 
-def _planned(plan: Plan) -> list[tuple[list[int], list[list[int]]]]:
+def _planned(plan: Allocation) -> list[tuple[list[int], list[list[int]]]]:
     return [(list(rank.domain_cpus), [[cpu] for cpu in rank.compute_cpus]) for rank in plan.ranks]
 
 
@@ -140,7 +140,7 @@ def test_threads_run_where_the_plan_says_with_hyperthreads(
         pytest.skip("needs the CPUs 0 and 1")
     cpuinfo = tmp_path / "cpuinfo"
     cpuinfo.write_text("".join(f"processor\t: {cpu}\nphysical id\t: 0\ncore id\t\t: 0\n\n" for cpu in (0, 1)))
-    plan = make_plan(read(str(machine(1, 1, 2).write(tmp_path))), Request(1, threads_per_core=threads_per_core))
+    plan = allocate(read(str(machine(1, 1, 2).write(tmp_path))), Request(1, threads_per_core=threads_per_core))
     assert plan.threads_per_rank == (1 if threads_per_core == 1 else 2)
     shown = {"KMP_TOPOLOGY_METHOD": "cpuinfo", "KMP_CPUINFO_FILE": str(cpuinfo)}
     assert _observed(intel_mpi, plan, shown) == _planned(plan)

@@ -5,7 +5,7 @@
 
 It outlives the connection that started it. It writes status.json whenever the state changes, ranks.json every two
 seconds with what each rank told, and results.json at the end. States: running, succeeded, failed, stopped (on request,
-_job_directory.STOP), lost (by SIGTERM, as when the host shuts down).
+directory.STOP), lost (by SIGTERM, as when the host shuts down).
 A job that failed is started again from its last whole checkpoint as often as its file says.
 """
 
@@ -31,13 +31,14 @@ from typing import Any
 
 # The collection's own logic, which the job directory carries along.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
-from ansible_collections.amx.cluster.plugins.module_utils import (
-    _checkpoint,
-    _faults,
-    _job_directory,
-    _job_processes,
-    _launch,
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    checkpoints,
+    directory,
+    faults,
+    processes,
+    run_files,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
 
 GRACE = 10  # seconds that mpirun has to end its ranks after SIGTERM, and a host to answer
 SILENT = 15  # seconds without a word from a host's ranks after which it is asked
@@ -143,10 +144,10 @@ class Supervisor:
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        if _checkpoint.last_whole(self.folder / "output"):  # of the run that this one goes on with
+        if checkpoints.last_whole(self.folder / "output"):  # of the run that this one goes on with
             self.replan(
                 [host["host"] for host in self.plan["hosts"]],
-                _job_directory.read_json(self.folder / _job_directory.RESUMED) or {},
+                directory.read_json(self.folder / directory.RESUMED) or {},
             )
             reason = self.bring_checkpoint()
         while not reason:
@@ -165,8 +166,8 @@ class Supervisor:
         else:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
-        metrics = _job_directory.read_json(self.folder / "output" / "all_results.json") or {}
-        progress = _job_directory.read_json(self.folder / "progress.json") or {}
+        metrics = directory.read_json(self.folder / "output" / "all_results.json") or {}
+        progress = directory.read_json(self.folder / "progress.json") or {}
         write_json(
             self.folder / "results.json",
             {
@@ -182,7 +183,7 @@ class Supervisor:
                 "metrics": metrics,
                 "steps": progress.get("step", 0),
                 "resumed_step": progress.get("first_step", 0),
-                "world": _job_directory.read_json(self.folder / "world.json"),
+                "world": directory.read_json(self.folder / "world.json"),
                 "output": str(self.folder / "output"),
             },
         )
@@ -195,7 +196,7 @@ class Supervisor:
         self.beats, self.gone = {}, {}
         log = self.folder / "log"
         offset = log.stat().st_size if log.exists() else 0
-        resumed = _checkpoint.last_whole(self.folder / "output")
+        resumed = checkpoints.last_whole(self.folder / "output")
         record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
         self.status["attempts"].append(record)
         listener = socket.create_server(("", 0), backlog=1024)
@@ -224,10 +225,10 @@ class Supervisor:
             if code:
                 text = log.read_bytes()[offset:].decode("utf-8", errors="replace")
                 self.gone.update(self.unreachable())
-                reason = _faults.cause(text, code, self.gone, self.out_of_memory())
+                reason = faults.cause(text, code, self.gone, self.out_of_memory())
             else:
-                metrics = _job_directory.read_json(self.folder / "output" / "all_results.json") or {}
-                reason = wrong_world(self.plan, _job_directory.read_json(self.folder / "world.json")) or missed(
+                metrics = directory.read_json(self.folder / "output" / "all_results.json") or {}
+                reason = wrong_world(self.plan, directory.read_json(self.folder / "world.json")) or missed(
                     self.job["expect"], metrics
                 )
         record.update(ended=now(), returncode=code, reason=reason)
@@ -243,7 +244,7 @@ class Supervisor:
             if time.monotonic() - written > 2 and self.beats:
                 written = time.monotonic()
                 self.write_ranks()
-            reason = self.overdue() or self.silent() or _faults.stall(self.ages(), self.patience()) or self.apart()
+            reason = self.overdue() or self.silent() or faults.stall(self.ages(), self.patience()) or self.apart()
             if self.stop_wanted or reason:
                 self.end()
                 return reason
@@ -255,7 +256,7 @@ class Supervisor:
     def apart(self) -> str:
         """Say that ranks train models of their own. Only the Trainer's are known to share theirs whole."""
         shared = self.job.get("trainer", True) and not {"fsdp", "deepspeed"} & set(self.job.get("args", {}))
-        return _faults.apart(self.beats, self.plan["world_size"]) if shared else ""
+        return faults.apart(self.beats, self.plan["world_size"]) if shared else ""
 
     def write_ranks(self) -> None:
         """Write down what each rank told last."""
@@ -327,7 +328,7 @@ class Supervisor:
             return ""
         self.probed = time.monotonic()
         self.gone = {host: why for host, why in self.unreachable().items() if host in quiet}
-        return _faults.cause("", 0, self.gone, []) if self.gone else ""
+        return faults.cause("", 0, self.gone, []) if self.gone else ""
 
     def on_every_host(self, command: list[str]) -> dict[str, tuple[int, str]]:
         """Run a command on every host of the plan at once: {host: (exit code, what it said)}; 255 is no answer."""
@@ -397,7 +398,7 @@ class Supervisor:
 
     def has_stepped(self) -> bool:
         """Tell whether a rank of the last attempt made a step."""
-        progress = _job_directory.read_json(self.folder / "progress.json") or {}
+        progress = directory.read_json(self.folder / "progress.json") or {}
         return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.beats.values())
 
     def prepare_restart(self) -> str:
@@ -427,7 +428,7 @@ class Supervisor:
         earlier: ranks and accumulation of the run that left the checkpoint, as far as they are known.
         """
         stack = json.loads(Path(self.plan["environment"], "amx-cluster.json").read_text(encoding="utf-8"))
-        self.plan = _launch.on_hosts(self.plan, names)
+        self.plan = on_hosts(self.plan, names)
         args = dict(self.job["args"])
         after = self.plan["world_size"]
         before = earlier.get("ranks") or after
@@ -442,22 +443,22 @@ class Supervisor:
                 note += f"the global batch is {Fraction(after * accumulation(args), batch)} of what it was"
             self.status["notes"].append(note)
             self.job["args"] = args
-        resumed = _checkpoint.last_whole(self.folder / "output")
+        resumed = checkpoints.last_whole(self.folder / "output")
         if resumed and self.job.get("trainer", True):
             args["resume_from_checkpoint"] = f"output/{resumed.name}"
-        arguments = _launch.script_arguments({**self.job, "args": args}, stack, self.plan)
+        arguments = run_files.script_arguments({**self.job, "args": args}, stack, self.plan)
         write_json(self.folder / "plan.json", self.plan)
         for name, content in {
-            "hostfile": _launch.hostfile(self.plan),
-            "env": _launch.environment_file(self.plan),
-            "launch.sh": _launch.launch_script(self.plan, _launch.script_path(self.job), arguments),
+            "hostfile": run_files.hostfile(self.plan),
+            "env": run_files.environment_file(self.plan),
+            "launch.sh": run_files.launch_script(self.plan, run_files.script_path(self.job), arguments),
         }.items():
             (self.folder / name).write_text(content, encoding="utf-8")
         self.status.update(hosts=len(names), ranks=after, accumulation=accumulation(args))
 
     def bring_checkpoint(self) -> str:
         """Copy the plan and the last whole checkpoint to the other hosts; return why that failed."""
-        resumed = _checkpoint.last_whole(self.folder / "output")
+        resumed = checkpoints.last_whole(self.folder / "output")
         for host in [entry["host"] for entry in self.plan["hosts"] if entry["host"] != self.here]:
             steps = [(f"plan.json could not be copied to {host}", self.copy("plan.json", host))]
             if resumed and not self.job.get("shared_directory"):
@@ -508,7 +509,7 @@ def detach(folder: Path) -> None:
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
     ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
-    signal.signal(_job_directory.STOP, lambda *_signal: supervisor.stop(*requested))
+    signal.signal(directory.STOP, lambda *_signal: supervisor.stop(*requested))
     signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop(*ended))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     supervisor.save()
@@ -518,6 +519,6 @@ def detach(folder: Path) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--reap":
-        _job_processes.end(Path(sys.argv[2]), grace=5)
+        processes.end(Path(sys.argv[2]), grace=5)
     else:
         detach(Path(sys.argv[1]).resolve())

@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils import _allocation, _job, _launch, _stack
-from ansible_collections.amx.cluster.plugins.module_utils._topology import build
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from machines import Machine, machine
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -17,18 +21,18 @@ CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_tex
 
 
 def stack(name: str) -> dict[str, Any]:
-    return {**_stack.choose(CATALOGUE["__torch_stack_catalogue"], name, [], []), "name": name, "interpreter": "3.10"}
+    return {**catalogue.choose(CATALOGUE["__torch_stack_catalogue"], name, [], []), "name": name, "interpreter": "3.10"}
 
 
-def plan(job: _job.Job, node: Machine, hosts: int, stack: dict[str, Any], isa: str) -> dict[str, Any]:
+def plan(job: Job, node: Machine, hosts: int, stack: dict[str, Any], isa: str) -> dict[str, Any]:
     """Plan a job for so many equal hosts."""
-    request = _allocation.Request(job.ranks_per_node, stack["backend"], job.comm_cores, job.reserved_cores)
-    allocation = _allocation.make_plan(build(node.cpus(), None), request).as_dict()
+    request = Request(job.ranks_per_node, stack["backend"], job.comm_cores, job.reserved_cores)
+    allocation = allocate(build(node.cpus(), None), request).as_dict()
     told = [
         {"host": f"node{number}", "address": f"10.0.0.{number}", "interface": "eth0", "isa": isa}
         for number in range(hosts)
     ]
-    return _launch.make_plan(
+    return make_plan(
         asdict(job), stack, "/opt/env", [{**host, "allocation": {**allocation, "map": ""}} for host in told]
     )
 
@@ -71,11 +75,11 @@ def test_a_job_on_its_own_cluster(
     isa: str,
     expected: dict[str, Any],
 ) -> None:
-    job = _job.load(ROOT / f"jobs/{name}.yml", override)
+    job = load(ROOT / f"jobs/{name}.yml", override)
     made = plan(job, node, hosts, stack(stack_name), isa)
     told = made["hosts"][0]["env"]
-    allocation = _allocation.make_plan(
-        build(node.cpus(), None), _allocation.Request(job.ranks_per_node, "ccl", job.comm_cores, job.reserved_cores)
+    allocation = allocate(
+        build(node.cpus(), None), Request(job.ranks_per_node, "ccl", job.comm_cores, job.reserved_cores)
     )
     assert {
         "ranks": made["world_size"],
@@ -88,12 +92,12 @@ def test_a_job_on_its_own_cluster(
 
 
 def test_one_job_file_is_spelt_for_each_version() -> None:
-    job = _job.load(ROOT / "jobs/squad-distilbert.yml")
+    job = load(ROOT / "jobs/squad-distilbert.yml")
     spelt = {}
     for name in ("ipex-1.13", "ipex-2.8", "native"):
         made = plan(job, machine(1, 32, 2), 2, stack(name), "amx")
-        words = _launch.script_arguments(asdict(job), stack(name), made)
-        own = _launch.render_arguments(job.args)
+        words = run_files.script_arguments(asdict(job), stack(name), made)
+        own = run_files.render_arguments(job.args)
         spelt[name] = " ".join(word for word in words if word not in own)
     saved = "--save_strategy steps --save_steps 200 --save_total_limit 2"
     assert spelt == {
@@ -105,6 +109,6 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.name)
 def test_every_shipped_job_is_valid_and_named_for_its_file(path: Path) -> None:
-    job = _job.load(path)
+    job = load(path)
     assert job.name == path.stem
     assert job.script.is_absolute() == (path.stem in ("demo", "smoke"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils import _amx
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
 from ansible_collections.amx.cluster.plugins.modules import amx_info
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -38,8 +38,8 @@ def test_returns_what_it_documents() -> None:
     for name in ("cpu", "kernel"):
         assert set(answer[name]) == set(documented[name]["contains"])
     listed = " ".join(documented["reason"]["description"])
-    assert all(f"V({reason})" in listed for reason in _amx.REASONS)
-    assert listed.count("V(") == len(_amx.REASONS)
+    assert all(f"V({reason})" in listed for reason in amx.REASONS)
+    assert listed.count("V(") == len(amx.REASONS)
 
 
 def test_this_machine_in_either_interpreter() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils import _job_processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.modules import job_stop
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -46,21 +46,21 @@ def ranks(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
         process.stdout.readline()
         threading.Thread(target=process.wait).start()  # as init does
         yield process
-        _job_processes.end(tmp_path, grace=0)
+        processes.end(tmp_path, grace=0)
 
 
 def test_check_mode_tells_and_ends_nothing(tmp_path: Path, ranks: subprocess.Popen[str]) -> None:
     answer = run(tmp_path, _ansible_check_mode=True)
     assert (answer["changed"], answer["was_running"]) == (True, False)
     assert ranks.pid in [process["pid"] for process in answer["ended"]]
-    assert len(_job_processes.find(tmp_path)) == len(answer["ended"]) == 3
+    assert len(processes.find(tmp_path)) == len(answer["ended"]) == 3
 
 
 def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None:
     answer = run(tmp_path, grace=1)
     assert (answer["changed"], answer["was_running"], len(answer["ended"])) == (True, False, 3)
     assert {(process["kind"], process["rank"]) for process in answer["ended"]} == {("rank", 1)}
-    assert _job_processes.find(tmp_path) == []
+    assert processes.find(tmp_path) == []
     assert run(tmp_path) == {
         **answer,
         "changed": False,

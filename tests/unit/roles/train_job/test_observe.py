@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils import _checkpoint
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 
 OBSERVE = Path(__file__).resolve().parents[4] / "roles/train_job/files/observe"
 
@@ -257,7 +257,7 @@ def test_a_checkpoint_is_marked_when_all_of_it_is_there(rank: Rank) -> None:
     assert rank.read("output/checkpoint-10/complete.json") == {"model": 12, "deep/state": 12}
     # Written over by a later run: the first mark is not counted as one of its files.
     assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7}
-    assert _checkpoint.last_whole(rank.job / "output") == rank.job / "output/checkpoint-10"
+    assert checkpoints.last_whole(rank.job / "output") == rank.job / "output/checkpoint-10"
     assert sorted(path.name for path in (rank.job / "output").iterdir()) == ["checkpoint-10", "checkpoint-5"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
 RANK = Path(__file__).resolve().parents[4] / "roles/train_job/files/rank.py"
 FUNCTIONS = runpy.run_path(str(RANK))
@@ -147,9 +147,9 @@ def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stderr) == (1, "rank.py: job mine holds this host\n")
         first.kill()
         first.wait()
-        assert [held["job"] for held in _job_directory.holders(tmp_path)] == ["mine"]
+        assert [held["job"] for held in directory.holders(tmp_path)] == ["mine"]
         second.kill()
-    assert _job_directory.holders(tmp_path) == []
+    assert directory.holders(tmp_path) == []
     with begin(other, hydra(1, 3, 0)) as process:
         process.kill()
 
@@ -159,9 +159,9 @@ def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:
     with begin(job(tmp_path, "mine", script), hydra(1, 3, 0)) as process:
         process.kill()
         process.wait()
-        assert _job_directory.holders(tmp_path)
+        assert directory.holders(tmp_path)
         end = time.monotonic() + 20
-        while _job_directory.holders(tmp_path):
+        while directory.holders(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
 
@@ -185,9 +185,9 @@ def test_a_rank_ends_with_its_starter(tmp_path: Path) -> None:
     ) as starter:
         assert starter.stdout
         assert {starter.stdout.readline(), starter.stdout.readline()} >= {"ready\n"}
-        assert _job_directory.holders(tmp_path)
+        assert directory.holders(tmp_path)
         starter.send_signal(signal.SIGKILL)
     end = time.monotonic() + 20
-    while _job_directory.holders(tmp_path):
+    while directory.holders(tmp_path):
         assert time.monotonic() < end, "the rank outlived its starter"
         time.sleep(0.05)

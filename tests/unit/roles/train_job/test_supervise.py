@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils import _job_directory, _launch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[4]
 SUPERVISE = ROOT / "roles/train_job/files/supervise.py"
@@ -115,15 +116,15 @@ class Run:
             for place, count in enumerate(ranks)
         ]
         told = {**JOB, **job}
-        plan = _launch.make_plan(told, STACK, str(self.env), hosts)
-        arguments = _launch.script_arguments(told, STACK, plan)
+        plan = make_plan(told, STACK, str(self.env), hosts)
+        arguments = run_files.script_arguments(told, STACK, plan)
         for name, content in {
             "host": "node0\n",
             "job.json": json.dumps(told),
             "plan.json": json.dumps(plan),
-            "hostfile": _launch.hostfile(plan),
-            "env": _launch.environment_file(plan),
-            "launch.sh": _launch.launch_script(plan, "train.py", arguments),
+            "hostfile": run_files.hostfile(plan),
+            "env": run_files.environment_file(plan),
+            "launch.sh": run_files.launch_script(plan, "train.py", arguments),
         }.items():
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
@@ -148,9 +149,9 @@ class Run:
 def run(tmp_path: Path) -> Iterator[Run]:
     made = Run(tmp_path)
     yield made
-    status = _job_directory.running(made.folder)
+    status = directory.running(made.folder)
     if status:  # the test failed: nothing of it is to go on
-        os.kill(status["pid"], _job_directory.STOP)
+        os.kill(status["pid"], directory.STOP)
 
 
 def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
@@ -294,15 +295,15 @@ def test_stop(run: Run) -> None:
     status = run.start(CHILDREN, restarts=3)
     started = children(run.folder)
     assert os.getsid(status["pid"]) == status["pid"]  # it outlives the connection that started it
-    assert [held["job"] for held in _job_directory.holders(run.folder.parent)] == ["demo"]
+    assert [held["job"] for held in directory.holders(run.folder.parent)] == ["demo"]
     os.kill(status["pid"], signal.SIGHUP)
-    os.kill(status["pid"], _job_directory.STOP)
+    os.kill(status["pid"], directory.STOP)
     status = run.ended()
     assert (status["state"], status["reason"]) == ("stopped", "it was stopped on request")
     assert len(status["attempts"]) == 1
     assert all(is_gone(pid) for pid in started)
     assert read(run.folder, "results.json")["state"] == "stopped"
-    assert until(lambda: not _job_directory.holders(run.folder.parent)) is True
+    assert until(lambda: not directory.holders(run.folder.parent)) is True
 
 
 def test_a_host_that_shuts_down_is_no_request_to_stop(run: Run) -> None:
@@ -571,6 +572,6 @@ def test_a_host_that_falls_silent_ends_the_attempt(run: Run) -> None:
 def test_stop_while_a_host_is_waited_for(run: Run) -> None:
     status = run.start(LOSES_A_HOST, ranks=(2, 2), restarts=1)
     until(lambda: "reason" in read(run.folder, "status.json")["attempts"][0])
-    os.kill(status["pid"], _job_directory.STOP)
+    os.kill(status["pid"], directory.STOP)
     status = run.ended()
     assert (status["state"], len(calls(run.folder)), len(status["attempts"])) == ("stopped", 1, 1)

@@ -1,0 +1,189 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The job directory: all that belongs to one run of a job, in one folder of a host."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+import signal
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
+
+# Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
+STOP = signal.SIGUSR1
+# Which checkpoint of an earlier run a job goes on from, with that run's ranks and steps of gradient accumulation.
+RESUMED = "resumed.json"
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Return the content of a JSON file; None when it is not there or not whole."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
+    """Tell whether process `pid` is the supervisor of the job in `folder`; a reused number is another process."""
+    try:
+        words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    paths = [Path(os.fsdecode(word)) for word in words]
+    return folder in paths and any(path.name == "supervise.py" for path in paths)
+
+
+def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
+    """Return the status of the job in `folder` when it is running now, else None."""
+    status = read_json(folder / "status.json")
+    if status and status.get("state") == "running" and is_alive(int(status["pid"]), folder, proc):
+        return status
+    return None
+
+
+def set_aside(folder: Path) -> Path | None:
+    """Return where the earlier run in `folder` is to be moved, so that nothing of it is lost; None when there is none.
+
+    The name is the folder's with the time at which that run was made, and a number where that name is taken.
+    """
+    if not folder.exists():
+        return None
+    plan = folder / "plan.json"
+    made = (plan if plan.exists() else folder).stat().st_mtime
+    stamp = datetime.fromtimestamp(made, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    names = (f"{folder.name}.{stamp}" + (f".{number}" if number else "") for number in count())
+    return next(path for path in map(folder.with_name, names) if not path.exists())
+
+
+def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None = None) -> None:
+    """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
+
+    files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in
+    the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its files are linked, not
+    copied, and RESUMED tells what made it. Raises OSError.
+    """
+    part = folder.with_name(f".{folder.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    for name, content in files.items():
+        path = part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+        path.chmod(0o755 if name.endswith(".sh") or content.startswith("#!") else 0o644)
+    if checkpoint:
+        shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
+        earlier = read_json(checkpoint.parents[1] / "status.json") or {}
+        made_by = {"checkpoint": str(checkpoint), **{key: earlier.get(key) for key in ("ranks", "accumulation")}}
+        (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
+    for name, target in links.items():
+        path = part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(target)
+    part.replace(folder)
+
+
+def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
+    """Read how the job in `folder` stands.
+
+    Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
+    most `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone
+    has the state "lost". Where a job that did not succeed can go on, status has the key "advice". Raises ValueError
+    when there is no job in the folder.
+    """
+    status = read_json(folder / "status.json")
+    if status is None:
+        raise ValueError(f"{folder} holds no job that was started: there is no status.json in it")
+    if status["state"] == "running" and not is_alive(int(status["pid"]), folder):
+        # It may have ended between the two looks.
+        status = read_json(folder / "status.json") or status
+        if status["state"] == "running":
+            status.update(
+                state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?"
+            )
+    advice = way_on(folder, status)
+    if advice:
+        status["advice"] = advice
+    log = b""
+    if (folder / "log").exists():
+        with (folder / "log").open("rb") as stream:
+            stream.seek(log_offset)
+            log = stream.read(limit)
+    if status["state"] == "running" or len(log) == limit:
+        whole = log[: log.rfind(b"\n") + 1]
+        # A line that is longer than what is read at once has to be told in pieces.
+        log = whole or (log if len(log) == limit else b"")
+    return {
+        "status": status,
+        "progress": read_json(folder / "progress.json") or {},
+        "ranks": read_json(folder / "ranks.json") or {},
+        "outcome": read_json(folder / "results.json") or {},
+        "log": log.decode("utf-8", errors="replace"),
+        "log_offset": log_offset + len(log),
+    }
+
+
+def way_on(folder: Path, status: Mapping[str, Any]) -> str:
+    """Say how to go on with the job in `folder` that ended early; an empty string where there is nothing to say.
+
+    A job that was moved aside has been started again since.
+    """
+    if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
+        return ""
+    checkpoint = checkpoints.last_whole(folder / "output")
+    start = f"playbooks/train.yml -e job={(read_json(folder / 'job.json') or {}).get('file', f'{folder.name}.yml')}"
+    if checkpoint:
+        return f"ansible-playbook {start} -e train_job_resume=true goes on from its {checkpoint.name}"
+    return f"it left no whole checkpoint: ansible-playbook {start} starts it anew" if status["state"] == "lost" else ""
+
+
+def jobs(folder: Path) -> list[dict[str, Any]]:
+    """Return every job in `folder` that was started here, the newest first, each {path, status, progress}."""
+    found = []
+    for status in folder.glob("*/status.json"):
+        try:
+            job = look(status.parent, limit=0)
+        except ValueError:
+            continue  # it was moved meanwhile
+        found.append({"path": str(status.parent.resolve()), "status": job["status"], "progress": job["progress"]})
+    return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
+
+
+def holders(folder: Path, but: str = "") -> list[dict[str, Any]]:
+    """Return which jobs hold this host: each {job (its name), user, since}, from the job directories in `folder`.
+
+    Each rank, and the supervisor, keeps a lock (flock(2)) on a file hold.* in the job's directory as long as it lives,
+    so that nothing is left of it when they are gone, however they ended. but: the name of a job that is not counted.
+    """
+    found = []
+    for job in sorted({path.parent for path in folder.glob("*/hold.*") if path.parent.name != but}):
+        if is_in_use(job):
+            told = read_json(job / "job.json") or {}
+            found.append({"job": job.name, "user": told.get("user", ""), "since": told.get("since", "")})
+    return found
+
+
+def is_in_use(folder: Path) -> bool:
+    """Tell whether a rank of the job in `folder`, or its supervisor where it is one of the hosts, runs on this host."""
+    return any(is_held(path) for path in folder.glob("hold.*"))
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process holds the lock on `path`.
+
+    Asks for a shared lock, so that two who ask are not in each other's way.
+    """
+    with path.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -1,0 +1,126 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Why a job ended: read from its log, from what its ranks told while they lived, and from which hosts answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
+
+# Hydra's report of a rank that ended by a signal.
+KILLED = re.compile(
+    r"RANK\s+(?P<rank>\d+)\s+PID\s+\d+\s+RUNNING AT\s+(?P<host>\S+)[ \t]*\n=\s+KILLED BY SIGNAL:\s*(?P<signal>\d+)"
+)
+# What ranks say when another one has gone: never the cause.
+CONSEQUENCES = re.compile(
+    r"Connection (closed|reset)|closed by peer|Broken pipe|Connection refused|Timed out waiting|recvValue failed|"
+    r"Rank \d+ is not connected|DistNetworkError|NCCL|Gloo connectFullMesh failed",
+    re.IGNORECASE,
+)
+# Seconds without a word, where one comes every two, after which a rank's process stands still.
+MUTE = 10
+# Frames in which a rank waits for others.
+WAITING = ("torch/distributed/", "_engine_run_backward", "threading.py", "all_reduce", "barrier", "synchronize")
+
+
+def tracebacks(log: str) -> list[tuple[int, str, str]]:
+    """Return each rank's traceback in a log, in their order: (rank, host, text)."""
+    return [(int(found[1]), found[2], found[3].strip()) for found in progress.FAILURE.finditer(log)]
+
+
+def last_words(trace: str) -> str:
+    """Return the message of a traceback: what follows its last frame, the first line at the margin and all after it."""
+    lines = trace.splitlines()
+    frames = [place for place, line in enumerate(lines) if line.startswith(("Traceback (", '  File "'))]
+    after = lines[frames[-1] + 1 :] if frames else lines
+    starts = [place for place, line in enumerate(after) if line and not line[0].isspace()]
+    return " ".join(" ".join(after[starts[0] :]).split())[:500] if starts else ""
+
+
+def cause(log: str, code: int, gone: Mapping[str, str], out_of_memory: Sequence[str]) -> str:
+    """Say why mpirun ended with `code`.
+
+    log: what this attempt printed. gone: {host: why} of hosts that do not answer any more. out_of_memory: hosts whose
+    kernel has ended a process for want of memory since the attempt began. A host that is gone explains what the other
+    ranks say, and a rank that was killed does, too; among tracebacks, those that tell of lost connections are passed
+    over where there is another.
+    """
+    if gone:
+        return "; ".join(f"{host} does not answer any more ({why})" for host, why in gone.items())
+    traces = tracebacks(log)
+    own = [trace for trace in traces if not CONSEQUENCES.search(last_words(trace[2]))]
+    if own:
+        rank, host, text = own[0]
+        return f"rank {rank} on {host} failed: {last_words(text)}"
+    killed = KILLED.search(log)
+    if out_of_memory:
+        # Containers share their machine's count: the rank that was killed tells which of them it was.
+        where = [host for host in out_of_memory if killed and killed["host"] == host] or out_of_memory
+        return (
+            f"the kernel of {', '.join(where)} ended a rank for want of memory: use a smaller batch, shorter "
+            "sequences, fewer ranks per node, or gradient checkpointing"
+        )
+    if killed:
+        return f"rank {killed['rank']} on {killed['host']} was ended by signal {killed['signal']} from outside"
+    if traces:
+        rank, host, text = traces[0]
+        return f"rank {rank} on {host} failed: {last_words(text)}"
+    if code < 0 or 128 < code <= 192:  # as subprocess, or as a shell tells of a signal; 255 is mpirun's own
+        return f"mpirun was ended by signal {-code if code < 0 else code - 128} from outside"
+    return f"mpirun ended with exit code {code}; the log tells why"
+
+
+def is_waiting(stack: str) -> bool:
+    """Tell whether a rank whose main thread has this stack (as traceback.format_stack gives it) waits for others."""
+    frames = [line for line in stack.splitlines() if line.lstrip().startswith("File ")]
+    return any(word in frame for frame in frames[-4:] for word in WAITING)
+
+
+def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
+    """Say which rank holds up the others; an empty string while any of them makes progress.
+
+    beats: the last message of each rank: {rank: {host, stepped (whether it has made a step), idle (seconds since its
+    last one when it told so, before the first since it last used a processor), silent (seconds since it told so),
+    stack}}. A rank that is stopped tells nothing: it is the one, then.
+    """
+    idle = [float(beat["idle"]) + float(beat["silent"]) for beat in beats.values()]
+    if not idle or min(idle) < patience:
+        return ""
+    mute = {rank: beat for rank, beat in beats.items() if beat["silent"] > MUTE}
+    guilty = mute or {rank: beat for rank, beat in beats.items() if not is_waiting(beat.get("stack", ""))}
+    stepped = any(beat.get("stepped") for beat in beats.values())
+    what = "made a step" if stepped else "done any work on its way to the first step"
+    told = [f"no rank has {what} for {min(idle):.0f} s"]
+    for rank, beat in sorted((guilty or beats).items())[:3]:
+        where = f"rank {rank} on {beat['host']}"
+        if mute:
+            told.append(f"{where} has told nothing for {beat['silent']:.0f} s, as if it were stopped")
+        elif guilty:
+            told.append(f"{where} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}")
+        else:
+            told.append(f"{where} waits for the others, and they for it:\n{beat['stack'].rstrip()}")
+    return "\n".join(told)
+
+
+def apart(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
+    """Say that ranks train models of their own although they formed a group; an empty string while nothing tells so.
+
+    beats: the last message of each rank, {rank: {host, gradient ([sum, norm] of what its first step applied), ...}}.
+    Gradients of different batches differ by about their norm; those of one model are the same but for rounding.
+    """
+    told = {rank: beat["gradient"] for rank, beat in beats.items() if beat.get("gradient")}
+    if len(told) < ranks or ranks < 2:
+        return ""
+    sums = [total for total, _norm in told.values()]
+    scale = max(max(norm for _total, norm in told.values()), max(abs(total) for total in sums))
+    if max(sums) - min(sums) <= 1e-3 * scale:
+        return ""
+    return (
+        "the ranks formed a group, but each trains a model of its own: the gradients of their first step differ (sums "
+        f"{', '.join(f'{told[rank][0]:.6g}' for rank in sorted(told)[:4])}). The script must wrap its model in "
+        "DistributedDataParallel; an evaluation before training can keep accelerate from doing so"
+    )

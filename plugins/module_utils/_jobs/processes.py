@@ -1,0 +1,155 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The processes of jobs on one host, also those that a dead job left behind, whoever their parent is now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+
+PROC = Path("/proc")
+# What mpirun and its helpers on each host are called.
+STARTERS = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
+
+
+def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
+    """Return this host's processes of the job in `folder`, or of all jobs, ordered by pid.
+
+    Those are ranks and what they started, which have the job's directory in their environment, and the starter's
+    processes, which work in it. Each is {pid, kind ("rank" or "starter"), job (its directory), rank (-1 of a starter),
+    threads, cpus (the CPUs it may use, as the kernel lists them), rss_bytes, cpu_seconds, ports (TCP ports on which it
+    listens), command}. Processes of other users cannot be seen and are left out, and so is the one that asks.
+    """
+    wanted = None if folder is None else str(folder.resolve())
+    tick = os.sysconf("SC_CLK_TCK")
+    page = os.sysconf("SC_PAGE_SIZE")
+    found = []
+    for entry in proc.iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            kind, job, rank = _of_a_job(entry, words[0])
+            if not job or (wanted is not None and job != wanted):
+                continue
+            # The command's name stands in parentheses and may hold spaces and parentheses itself.
+            stat = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            if stat[0] == "Z":
+                continue
+            status = (entry / "status").read_text(encoding="utf-8", errors="replace")
+            allowed = next(line for line in status.splitlines() if line.startswith("Cpus_allowed_list:"))
+        except (OSError, StopIteration):
+            continue  # it has ended meanwhile, or it is not ours to see
+        found.append(
+            {
+                "pid": int(entry.name),
+                "kind": kind,
+                "job": job,
+                "rank": rank,
+                "threads": int(stat[17]),
+                "cpus": allowed.split(":")[1].strip(),
+                "rss_bytes": int(stat[21]) * page,
+                "cpu_seconds": (int(stat[11]) + int(stat[12])) / tick,
+                "ports": listening_ports(entry),
+                "command": b" ".join(words).decode("utf-8", errors="replace").strip(),
+            }
+        )
+    return sorted(found, key=lambda process: process["pid"])
+
+
+def find_in(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
+    """Return what `find` does of the jobs whose directories lie in `jobs`."""
+    return [process for process in find(proc=proc) if Path(process["job"]).parent == jobs.resolve()]
+
+
+def _of_a_job(entry: Path, command: bytes) -> tuple[str, str, int]:
+    """Return (kind, job, rank) of the process of a /proc/PID folder; the job is empty when it is of none."""
+    if not command:
+        return "", "", -1  # a thread of the kernel, or a process that waits to be buried
+    if os.path.basename(os.fsdecode(command)) in STARTERS:  # noqa: PTH119 it need not be a path
+        return "starter", str(entry.joinpath("cwd").readlink()), -1
+    environ = dict(word.split(b"=", 1) for word in (entry / "environ").read_bytes().split(b"\0") if b"=" in word)
+    try:
+        rank = int(environ.get(b"RANK", b"-1"))
+    except ValueError:
+        rank = -1  # its own word, not rank.py's
+    return "rank", os.fsdecode(environ.get(b"AMX_CLUSTER_JOB", b"")), rank
+
+
+def listening_ports(entry: Path) -> list[int]:
+    """Return the TCP ports, sorted, on which the process of a /proc/PID folder listens."""
+    sockets, ports = set(), set()
+    try:
+        for descriptor in entry.joinpath("fd").iterdir():
+            with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+                target = str(descriptor.readlink())
+                if target.startswith("socket:["):
+                    sockets.add(target[8:-1])
+        for table in ("tcp", "tcp6"):
+            for line in entry.joinpath("net", table).read_text(encoding="ascii").splitlines()[1:]:
+                _slot, local, _remote, state, *_rest = fields = line.split()
+                if state == "0A" and fields[9] in sockets:
+                    ports.add(int(local.rpartition(":")[2], 16))
+    except OSError:
+        return []
+    return sorted(ports)
+
+
+def running_jobs(jobs: Path, found: list[dict[str, Any]]) -> list[str]:
+    """Return the directories of the jobs in `jobs` that run now and were started on this host.
+
+    found: what `find_in` returns. A job runs when its supervisor does, or when launch.sh, started by hand, has its
+    mpirun here.
+    """
+    jobs = jobs.resolve()
+    by_hand = {process["job"] for process in found if process["kind"] == "starter"}
+    try:
+        folders = [folder for folder in jobs.iterdir() if (folder / "status.json").is_file()]
+    except OSError:
+        folders = []
+    return sorted({str(folder) for folder in folders if directory.running(folder)} | by_hand)
+
+
+def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:
+    """Return what `find` does, with the CPUs each process kept busy over the next `seconds` under "cpu" (1.0: one)."""
+    before = {process["pid"]: process["cpu_seconds"] for process in find(folder)}
+    began = time.monotonic()
+    time.sleep(seconds)
+    now = find(folder)
+    elapsed = time.monotonic() - began
+    return [
+        {**process, "cpu": round((process["cpu_seconds"] - before.get(process["pid"], 0.0)) / elapsed, 2)}
+        for process in now
+        if process["pid"] in before
+    ]
+
+
+def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find) -> list[dict[str, Any]]:
+    """End this host's processes of the job: ask them (SIGTERM), and after `grace` seconds end them (SIGKILL).
+
+    Returns those that there were. Raises TimeoutError naming those that are left 5 seconds after SIGKILL.
+    """
+    ended = {process["pid"]: process for process in find_now(folder)}
+    for number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 5.0)):
+        deadline = time.monotonic() + patience
+        left = find_now(folder)
+        ended.update({process["pid"]: process for process in left})
+        for process in left:
+            try:
+                os.kill(process["pid"], number)
+            except ProcessLookupError:
+                continue
+        while left and time.monotonic() < deadline:
+            time.sleep(0.1)
+            left = find_now(folder)
+        if not left:
+            return sorted(ended.values(), key=lambda process: process["pid"])
+    raise TimeoutError(f"processes {', '.join(str(process['pid']) for process in left)} of {folder} do not end")

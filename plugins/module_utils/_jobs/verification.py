@@ -1,0 +1,171 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare what ranks observed of themselves with what was planned for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+
+VERIFICATION = "verify"
+"""Name of the job that checks a plan."""
+
+ALLOCATORS = ("libtcmalloc", "libjemalloc")
+NO_ALLOCATOR = "glibc"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was planned for a rank, and what it is."""
+
+    host: str
+    rank: int
+    what: str
+    planned: str
+    observed: str
+    ok: bool
+
+    def __str__(self) -> str:
+        return f"{self.host}, rank {self.rank}, {self.what}: planned {self.planned}, observed {self.observed}"
+
+
+def verification(job: Mapping[str, Any], script: str) -> dict[str, Any]:
+    """Return the job that checks the plan of `job`: the same request and environment, with `script` for its script.
+
+    What belongs to the job's own script (arguments, data, models, what is expected of its results) is left out.
+    """
+    own: dict[str, Any] = {"args": {}, "prepare": None, "expect": {}}
+    own.update(models={}, data={}, metrics={}, requirements=[], checkpoints=None)
+    return {**job, **own, "name": VERIFICATION, "script": script}
+
+
+def compare(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
+    """Compare each rank's report with the plan; findings in the order of the ranks, those that agree among them.
+
+    plan: as plan.make_plan returns it. Planned is what the allocation says (compute_cpus, comm_cpus, domain_cpus),
+    not what the environment was to bring about, so that a job whose own environment spoils the plan is found out.
+    observed: a report of each rank, as roles/train_job/files/verify_ranks.py documents it.
+    """
+    reports = {report["rank"]: report for report in observed}
+    findings = []
+    for host in plan["hosts"]:
+        for rank in host["ranks"]:
+            report = reports.pop(rank["rank"], None)
+            where = report["host"] if report else "missing"
+            findings.append(Finding(host["host"], rank["rank"], "host", host["host"], where, where == host["host"]))
+            if report:
+                for what, planned, seen, agree in _rank_checks(plan, host, rank, report):
+                    findings.append(Finding(host["host"], rank["rank"], what, planned, seen, agree))
+    for number, report in sorted(reports.items()):
+        findings.append(Finding(report["host"], number, "host", "no such rank", report["host"], False))
+    return findings
+
+
+def differences(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say of each difference the host, the rank, what was planned and what was observed."""
+    return [str(finding) for finding in compare(plan, observed) if not finding.ok]
+
+
+def table(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> str:
+    """Show what each rank observed, a line each, and where that is not what was planned."""
+    findings = compare(plan, observed)
+    columns = list(dict.fromkeys(finding.what for finding in findings if finding.what != "host"))
+    lines = [("host", "rank", *columns, "as planned")]
+    for host, rank in dict.fromkeys((finding.host, finding.rank) for finding in findings):
+        mine = {finding.what: finding for finding in findings if (finding.host, finding.rank) == (host, rank)}
+        cells = [
+            (_short(mine[what].observed) + ("" if mine[what].ok else f" (planned {_short(mine[what].planned)})"))
+            if what in mine
+            else ""
+            for what in columns
+        ]
+        wrong = [what for what, finding in mine.items() if not finding.ok]
+        lines.append((host, str(rank), *cells, f"NO: {', '.join(wrong)}" if wrong else "yes"))
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+
+
+def _rank_checks(
+    plan: Mapping[str, Any], host: Mapping[str, Any], rank: Mapping[str, Any], report: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield (what, planned, observed, whether they agree)."""
+    compute, domain = rank["compute_cpus"], rank["domain_cpus"]
+    threads = report["threads"]
+
+    yield _same("domain", format_cpus(domain), format_cpus(report["cpus"]))
+
+    count = str(report["omp_threads"])
+    if len(threads) != report["omp_threads"]:
+        count += f" ({len(threads)} ran)"
+    # torch lowers a number that is above the cores of the domain; other libraries do not.
+    if report["omp_num_threads"] != str(len(compute)):
+        count += f" (OMP_NUM_THREADS={report['omp_num_threads']})"
+    yield _same("OpenMP threads", str(len(compute)), count)
+
+    # A rank with one thread has no parallel region, so OpenMP does not bind it: it has the whole domain.
+    places = [[cpu] for cpu in compute] if len(compute) > 1 else [domain]
+    yield _same("allowed on", _each(places), _each([thread["cpus"] for thread in threads]))
+
+    ran = sorted(thread["cpu"] for thread in threads)
+    agree = ran == sorted(compute) if len(compute) > 1 else set(ran) <= set(domain)
+    yield "ran on", _each([[cpu] for cpu in compute]) if len(compute) > 1 else _each([domain]), _numbers(ran), agree
+
+    yield _communication(plan["backend"], rank, report)
+
+    yield _same("OpenMP run time", f"{plan['environment']}/lib/libiomp5.so", report["openmp"] or "none")
+
+    preloaded = host["env"].get("LD_PRELOAD", "").replace(" ", ":").split(":")
+    yield _same("allocator", _allocators(preloaded), _allocators(report["libraries"]))
+
+    if host["isa"] == "amx" and plan["precision"] == "bf16":
+        yield _same("AMX", "granted", {True: "granted", False: "not granted", None: "unknown"}[report["amx"]])
+    else:
+        yield "AMX", "-", "granted" if report["amx"] else "not needed", True
+
+
+def _communication(backend: str, rank: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[str, str, str, bool]:
+    seen = [thread["cpus"] for thread in report["comm_threads"]]
+    text = " and ".join(sorted({format_cpus(cpus) for cpus in seen})) or "no threads"
+    if backend == "ccl":
+        # Each worker has a core of its own; what else the library starts stays in the domain.
+        workers = [cpus for cpus in seen if not set(cpus) <= set(rank["domain_cpus"])]
+        planned = [[cpu] for cpu in rank["comm_cpus"]]
+        return "communication", _each(planned), text, sorted(workers) == sorted(planned)
+    planned_text = format_cpus(rank["domain_cpus"])
+    return "communication", planned_text, text, text == planned_text
+
+
+def _same(what: str, planned: str, observed: str) -> tuple[str, str, str, bool]:
+    return what, planned, observed, planned == observed
+
+
+def _short(value: str) -> str:
+    """Leave of a path its name: the whole stands in the difference."""
+    return PurePosixPath(value).name
+
+
+def _each(threads: Sequence[Sequence[int]]) -> str:
+    """Say on which CPUs each of some threads may run: `0-3` is a thread on each of four, `2 x 0-3` two on any."""
+    single = sorted(cpus[0] for cpus in threads if len(cpus) == 1)
+    wide = [format_cpus(cpus) for cpus in threads if len(cpus) != 1]
+    words = [_numbers(single)] if single else []
+    words += [f"{wide.count(text)} x {text}" if len(threads) > 1 else text for text in dict.fromkeys(sorted(wide))]
+    return " and ".join(words) or "none"
+
+
+def _numbers(cpus: Sequence[int]) -> str:
+    """CPUs as a list; one that several threads share is named with their number."""
+    shared = [f"{cpus.count(cpu)} x {cpu}" for cpu in sorted(set(cpus)) if cpus.count(cpu) > 1]
+    own = [cpu for cpu in sorted(set(cpus)) if cpus.count(cpu) == 1]
+    return " and ".join(([format_cpus(own)] if own else []) + shared) or "none"
+
+
+def _allocators(paths: Sequence[str]) -> str:
+    """Return the names of the allocators among some libraries, without their versions."""
+    names = {PurePosixPath(path).name.split(".so")[0] for path in paths}
+    return ", ".join(sorted(name for name in names if name.startswith(ALLOCATORS))) or NO_ALLOCATOR

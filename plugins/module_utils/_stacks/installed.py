@@ -1,0 +1,66 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is installed in a virtual environment, and which libfabric providers it has."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER, read_json
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, intel_mpi
+
+
+def describe(env: Path) -> dict[str, Any]:
+    """Describe the environment that `env` points to; empty when it is not there.
+
+    Returns {env (its own folder), key, name, pinned: {package: version}, versions: what is installed, providers: the
+    libfabric providers as "NAME of INTERFACE", provider_error}.
+    """
+    marker = read_json(env / MARKER)
+    if marker is None:
+        return {}
+    folders = [str(path) for path in env.glob("lib/python3*/site-packages")]
+    versions = {}
+    for distribution in importlib.metadata.distributions(path=folders):
+        name = distribution.metadata["Name"]
+        if name:
+            versions[catalogue.canonical(name)] = distribution.version
+    providers, error = fabric_providers(env.resolve())
+    return {
+        "env": str(env.resolve()),
+        "key": marker.get("key", ""),
+        "name": marker.get("name", ""),
+        "pinned": {catalogue.canonical(name): version for name, version in marker.get("packages", {}).items()},
+        "versions": versions,
+        "providers": providers,
+        "provider_error": error,
+    }
+
+
+def fabric_providers(env: Path, provider: str = "tcp") -> tuple[list[str], str]:
+    """Ask the environment's libfabric for a provider: (sorted "NAME of INTERFACE", why there is none or "")."""
+    # bin/fi_info of the wheel is a wrapper for another layout of folders.
+    tool = env / "bin" / "libfabric" / "fi_info"
+    try:
+        ran = subprocess.run(
+            [str(tool), "-p", provider],
+            env=intel_mpi.mpi_environment(str(env)),
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [], f"{tool} does not run: {error}"
+    found, name = set(), ""
+    for line in ran.stdout.splitlines():
+        key, _colon, value = (part.strip() for part in line.partition(":"))
+        if key == "provider":
+            name = value
+        elif key == "domain":
+            found.add(f"{name} of {value}")
+    return sorted(found), "" if found else " ".join((ran.stderr or ran.stdout).split()) or "fi_info lists nothing"

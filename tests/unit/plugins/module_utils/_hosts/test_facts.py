@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import os
+import platform
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import facts
+
+CAPTURED = Path(__file__).resolve().parents[3] / "fixtures" / "proc"
+
+
+def test_existing_ancestor(tmp_path: Path) -> None:
+    assert facts.existing_ancestor(tmp_path) == tmp_path
+    assert facts.existing_ancestor(tmp_path / "a" / "b") == tmp_path
+
+
+@pytest.fixture
+def not_root() -> Iterator[None]:
+    """Root may enter every folder: be somebody else."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+def test_existing_ancestor_behind_a_closed_folder(not_root: None) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path is root's own
+        closed = Path(folder, "closed")
+        (closed / "in").mkdir(parents=True)
+        closed.chmod(0o600)
+        assert facts.existing_ancestor(closed / "in" / "prefix") == closed
+        closed.chmod(0o700)
+
+
+def test_addresses_of_this_machine() -> None:
+    found = {row["address"]: row for row in facts.addresses()}
+    assert found["127.0.0.1"] == {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False}
+    names = {name for _index, name in socket.if_nameindex()}
+    assert {row["interface"] for row in found.values()} <= names
+
+
+def test_the_default_route(tmp_path: Path) -> None:
+    routes = tmp_path / "route"
+    routes.write_text(
+        "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n"
+        "eth9\t0000A8C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n"
+        "lo\t00000000\t010011AC\t0003\t0\t0\t0\t00000000\t0\t0\t0\n"
+        "eth9\t00000000\t010011AC\t0003\t0\t0\t100\t00000000\t0\t0\t0\n"
+    )
+    assert {row["interface"] for row in facts.addresses(routes) if row["default"]} == {"lo"}
+
+
+def test_read_this_machine(tmp_path: Path) -> None:
+    host = facts.read(tmp_path / "cluster" / "prefix", amx_root=str(CAPTURED / "sapphire_rapids"))
+    assert host["machine"] == platform.machine()
+    assert (host["isa"], host["cpu_model"]) == ("amx", "Intel(R) Xeon(R) Platinum 8480+")
+    assert host["amx"]["reason"] == "not_asked"
+    assert (host["prefix"], host["prefix_ancestor"]) == (str(tmp_path / "cluster/prefix"), str(tmp_path))
+    assert host["prefix_writable"]
+    assert host["prefix_free_bytes"] > 0
+    assert 0 < host["memory_available_bytes"] <= host["memory_bytes"]
+    assert host["python"] == platform.python_version()
+    assert host["name"] == socket.gethostname()
+
+
+def test_a_file_is_no_place_for_a_prefix(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert not facts.read(tmp_path / "file")["prefix_writable"]
+
+
+def test_the_system() -> None:
+    assert facts._os_name(Path("/nonexistent")) == ""
+
+
+def test_the_system_is_named(tmp_path: Path) -> None:
+    (tmp_path / "os-release").write_text('NAME="Red Hat Enterprise Linux"\nID="rhel"\nVERSION_ID="9.4"\n')
+    assert facts._os_name(tmp_path / "os-release") == "rhel 9.4"
+
+
+def test_calls_are_tried() -> None:
+    """They harm nothing: whatever this machine allows, the answer names only the two."""
+    assert set(facts.denied_calls()) <= {"set_mempolicy", "process_vm_readv"}

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+
+SEE = "see inventories/example/hosts.yml"
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        {"head": ["a"], "workers": [], "cluster": ["a"]},
+        {"head": ["a"], "cluster": ["a"]},
+        {"head": ["a"], "workers": ["b", "c"], "cluster": ["a", "b", "c"], "all": ["a", "b", "c", "d"]},
+    ],
+)
+def test_sound(groups: dict[str, list[str]]) -> None:
+    assert inventory.errors(groups) == []
+
+
+@pytest.mark.parametrize(
+    ("groups", "errors"),
+    [
+        ({}, [f"the group 'cluster' has no hosts: put the servers into its children 'head' and 'workers' ({SEE})"]),
+        (
+            {"cluster": ["b"], "workers": ["b"]},
+            [f"the group 'head' has no host: name there the one host from which jobs are launched ({SEE})"],
+        ),
+        (
+            {"cluster": ["a", "b"], "head": ["a", "b"]},
+            ["the group 'head' has 2 hosts (a, b): keep exactly one, put the others into 'workers'"],
+        ),
+        (
+            {"cluster": ["a", "b"], "head": ["a"], "workers": ["a", "b"]},
+            ["a is in 'head' and in 'workers': the head trains too, take it out of 'workers'"],
+        ),
+        (
+            {"cluster": ["a"], "head": ["a"], "workers": ["b"]},
+            [f"b is not in 'cluster': make 'head' and 'workers' children of 'cluster' ({SEE})"],
+        ),
+        (
+            {"cluster": ["a", "b"], "head": ["a"], "workers": []},
+            ["b is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them"],
+        ),
+        (
+            {"cluster": ["a", "b", "c"], "head": ["a", "b"], "workers": ["b"]},
+            [
+                "the group 'head' has 2 hosts (a, b): keep exactly one, put the others into 'workers'",
+                "b is in 'head' and in 'workers': the head trains too, take it out of 'workers'",
+                "c is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them",
+            ],
+        ),
+    ],
+)
+def test_errors(groups: dict[str, list[str]], errors: list[str]) -> None:
+    assert inventory.errors(groups) == errors
+
+
+def test_the_head_comes_first_and_workers_keep_their_order() -> None:
+    assert inventory.host_order({"workers": ["c", "a", "b"], "head": ["b"]}) == ["b", "c", "a"]
+    assert inventory.host_order({}) == []
+
+
+def address(interface: str, address: str, network: str, default: bool = False) -> dict[str, object]:
+    return {"interface": interface, "address": address, "network": network, "default": default}
+
+
+LO = address("lo", "127.0.0.1", "127.0.0.0/8")
+ETH0 = address("eth0", "10.0.0.5", "10.0.0.0/24", default=True)
+ETH1 = address("eth1", "192.168.7.5", "192.168.7.0/24")
+SECOND = address("eth1", "192.168.7.6", "192.168.7.0/24")
+
+
+@pytest.mark.parametrize(
+    ("network", "chosen"),
+    [
+        ("", ETH0),
+        ("192.168.7.0/24", ETH1),
+        ("192.168.7.99/24", ETH1),
+        ("192.168.0.0/16", ETH1),
+        ("127.0.0.0/8", LO),
+        ("10.0.0.5", ETH0),
+    ],
+)
+def test_interface(network: str, chosen: dict[str, object]) -> None:
+    expected = {key: chosen[key] for key in ("interface", "address", "network")}
+    assert inventory.cluster_interface([LO, ETH0, ETH1], network) == expected
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network", "error"),
+    [
+        (
+            [LO],
+            "",
+            "cluster_network is not set and the host has no default route; its addresses: lo 127.0.0.1 in 127.0.0.0/8",
+        ),
+        ([], "", "cluster_network is not set and the host has no default route; its addresses: none"),
+        ([ETH0], "10.0.0/24", "cluster_network: '10.0.0/24' is not a network such as 10.0.0.0/24"),
+        (
+            [ETH0],
+            "10.9.0.0/16",
+            "none of the host's addresses lies in cluster_network 10.9.0.0/16, where one is expected; "
+            "its addresses: eth0 10.0.0.5 in 10.0.0.0/24",
+        ),
+        (
+            [ETH1, SECOND],
+            "192.168.7.0/24",
+            "2 of the host's addresses lie in cluster_network 192.168.7.0/24, where one is expected; "
+            "its addresses: eth1 192.168.7.5 in 192.168.7.0/24, eth1 192.168.7.6 in 192.168.7.0/24",
+        ),
+    ],
+)
+def test_no_interface(addresses: list[dict[str, object]], network: str, error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        inventory.cluster_interface(addresses, network)

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+import re
+import subprocess
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
+
+A = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+B = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
+C = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAC"
+ED = "ssh-ed25519"
+A_PRINT = "SHA256:kmYcvdi2GkPeWxB6XLjrZB8JHsy2Hm8luHMFp9GMvqk"  # by ssh-keygen -l
+
+
+def test_fingerprint_refuses_what_is_no_key() -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(repr('no key'))} is not a public key in base64$"):
+        ssh_mesh.fingerprint("no key")
+
+
+def test_host_keys_best_first_and_only_those_that_are_there() -> None:
+    facts = {
+        "ssh_host_key_rsa_public": C,
+        "ssh_host_key_rsa_public_keytype": "ssh-rsa",
+        "ssh_host_key_ed25519_public": A,
+        "ssh_host_key_ed25519_public_keytype": ED,
+        "ssh_host_key_ecdsa_public": B,
+    }
+    assert list(ssh_mesh.host_keys(facts).items()) == [(ED, A), ("ssh-rsa", C)]
+    assert ssh_mesh.host_keys({}) == {}
+
+
+def test_pinned_keys() -> None:
+    pinned = f"# made by\n\nn0 {ED} {A}\nn0 ssh-rsa {C}\n[n1]:2222,10.0.0.1 {ED} {B} comment\n"
+    text = f"{pinned}@revoked n2 {ED} {A}\n|1|x {ED} {A}\nn3\n"
+    assert ssh_mesh.pinned_keys(text) == {"n0": {ED: A, "ssh-rsa": C}, "n1": {ED: B}, "10.0.0.1": {ED: B}}
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "changed"),
+    [
+        ({}, {ED: A}, False),
+        ({ED: A}, {ED: A}, False),
+        ({ED: A}, {ED: B}, True),
+        ({ED: A}, {ED: A, "ssh-rsa": C}, False),
+        ({ED: A, "ssh-rsa": C}, {ED: A}, False),
+        ({ED: A, "ssh-rsa": C}, {ED: A, "ssh-rsa": B}, True),
+        ({ED: A}, {"ssh-rsa": C}, True),
+    ],
+)
+def test_changed_hosts(before: dict[str, str], now: dict[str, str], changed: bool) -> None:
+    files = {"n0": "".join(f"n1 {kind} {key}\n" for kind, key in before.items()), "n1": ""}
+    found = ssh_mesh.changed_hosts(files, {"n1": now})
+    assert [row["host"] for row in found] == (["n1"] if changed else [])
+
+
+def test_changed_hosts_says_both_fingerprints_once_in_the_hosts_order() -> None:
+    content = f"n2 {ED} {A}\nn1 {ED} {A}\n"
+    found = ssh_mesh.changed_hosts({"n0": content, "n3": content}, {"n1": {ED: B}, "n2": {ED: C}})
+    assert [row["host"] for row in found] == ["n1", "n2"]
+    assert found[0]["pinned"] == f"{ED} {ssh_mesh.fingerprint(A)}"
+    assert found[0]["shown"] == f"{ED} {ssh_mesh.fingerprint(B)}"
+
+
+@pytest.mark.parametrize("accepted", ["n1", "n0, n1", ["n1"]])
+def test_changed_hosts_may_be_accepted(accepted: Any) -> None:
+    shown = {"n1": {ED: B}, "n2": {ED: B}}
+    found = ssh_mesh.changed_hosts({"n0": f"n1 {ED} {A}\nn2 {ED} {A}\n"}, shown, accepted)
+    assert [row["host"] for row in found] == ["n2"]
+
+
+def test_authorized_lines() -> None:
+    sources = [
+        {"host": "n0", "address": "10.0.0.1", "public_key": f"{ED} {A} whatever it says"},
+        {"host": "n1", "address": "10.0.0.2", "public_key": ""},
+    ]
+    assert ssh_mesh.authorized_lines(sources, "mesh") == [
+        f'restrict,pty,from="10.0.0.1" {ED} {A} mesh@n0',
+        f'restrict,pty,from="10.0.0.2" {ssh_mesh.NO_KEY} mesh@n1',
+    ]
+
+
+def test_stale_keys() -> None:
+    lines = ssh_mesh.authorized_lines([{"host": "n0", "address": "10.0.0.1", "public_key": f"{ED} {A}"}], "mesh")
+    text = "\n".join(
+        [
+            *lines,
+            f'restrict,from="10.0.0.1" {ED} {B} mesh@n0',  # replaced
+            f"{ED} {C} mesh@gone",
+            f"{ED} {C} other@gone",
+            f"{ED} {C} mesh",
+            f"{ED} {C}",
+            f"# {ED} {C} mesh@n0",
+            "",
+        ]
+    )
+    assert ssh_mesh.stale_keys(text, lines, "mesh", ["n0", "n1"], exclusive=False) == [f"{ED} {B} mesh@n0"]
+    assert ssh_mesh.stale_keys(text, lines, "mesh", ["n0", "n1"], exclusive=True) == [
+        f"{ED} {B} mesh@n0",
+        f"{ED} {C} mesh@gone",
+    ]
+
+
+def test_stale_keys_of_a_host_that_no_longer_logs_in_elsewhere() -> None:
+    lines = ssh_mesh.authorized_lines([{"host": "n0", "address": "10.0.0.1", "public_key": f"{ED} {A}"}], "mesh")
+    text = f'restrict,from="10.0.0.2" {ED} {B} mesh@n1\n'
+    assert ssh_mesh.stale_keys(text, lines, "mesh", ["n0", "n1"], exclusive=False) == [f"{ED} {B} mesh@n1"]
+
+
+def test_rotated() -> None:
+    assert ssh_mesh.rotated(["a", "b", "c"], "b") == ["c", "a", "b"]
+    assert ssh_mesh.rotated(["a", "b", "c"], "c") == ["a", "b", "c"]
+    assert ssh_mesh.rotated(["a", "b"], "x") == ["a", "b"]
+
+
+class Ssh:
+    """Stands for ssh: answers one after the other, and remembers what it was asked."""
+
+    def __init__(self, *answers: tuple[int, str] | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[list[str]] = []
+
+    def __call__(self, command: list[str], **_kwargs: Any) -> subprocess.CompletedProcess[str]:
+        self.asked.append(command)
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return subprocess.CompletedProcess(command, answer[0], "", answer[1])
+
+
+DROPPED = (255, "kex_exchange_identification: Connection closed by remote host\n")
+
+
+@pytest.mark.parametrize(
+    ("answers", "ok", "message"),
+    [
+        ([(0, "")], True, ""),
+        ([DROPPED, DROPPED, (0, "")], True, ""),
+        ([DROPPED, DROPPED, DROPPED], False, DROPPED[1].strip()),
+        ([(255, "n1: Permission denied\n (publickey).")], False, "n1: Permission denied (publickey)."),
+        ([(1, "")], False, "exit code 1"),
+        ([subprocess.TimeoutExpired("ssh", 6)], False, "no answer within 6 s"),
+        (
+            [FileNotFoundError(2, "No such file or directory")],
+            False,
+            "ssh cannot be started: No such file or directory",
+        ),
+    ],
+)
+def test_log_in(answers: list[Any], ok: bool, message: str) -> None:
+    ssh = Ssh(*answers)
+    assert ssh_mesh.log_in("n1", 2, run=ssh, sleep=lambda _: None) == {"host": "n1", "ok": ok, "message": message}
+    assert not ssh.answers
+    assert ssh.asked[0] == ["ssh", "-x", "-S", "none", "-o", "BatchMode=yes", "-o", "ConnectTimeout=2", "n1", "true"]
+
+
+def test_fingerprint_is_that_of_ssh_keygen() -> None:
+    assert ssh_mesh.fingerprint(A) == A_PRINT

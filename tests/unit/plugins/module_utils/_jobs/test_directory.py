@@ -1,0 +1,240 @@
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "jobs" / "demo"
+    made.mkdir(parents=True)
+    return made
+
+
+@pytest.fixture
+def supervisor(folder: Path) -> Iterator[int]:
+    """The number of a process that is started as a job's supervisor is, and waits."""
+    (folder / "supervise.py").write_text("input('ready')")
+    command = [sys.executable, "-IS", "supervise.py", f"{folder}/"]
+    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.read(1)
+        yield process.pid
+        process.terminate()
+
+
+def write_status(folder: Path, **status: Any) -> None:
+    (folder / "status.json").write_text(json.dumps({"job": "demo", "state": "running", **status}))
+
+
+def test_alive_is_only_the_supervisor_of_this_folder(folder: Path, supervisor: int) -> None:
+    assert directory.is_alive(supervisor, folder)
+    assert not directory.is_alive(supervisor, folder.parent)
+    assert not directory.is_alive(os.getpid(), folder)
+    assert not directory.is_alive(2**22 + 1, folder)  # above the largest process number
+
+
+def test_running(folder: Path, supervisor: int) -> None:
+    assert directory.running(folder) is None
+    write_status(folder, pid=supervisor)
+    assert directory.running(folder) == {"job": "demo", "state": "running", "pid": supervisor}
+    write_status(folder, pid=supervisor, state="succeeded")
+    assert directory.running(folder) is None
+    write_status(folder, pid=os.getpid())
+    assert directory.running(folder) is None
+
+
+def test_set_aside(folder: Path) -> None:
+    assert directory.set_aside(folder.with_name("none")) is None
+    (folder / "plan.json").touch()
+    os.utime(folder / "plan.json", (0, 1_700_000_000))
+    aside = folder.with_name("demo.20231114T221320Z")
+    assert directory.set_aside(folder) == aside
+    aside.mkdir()
+    assert directory.set_aside(folder) == folder.with_name("demo.20231114T221320Z.1")
+    (folder / "plan.json").unlink()
+    os.utime(folder, (0, 0))
+    assert directory.set_aside(folder) == folder.with_name("demo.19700101T000000Z")
+
+
+def test_create(folder: Path) -> None:
+    made = folder.with_name("new")
+    files = {"launch.sh": "exit 0\n", "observe/a.py": "\u00e9", "tool": "#!/bin/sh\n"}
+    directory.create(made, files, {"models/minilm": "/opt/model"})
+    assert {str(path.relative_to(made)) for path in made.rglob("*") if not path.is_dir()} == {
+        "launch.sh",
+        "observe/a.py",
+        "tool",
+        "models/minilm",
+    }
+    assert (made / "observe/a.py").read_text(encoding="utf-8") == "\u00e9"
+    assert (made / "models/minilm").readlink() == Path("/opt/model")
+    modes = {name: (made / name).stat().st_mode & 0o777 for name in files}
+    assert modes == {"launch.sh": 0o755, "observe/a.py": 0o644, "tool": 0o755}
+
+
+def test_create_replaces_nothing_and_clears_what_was_left_half_made(folder: Path) -> None:
+    (folder / "log").touch()
+    with pytest.raises(OSError, match="not empty"):
+        directory.create(folder, {"a": ""}, {})
+    assert [path.name for path in folder.iterdir()] == ["log"]
+    (folder / "log").unlink()
+    directory.create(folder, {"b": ""}, {})  # the attempt above left .demo.part with a file a
+    assert [path.name for path in folder.iterdir()] == ["b"]
+
+
+def test_no_job(folder: Path) -> None:
+    error = f"{folder} holds no job that was started: there is no status.json in it"
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        directory.look(folder)
+
+
+def test_look_at_a_running_job(folder: Path, supervisor: int) -> None:
+    write_status(folder, pid=supervisor)
+    (folder / "progress.json").write_text('{"step": 3}')
+    (folder / "ranks.json").write_text('{"0": {"host": "node0"}}')
+    (folder / "log").write_bytes(b"one\ntwo\nthr")
+    seen = directory.look(folder)
+    assert seen == {
+        "status": {"job": "demo", "state": "running", "pid": supervisor},
+        "progress": {"step": 3},
+        "ranks": {"0": {"host": "node0"}},
+        "outcome": {},
+        "log": "one\ntwo\n",
+        "log_offset": 8,
+    }
+    later = directory.look(folder, log_offset=8)
+    assert (later["log"], later["log_offset"]) == ("", 8)
+
+
+def test_a_job_whose_supervisor_is_gone_is_lost(folder: Path) -> None:
+    write_status(folder, pid=os.getpid())
+    (folder / "log").write_bytes(b"one\ntw")
+    seen = directory.look(folder)
+    reason = f"its supervisor, process {os.getpid()}, is gone: the head was restarted?"
+    advice = "it left no whole checkpoint: ansible-playbook playbooks/train.yml -e job=demo.yml starts it anew"
+    assert seen["status"] == {
+        "job": "demo",
+        "state": "lost",
+        "pid": os.getpid(),
+        "reason": reason,
+        "advice": advice,
+    }
+    assert seen["log"] == "one\ntw"
+
+
+def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
+    def advice(state: str) -> str | None:
+        write_status(folder, pid=1, state=state)
+        told: str | None = directory.look(folder)["status"].get("advice")
+        return told
+
+    assert [advice(state) for state in ("succeeded", "failed", "stopped")] == [None, None, None]
+    (folder / "output" / "checkpoint-5").mkdir(parents=True)
+    (folder / "output" / "checkpoint-5" / "model").write_text("weights")
+    (folder / "output" / "checkpoint-5" / "complete.json").write_text('{"model": 7}')
+    (folder / "job.json").write_text('{"file": "/my/jobs/one.yml"}')
+    start = "ansible-playbook playbooks/train.yml -e job=/my/jobs/one.yml"
+    goes_on = f"{start} -e train_job_resume=true goes on from its checkpoint-5"
+    assert advice("succeeded") is None
+    assert [advice(state) for state in ("failed", "stopped", "lost")] == [goes_on] * 3
+    # Of one that was moved aside another run has the name now.
+    aside = folder.rename(folder.with_name("demo.20260101T000000Z"))
+    assert "advice" not in directory.look(aside)["status"]
+
+
+@pytest.mark.parametrize("state", ["running", "failed"])
+def test_a_long_log_is_read_in_pieces(folder: Path, supervisor: int, state: str) -> None:
+    write_status(folder, pid=supervisor, state=state)
+    text = "first\nsecond\n" + "\rprogress" * 4 + "\nlast\n"  # a progress bar is one long line
+    (folder / "log").write_bytes(text.encode())
+    pieces, offset = [], 0
+    while piece := directory.look(folder, offset, limit=10)["log"]:
+        pieces.append(piece)
+        offset += len(piece)
+    assert "".join(pieces) == text
+    assert pieces[0] == "first\n"
+
+
+def test_a_half_written_file_is_as_none(folder: Path) -> None:
+    assert directory.read_json(folder / "none.json") is None
+    (folder / "half.json").write_text('{"a":')
+    assert directory.read_json(folder / "half.json") is None
+    (folder / "list.json").write_text("[]")
+    assert directory.read_json(folder / "list.json") is None
+
+
+def test_create_takes_a_checkpoint_along(folder: Path) -> None:
+    checkpoint = folder / "output" / "checkpoint-5"
+    (checkpoint / "deep").mkdir(parents=True)
+    (checkpoint / "deep" / "state").write_text("state")
+    (checkpoint / "complete.json").write_text('{"deep/state": 5}')
+    made = folder.with_name("next")
+    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoint)
+    copy = made / "output" / "checkpoint-5"
+    assert checkpoints.last_whole(made / "output") == copy
+    assert (copy / "deep" / "state").samefile(checkpoint / "deep" / "state")  # linked: it may be large
+    told: dict[str, Any] = {"checkpoint": str(checkpoint), "ranks": None, "accumulation": None}
+    assert json.loads((made / "resumed.json").read_text()) == told
+    write_status(folder, ranks=3, accumulation=2, hosts=3)
+    directory.create(folder.with_name("another"), {}, {}, checkpoint)
+    told.update(ranks=3, accumulation=2)
+    assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
+
+
+def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
+    write_status(folder, pid=supervisor, started="2026-01-02T00:00:00+00:00")
+    for name, started in {"old": "2026-01-01T00:00:00+00:00", "new": "2026-01-03T00:00:00+00:00"}.items():
+        other = folder.with_name(name)
+        other.mkdir()
+        write_status(other, pid=os.getpid(), started=started)
+    (folder / "progress.json").write_text('{"step": 3}')
+    folder.with_name("never_started").mkdir()
+    found = directory.jobs(folder.parent)
+    assert [(Path(job["path"]).name, job["status"]["state"], job["progress"]) for job in found] == [
+        ("new", "lost", {}),
+        ("demo", "running", {"step": 3}),
+        ("old", "lost", {}),
+    ]
+    assert directory.jobs(folder / "none") == []
+
+
+HOLD = """
+import fcntl, sys
+held = open(sys.argv[1], "wb")
+fcntl.flock(held, fcntl.LOCK_EX)
+print(flush=True)
+sys.stdin.read()
+"""
+
+
+def test_holders_are_seen_as_long_as_they_live(folder: Path) -> None:
+    jobs = folder.parent
+    (folder / "job.json").write_text('{"user": "ann", "since": "2026-01-01T00:00:00+00:00"}')
+    (folder / "hold.1").touch()  # of a rank that is gone
+    (jobs / "other").mkdir()
+    (jobs / "other" / "hold.0").touch()
+    assert directory.holders(jobs) == []
+    command = [sys.executable, "-c", HOLD, str(folder / "hold.0")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        held = [{"job": "demo", "user": "ann", "since": "2026-01-01T00:00:00+00:00"}]
+        assert directory.holders(jobs) == held
+        assert directory.holders(jobs) == held  # who looks does not hold
+        assert directory.holders(jobs, but="demo") == []
+        assert directory.is_held(folder / "hold.0")
+        assert not directory.is_held(folder / "hold.1")
+        assert directory.is_in_use(folder)
+        assert not directory.is_in_use(jobs / "other")
+        process.kill()
+    assert directory.holders(jobs) == []

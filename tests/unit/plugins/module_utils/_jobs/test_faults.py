@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults
+
+# What Intel MPI 2021.18 printed when rank 1 of 3 ran `kill -9 $$`; mpirun's exit code was 255.
+BAD_TERMINATION = """
+===================================================================================
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   RANK 1 PID 26638 RUNNING AT node1
+=   KILLED BY SIGNAL: 9 (Killed)
+===================================================================================
+"""
+KILLED = "rank 1 on node1 was ended by signal 9 from outside"
+
+
+def failure(rank: int, text: str) -> str:
+    """What a rank's observer prints when an exception ends it."""
+    return (
+        f"--- rank {rank} on node{rank} failed ---\nTraceback (most recent call last):\n"
+        f'  File "/job/train.py", line 3, in <module>\n    main()\n{text}\n--- end of rank {rank} ---\n'
+    )
+
+
+CLOSED = failure(0, "RuntimeError: [/pair.cc:547] Connection closed by peer [10.0.0.2]:4242")
+BROKEN = failure(2, "RuntimeError: [/pair.cc:66] Broken pipe")
+OWN = failure(1, "ValueError: no such column\nin data/train.csv:\n  label")
+OWN_CAUSE = "rank 1 on node1 failed: ValueError: no such column in data/train.csv: label"
+MEMORY = (
+    "the kernel of node1 ended a rank for want of memory: use a smaller batch, shorter sequences, fewer ranks per "
+    "node, or gradient checkpointing"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "code", "gone", "out_of_memory", "said"),
+    [
+        (BAD_TERMINATION, 255, {}, [], KILLED),
+        (CLOSED + BAD_TERMINATION, 255, {}, [], KILLED),
+        (BAD_TERMINATION, 255, {}, ["node1"], MEMORY),
+        (CLOSED + BROKEN + OWN, 1, {}, [], OWN_CAUSE),
+        (CLOSED + OWN + BAD_TERMINATION, 1, {}, ["node1"], OWN_CAUSE),
+        (CLOSED + BROKEN, 1, {}, [], "rank 0 on node0 failed: " + CLOSED.splitlines()[-2]),
+        (
+            CLOSED + OWN,
+            1,
+            {"node1": "No route to host"},
+            [],
+            "node1 does not answer any more (No route to host)",
+        ),
+        ("step 3\n", -9, {}, [], "mpirun was ended by signal 9 from outside"),
+        ("step 3\n", 3, {}, [], "mpirun ended with exit code 3; the log tells why"),
+        # The report of one rank is not read into that of another.
+        (
+            BAD_TERMINATION.replace("KILLED BY SIGNAL: 9 (Killed)", "EXIT STATUS: 1") + BAD_TERMINATION,
+            1,
+            {},
+            [],
+            KILLED,
+        ),
+    ],
+)
+def test_cause(log: str, code: int, gone: dict[str, str], out_of_memory: list[str], said: str) -> None:
+    assert faults.cause(log, code, gone, out_of_memory) == said
+
+
+def test_tracebacks_are_told_with_their_ranks() -> None:
+    found = faults.tracebacks(f"step 1\n{CLOSED}step 2\n{OWN}")
+    assert [(rank, host) for rank, host, _text in found] == [(0, "node0"), (1, "node1")]
+    assert found[1][2].startswith("Traceback") and found[1][2].endswith("  label")
+
+
+@pytest.mark.parametrize(
+    ("trace", "words"),
+    [
+        ("", ""),
+        ("KeyError: 'x'", "KeyError: 'x'"),
+        ('Traceback (most recent call last):\n  File "a", line 1\n    x\nKeyError: 1\n\nmore', "KeyError: 1 more"),
+        (
+            'Traceback (most recent call last):\n  File "a", line 1\nKeyError: 1\n\nDuring handling of the above '
+            'exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "b", line 2\nOSError',
+            "OSError",
+        ),
+    ],
+)
+def test_last_words(trace: str, words: str) -> None:
+    assert faults.last_words(trace) == words
+
+
+WAITS = '  File "/job/train.py", line 9\n  File "torch/autograd/graph.py", line 1, in _engine_run_backward\n'
+READS = '  File "/job/train.py", line 7\n    time.sleep(1000)\n'
+
+
+def beat(host: str, idle: float, stack: str = "", silent: float = 1.0, stepped: bool = True) -> dict[str, Any]:
+    return {"host": host, "idle": idle, "stack": stack, "silent": silent, "stepped": stepped}
+
+
+@pytest.mark.parametrize(
+    ("beats", "said"),
+    [
+        ({}, ""),
+        ({0: beat("node0", 700, WAITS), 1: beat("node1", 3)}, ""),  # one makes progress
+        ({0: beat("node0", 700, WAITS), 1: beat("node1", 3, stepped=False)}, ""),  # one has not begun, and works
+        (
+            {0: beat("node0", 700, WAITS, stepped=False), 1: beat("node1", 700, READS, stepped=False)},
+            "no rank has done any work on its way to the first step for 701 s\n"
+            "rank 1 on node1 is here, and the others wait for it:\n" + READS.rstrip(),
+        ),
+        (
+            {0: beat("node0", 700, WAITS), 1: beat("node1", 699.5, READS), 2: beat("node2", 701, WAITS)},
+            "no rank has made a step for 700 s\nrank 1 on node1 is here, and the others wait for it:\n"
+            + READS.rstrip(),
+        ),
+        (
+            {0: beat("node0", 700, WAITS), 1: beat("node1", 2, silent=698)},
+            "no rank has made a step for 700 s\nrank 1 on node1 has told nothing for 698 s, as if it were stopped",
+        ),
+        (
+            {0: beat("node0", 700, WAITS)},
+            "no rank has made a step for 701 s\nrank 0 on node0 waits for the others, and they for it:\n"
+            + WAITS.rstrip(),
+        ),
+    ],
+)
+def test_stall(beats: dict[int, dict[str, Any]], said: str) -> None:
+    assert faults.stall(beats, 600) == said
+    assert faults.stall(beats, float("inf")) == ""
+
+
+def test_a_stack_is_long_and_where_it_ends_counts() -> None:
+    assert faults.is_waiting(READS + WAITS)
+    assert not faults.is_waiting(WAITS + READS * 4)
+
+
+def test_ranks_of_one_model_apply_one_gradient() -> None:
+    beats = {rank: {"host": "node0", "gradient": [12.5 + rank * 1e-9, 1.0]} for rank in range(2)}
+    assert faults.apart(beats, 2) == ""
+
+
+def test_ranks_apart_are_told() -> None:
+    beats = {0: {"host": "node0", "gradient": [12.5, 1.0]}, 1: {"host": "node1", "gradient": [-3.0, 1.0]}}
+    assert faults.apart(beats, 2).startswith("the ranks formed a group, but each trains a model of its own")
+
+
+def test_what_not_every_rank_has_told_is_not_judged() -> None:
+    beats: dict[int, dict[str, Any]] = {
+        0: {"host": "node0", "gradient": [12.5, 1.0]},
+        1: {"host": "node1", "gradient": None},
+    }
+    assert faults.apart(beats, 2) == ""

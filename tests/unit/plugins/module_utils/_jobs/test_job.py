@@ -1,0 +1,353 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import (
+    FIELDS,
+    Checkpoints,
+    Job,
+    JobFileError,
+    Prepare,
+    Source,
+    load,
+)
+
+EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with two scripts for jobs."""
+    for name in ("train.py", "prepare.py", "rank.py", "other/train.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
+def errors(folder: Path, text: str) -> list[str]:
+    """What is wrong with a job file of this text."""
+    (folder / "job.yml").write_text(text)
+    with pytest.raises(JobFileError) as caught:
+        load(folder / "job.yml")
+    return caught.value.errors
+
+
+def test_defaults(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py}")
+    assert load(folder / "job.yml") == Job(file=folder / "job.yml", name="a", script=folder / "train.py")
+
+
+def test_every_field(folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        """
+        name: bert-2.x_y
+        description: All of it
+        script: other/../train.py
+        args: {learning_rate: 1.0e-4, fp16: false, layers: [1, 2]}
+        prepare: {script: prepare.py, args: {pairs: 3}}
+        models: {minilm: {package: minilm==1.0+cpu, path: minilm/model}}
+        metrics: {squad: {hub: evaluate-metric/squad}}
+        requirements: ["peft[x,y]==0.1"]
+        precision: bf16
+        hosts: 2
+        ranks_per_node: <=2
+        comm_cores: 0
+        reserved_cores: auto
+        env: {KMP_BLOCKTIME: 1, LD_PRELOAD: ""}
+        expect: {eval_accuracy: 1}
+        restarts: 2
+        min_hosts: 1
+        keep_global_batch: true
+        stall_seconds: 0
+        wait: true
+        trainer: false
+        """
+    )
+    assert load(folder / "job.yml") == Job(
+        file=folder / "job.yml",
+        name="bert-2.x_y",
+        description="All of it",
+        script=folder / "train.py",
+        args={"learning_rate": 1e-4, "fp16": False, "layers": [1, 2]},
+        prepare=Prepare(folder / "prepare.py", {"pairs": 3}),
+        models={"minilm": Source(package="minilm==1.0+cpu", path="minilm/model")},
+        metrics={"squad": Source(hub="evaluate-metric/squad")},
+        requirements=["peft[x,y]==0.1"],
+        precision="bf16",
+        hosts=2,
+        ranks_per_node="<=2",
+        comm_cores=0,
+        reserved_cores="auto",
+        env={"KMP_BLOCKTIME": "1", "LD_PRELOAD": ""},
+        expect={"eval_accuracy": 1.0},
+        restarts=2,
+        min_hosts=1,
+        keep_global_batch=True,
+        stall_seconds=0,
+        wait=True,
+        trainer=False,
+    )
+
+
+COUNT = (
+    "is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
+    "nor '<=N' (N, or fewer where there are fewer cores)"
+)
+NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit"
+
+
+@pytest.mark.parametrize(
+    ("field", "error"),
+    [
+        ("ranks_per_nodes: 2", "ranks_per_nodes: unknown field; did you mean ranks_per_node?"),
+        ("12: 2", f"12: unknown field; known fields: {', '.join(FIELDS)}"),
+        ("description: 3", "description: 3 is not text"),
+        ("args: [a]", "args: a list where a mapping with names as keys is expected"),
+        ("args: {1: a}", "args: a mapping where a mapping with names as keys is expected"),
+        ("args: {--seed: 1}", "args: --seed: write the argument without its dashes"),
+        ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
+        ("args: {seed: null}", "args: seed: None is neither text, a number, true, false nor a list of them"),
+        ("prepare: prepare.py", "prepare: text where a mapping with names as keys is expected"),
+        ("prepare: {args: {}}", "prepare: script is missing"),
+        ("prepare: {script: prepare.py, arg: {}}", "prepare: unknown field arg; known fields: script, args"),
+        ("prepare: {script: none.py}", "prepare: there is no file {folder}/none.py"),
+        ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
+        ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
+        (
+            "data: {a: {hub: b, package: c==1}}",
+            "data: a: package and hub where one of package, directory, hub is expected",
+        ),
+        ("data: {a: {hub: b, at: moon}}", "data: a: at: 'moon' is not one of control, head"),
+        ("data: {a: {hub: b, path: c}}", "data: a: unknown field path; known fields: hub, revision, files, at"),
+        ("data: {a: {hub: b, files: '*'}}", "data: a: files: '*' is not a list of patterns such as '*.json'"),
+        ("data: {a: {hub: a/b/c}}", "data: a: hub: 'a/b/c' is not a repository such as google-bert/bert-base-uncased"),
+        (
+            "data: {a: {directory: here, at: head}}",
+            "data: a: directory: here is not an absolute path, as one on the head must be",
+        ),
+        (
+            "data: {a: {directory: /no/where}}",
+            "data: a: directory: there is no folder /no/where on the control machine",
+        ),
+        ("models: {a: {package: a==1}}", "models: a: path is missing"),
+        ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
+        ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
+        ("models: {a: {package: a==1, path: /b}}", "models: a: path: /b is not a path within the package"),
+        ("requirements: peft", "requirements: text where a list of packages is expected"),
+        ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION"),
+        ("metrics: {output: {hub: a}}", "metrics: output: is a folder that the job directory has already"),
+        ("checkpoints: 10", "checkpoints: a number where a mapping with names as keys is expected"),
+        ("checkpoints: {keep: 1}", "checkpoints: steps is missing"),
+        ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
+        ("checkpoints: {step: 1}", "checkpoints: unknown field step; known fields: steps, keep"),
+        (
+            "{checkpoints: {steps: 5}, trainer: false}",
+            "checkpoints: is for transformers' Trainer, and trainer is false: the script saves its own",
+        ),
+        (
+            "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
+            "checkpoints: and the argument save_steps say the same: leave one of them out",
+        ),
+        (
+            "args: {model_name_or_path: google-bert/BERT-base}",
+            "args: model_name_or_path: google-bert/BERT-base would be looked for on the hub, and ranks work offline: "
+            "provide it with models: {bert-base: {hub: google-bert/BERT-base}} and name it models/bert-base",
+        ),
+        (
+            "{args: {config_name: models/b}, models: {a: {hub: x/a}}}",
+            "args: config_name: models/b is provided by nothing: models has only a",
+        ),
+        ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b is provided by nothing: models is empty"),
+        ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
+        ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
+        ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
+        ("hosts: true", "hosts: True is not a whole number of at least 1"),
+        ("ranks_per_node: 1.5", f"ranks_per_node: 1.5 {COUNT}"),
+        ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
+        ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),
+        ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
+        ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
+        ("env: {A: true}", "env: A: True is neither text nor a number"),
+        ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
+        ("hosts: []", "hosts: [] is not a list of names of hosts, each named once"),
+        ("hosts: [a, a]", "hosts: ['a', 'a'] is not a list of names of hosts, each named once"),
+        ("restarts: -1", "restarts: -1 is not a whole number of at least 0"),
+        ("restarts: true", "restarts: True is not a whole number of at least 0"),
+        ("min_hosts: 0", "min_hosts: 0 is not a whole number of at least 1"),
+        ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
+        ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
+        ("wait: soon", "wait: 'soon' is neither true nor false"),
+        ("trainer: null", "trainer: None is neither true nor false"),
+        ("expect: {loss: true}", "expect: loss: True is not a number"),
+    ],
+)
+def test_wrong_field(folder: Path, field: str, error: str) -> None:
+    more = field[1:-1].replace("}, ", "}\n").replace("false", "false\n") if field.startswith("{") else field
+    assert errors(folder, f"name: a\nscript: train.py\n{more}") == [error.replace("{folder}", str(folder))]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("", ["holds nothing where a mapping of fields such as name and script is expected"]),
+        ("- a", ["holds a list where a mapping of fields such as name and script is expected"]),
+        ("7", ["holds a number where a mapping of fields such as name and script is expected"]),
+        ("{}", ["name: is missing", "script: is missing"]),
+        ("{name: A b, script: train.py}", [f"name: 'A b' {NAME}"]),
+        (f"{{name: {'a' * 64}, script: train.py}}", [f"name: '{'a' * 64}' {NAME}"]),
+        ("{name: a, script: 3}", ["script: 3 is not a path"]),
+        (
+            "{name: a, script: examples/run.py}",
+            [
+                "script: there is no file {folder}/examples/run.py; one of the transformers examples is "
+                "transformers/examples/FOLDER/.../NAME.py"
+            ],
+        ),
+        ("{name: a, script: other}", ["script: there is no file {folder}/other"]),
+        (
+            "{name: a, script: transformers/examples/../run.py}",
+            [
+                "script: transformers/examples/../run.py is not a script of the transformers examples, "
+                "transformers/examples/FOLDER/.../NAME.py"
+            ],
+        ),
+        (
+            f"{{name: a, script: {EXAMPLE}, args: {{dataset_name: squad}}}}",
+            [
+                "args: dataset_name: squad would be looked for on the hub, and ranks work offline: provide it with "
+                "data: {squad: {hub: squad}} and name it datasets/squad"
+            ],
+        ),
+        ("{name: a, script: rank.py}", ["{folder}/rank.py: the job directory has a rank.py of its own, rename it"]),
+        (
+            "{name: a, script: train.py, prepare: {script: other/train.py}}",
+            [
+                "{folder}/train.py and {folder}/other/train.py would have the same name in the job directory: "
+                "rename one of them"
+            ],
+        ),
+    ],
+)
+def test_wrong_file(folder: Path, text: str, found: list[str]) -> None:
+    assert errors(folder, text) == [error.replace("{folder}", str(folder)) for error in found]
+
+
+def test_a_script_of_the_transformers_examples(folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        f"""
+        name: a
+        script: {EXAMPLE}
+        models: {{bert: {{hub: google-bert/bert-base-cased}}}}
+        data: {{squad: {{hub: rajpurkar/squad}}}}
+        args: {{model_name_or_path: models/bert, tokenizer_name: models/bert/tokenizer, dataset_name: datasets/squad}}
+        checkpoints: {{steps: 100}}
+        """
+    )
+    job = load(folder / "job.yml")
+    assert job.script == Path(EXAMPLE)
+    assert job.checkpoints == Checkpoints(100)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{args: {model_name_or_path: google-bert/x}, env: {HF_HUB_OFFLINE: 0}}",
+        "{args: {model_name_or_path: google-bert/x}, trainer: false}",
+        "{args: {model_name_or_path: /data/x}}",
+        "{args: {model_name_or_path: data/x}}",
+        "{args: {dataset_name: squad}}",
+    ],
+)
+def test_what_a_script_of_ones_own_may_name(folder: Path, text: str) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, " + text[1:])
+    load(folder / "job.yml")
+
+
+def test_override(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, hosts: 4, args: {seed: 1, epochs: 3}}")
+    job = load(folder / "job.yml", {"hosts": 2, "args": {"seed": 2}})
+    assert (job.hosts, job.args) == (2, {"seed": 2, "epochs": 3})
+    form = "where a mapping of fields is expected, as with -e '{override: {hosts: 2}}'"
+    wrong: dict[str, Any] = {
+        f"override is a list {form}": [1],
+        f"override is text {form}": "{hosts:",
+        "host: unknown field; did you mean hosts?": {"host": 2},
+    }
+    for said, override in wrong.items():
+        with pytest.raises(JobFileError, match=re.escape(said)):
+            load(folder / "job.yml", override)
+
+
+def test_hosts_by_name(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, hosts: [node2, node0]}")
+    assert load(folder / "job.yml").hosts == ["node2", "node0"]
+
+
+@pytest.mark.parametrize("field", ["script", "prepare"])
+def test_a_script_that_is_not_python(folder: Path, field: str) -> None:
+    (folder / "broken.py").write_text("import os\ndef main(:\n")
+    (folder / "zero.py").write_bytes(b"a\0")
+    for name, said in {"broken.py": ", line 2, is not Python: ", "zero.py": "is not Python: "}.items():
+        fields = f"script: {name}" if field == "script" else f"script: train.py\nprepare: {{script: {name}}}"
+        (error,) = errors(folder, f"name: a\n{fields}")
+        assert error.startswith(f"{field}: {folder}/{name}")
+        assert said in error
+
+
+def test_one_script_may_prepare_and_train(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, prepare: {script: train.py}}")
+    assert load(folder / "job.yml").prepare == Prepare(folder / "train.py")
+
+
+def message(path: Path) -> str:
+    """The whole message with which a job file is refused."""
+    with pytest.raises(JobFileError) as caught:
+        load(path)
+    return str(caught.value)
+
+
+def test_every_error_is_told_at_once(folder: Path) -> None:
+    (folder / "job.yml").write_text("{nam: a, hosts: 0, script: none.py}")
+    assert message(folder / "job.yml") == (
+        f"{folder}/job.yml: this job cannot be run:\n"
+        "  nam: unknown field; did you mean name?\n"
+        "  name: is missing\n"
+        f"  script: there is no file {folder}/none.py\n"
+        "  hosts: 0 is not a whole number of at least 1"
+    )
+
+
+def test_no_file(folder: Path) -> None:
+    assert message(folder / "demo.yml") == f"{folder}/demo.yml: there is no such job file"
+    (folder / "smoke.yml").touch()
+    assert message(folder / "demo.yml") == (f"{folder}/demo.yml: there is no such job file; {folder} holds smoke.yml")
+    assert message(folder / "none/demo.yml") == f"{folder}/none/demo.yml: there is no such job file"
+
+
+@pytest.mark.parametrize(
+    ("content", "start"),
+    [
+        (b"name: [a", "is not YAML: while parsing a flow sequence"),
+        (b"\xff\xfe\xfd", "cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
+    ],
+)
+def test_unreadable(folder: Path, content: bytes, start: str) -> None:
+    (folder / "job.yml").write_bytes(content)
+    assert re.match(re.escape(f"{folder}/job.yml: {start}"), message(folder / "job.yml"))
+
+
+def test_a_folder_is_no_job_file(folder: Path) -> None:
+    assert message(folder / "other") == f"{folder}/other: cannot be read: [Errno 21] Is a directory: '{folder}/other'"
+
+
+def test_parse_takes_any(folder: Path) -> None:
+    """Values of any YAML type lead to a message, never to another exception."""
+    values: list[Any] = ["null", "true", "1", "1.5", "text", "[]", "[1]", "{}", "{a: 1}", "2026-01-01"]
+    for field in FIELDS:
+        for value in values:
+            (folder / "job.yml").write_text(f"{{{field}: {value}}}")
+            with pytest.raises(JobFileError, match=re.escape(str(folder))):
+                load(folder / "job.yml")

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import svg_map, text_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from machines import Machine, machine
+
+JOB: dict[str, Any] = {"name": "demo", "precision": "fp32", "env": {}}
+STACK = {"name": "native", "backend": "gloo"}
+
+
+def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[str, Any]:
+    """The plan of a job on hosts, each a machine and the CPUs that may be used."""
+    told = []
+    for number, (name, (made, allowed)) in enumerate(hosts.items()):
+        plan = allocate(build(made.cpus(), None if allowed is None else frozenset(allowed)), request)
+        told.append(
+            {
+                "host": name,
+                "address": f"10.0.0.{number + 1}",
+                "interface": "eth0",
+                "isa": "avx2",
+                "allocation": {**plan.as_dict(), "map": text_map(plan)},
+            }
+        )
+    return make_plan(JOB, STACK, "/opt/env", told)
+
+
+def test_identical_hosts_are_shown_once_with_their_names() -> None:
+    server = machine(2, 4)
+    text = plan_text.render(plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None)))
+    assert (
+        text
+        == """\
+Job demo: 4 ranks on 2 hosts, fp32, backend gloo, stack native
+
+node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
+    socket 0  node 0  0000
+    socket 1  node 1  1111
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           0-3              -              0-3         0
+    1           4-7              -              4-7         1
+
+On every host:
+    FI_TCP_IFACE            eth0
+    GLOO_SOCKET_IFNAME      eth0
+    HF_HUB_OFFLINE          1
+    I_MPI_PIN_DOMAIN        [0xf,0xf0]
+    KMP_AFFINITY            granularity=fine,compact,1,0
+    KMP_BLOCKTIME           1
+    KMP_HW_SUBSET           1T
+    LD_PRELOAD              /opt/env/lib/libiomp5.so
+    MASTER_ADDR             10.0.0.1
+    OMP_NUM_THREADS         4
+    TOKENIZERS_PARALLELISM  false
+
+One character is one core: 0-1 compute for that rank."""
+    )
+
+
+def test_hosts_that_differ_only_in_which_core_they_use_stand_under_one_heading() -> None:
+    server = machine(1, 2)
+    text = plan_text.render(
+        plan_of(Request(1, reserved_cores=0), node0=(server, {0}), node1=(server, {1}), node2=(server, {0}))
+    )
+    assert (
+        "\n".join(text.splitlines()[2:13])
+        == """\
+node0 (rank 0), node1 (rank 1), node2 (rank 2): 1 rank, with 1 thread
+  on node0 (rank 0), node2 (rank 2):
+    socket 0  node 0  0-
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           0                -              0           0
+    I_MPI_PIN_DOMAIN  [0x1]
+  on node1 (rank 1):
+    socket 0  node 0  -0
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           1                -              1           0
+    I_MPI_PIN_DOMAIN  [0x2]"""
+    )
+    assert text.count("OMP_NUM_THREADS") == 1
+    assert text.endswith("One character is one core: 0 computes for rank 0, - not for this job.")
+
+
+def test_unlike_hosts_stand_apart_and_what_they_share_is_said_once() -> None:
+    text = plan_text.render(
+        plan_of(Request("<=2", reserved_cores=0), node0=(machine(1, 1), None), node1=(machine(1, 2), None))
+    )
+    assert "\nnode0 (rank 0): 1 rank, with 1 thread\n" in text
+    assert "\nnode1 (ranks 1-2): 2 ranks, each with 1 thread\n" in text
+    assert text.count("One character is one core: ") == text.count("OMP_NUM_THREADS") == 1
+
+
+def test_warnings_name_their_hosts_unless_all_share_them() -> None:
+    odd, even = machine(1, 7), machine(1, 6)
+    request = Request(2, reserved_cores=0)
+    apart = plan_text.render(plan_of(request, node0=(odd, None), node1=(even, None)))
+    assert "\nNote for node0: 1 of 7 usable cores left over (CPUs 0)" in apart
+    shared = plan_text.render(plan_of(request, node0=(odd, None), node1=(odd, None)))
+    assert shared.count("left over (CPUs 0)") == 1
+    assert "\nNote: 1 of 7 usable cores left over" in shared
+
+
+def test_communication_cores_and_their_ranks_own_environment_are_named() -> None:
+    text = plan_text.render(plan_of(Request(2, "gloo", 1, 0), node0=(machine(1, 8), None)))
+    assert "2 ranks, each with 3 threads and 1 CPU for communication\n    socket 0  node 0  c000c111\n" in text
+    assert re.search(r"^    1 +5-7 +4 +4-7 +0$", text, re.MULTILINE)
+    assert "KMP_AFFINITY  granularity=fine,proclist=[5,6,7],explicit (rank 1)" in text
+
+
+def test_colour_adds_nothing_but_colour() -> None:
+    plan = plan_of(Request(2, "gloo", 1, 2), node0=(machine(2, 9), None))
+    plain, coloured = plan_text.render(plan), plan_text.render(plan, colour=True)
+    assert coloured != plain
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def test_more_ranks_than_letters_can_be_drawn() -> None:
+    plan = plan_of(Request(40, reserved_cores=0), node0=(machine(1, 40), None))
+    assert "from rank 36 again from 0" in plan_text.render(plan, colour=True)
+
+
+def test_a_drawing_stands_for_all_hosts_of_the_same_map() -> None:
+    def drawn(made: Machine) -> str:
+        return svg_map(allocate(build(made.cpus(), None), Request(reserved_cores=0)))
+
+    one, other = drawn(machine(1, 2)), drawn(machine(1, 4))
+    files = plan_text.drawings([("node0", one), ("node1", other), ("node<2>", one)])
+    assert sorted(files) == ["plan-node0.svg", "plan-node1.svg"]
+    title = ElementTree.fromstring(files["plan-node0.svg"]).find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert title.text == "node0, node<2>"

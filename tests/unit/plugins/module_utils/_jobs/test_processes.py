@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
+
+LISTEN = """
+import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def rank(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A process that takes itself for a rank of the job `gone`, and the port on which it listens."""
+    environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path / "jobs" / "gone")}
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        assert process.stdin
+        yield process, int(process.stdout.readline())
+        process.stdin.close()
+
+
+def known(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By what processes were recognized, without what they use."""
+    return [{key: process[key] for key in ("pid", "kind", "job", "ports")} for process in found]
+
+
+def test_a_rank_is_known_by_its_environment(tmp_path: Path, rank: tuple[subprocess.Popen[str], int]) -> None:
+    process, port = rank
+    jobs = tmp_path / "jobs"
+    assert known(processes.find_in(jobs)) == [
+        {"pid": process.pid, "kind": "rank", "job": str(jobs / "gone"), "ports": [port]}
+    ]
+    assert processes.find_in(tmp_path / "elsewhere") == []
+    (tmp_path / "link").symlink_to(jobs)
+    jobs.mkdir()
+    assert len(processes.find_in(tmp_path / "link")) == 1
+
+
+def proc_entry(proc: Path, pid: int, command: list[str], cwd: Path, **environ: str) -> None:
+    entry = proc / str(pid)
+    entry.mkdir(parents=True)
+    (entry / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in command))
+    (entry / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in environ.items()))
+    (entry / "cwd").symlink_to(cwd)
+    (entry / "stat").write_text(f"{pid} (a) b) S " + " ".join(str(number) for number in range(4, 53)))
+    (entry / "status").write_text("Name:\ta\nCpus_allowed_list:\t0-3,8\n")
+
+
+def test_a_starter_is_known_by_its_name_and_folder(tmp_path: Path) -> None:
+    jobs, proc = tmp_path / "jobs", tmp_path / "proc"
+    (jobs / "demo").mkdir(parents=True)
+    proc_entry(proc, 10, ["/opt/amx-cluster/env/bin/hydra_pmi_proxy", "--usize", "-1"], jobs / "demo")
+    proc_entry(proc, 11, ["bash"], jobs / "demo")  # a person who looks around there
+    proc_entry(proc, 12, ["hydra_pmi_proxy"], tmp_path)  # another program's
+    proc_entry(proc, 13, [], jobs / "demo")  # a zombie
+    proc_entry(proc, 14, ["python"], tmp_path, AMX_CLUSTER_JOB=str(jobs / "other"))
+    (proc / "self").mkdir()
+    (proc / "15").mkdir()  # it ended while it was looked at
+    assert known(processes.find_in(jobs, proc)) == [
+        {"pid": 10, "kind": "starter", "job": str(jobs / "demo"), "ports": []},
+        {"pid": 14, "kind": "rank", "job": str(jobs / "other"), "ports": []},
+    ]
+
+
+def test_listening_ports_of_this_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        assert port in processes.listening_ports(Path("/proc/self"))
+    assert port not in processes.listening_ports(Path("/proc/self"))
+    assert processes.listening_ports(Path("/proc/nonexistent")) == []
+
+
+def test_running(tmp_path: Path) -> None:
+    by_hand: list[dict[str, Any]] = [{"kind": "starter", "job": "/jobs/by_hand"}, {"kind": "rank", "job": "/jobs/gone"}]
+    assert processes.running_jobs(tmp_path / "none", by_hand) == ["/jobs/by_hand"]
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "gone" / "status.json").write_text('{"state": "running", "pid": 999999999}')
+    assert processes.running_jobs(tmp_path, []) == []
+    supervisor = [sys.executable, "-c", "print(flush=True); input()", "supervise.py", str(tmp_path / "demo")]
+    with subprocess.Popen(supervisor, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin
+        assert process.stdout
+        process.stdout.readline()  # now it runs
+        (tmp_path / "demo").mkdir()
+        (tmp_path / "demo" / "status.json").write_text(f'{{"state": "running", "pid": {process.pid}}}')
+        assert processes.running_jobs(tmp_path, []) == [str(tmp_path / "demo")]
+        process.stdin.write(b"\n")
+        process.stdin.close()
+
+
+def test_what_a_process_uses(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    proc_entry(proc, 10, ["python", "train.py"], tmp_path, AMX_CLUSTER_JOB="/jobs/demo", RANK="3")
+    proc_entry(proc, 11, ["python"], tmp_path, AMX_CLUSTER_JOB="/jobs/demo", RANK="first")
+    tick = os.sysconf("SC_CLK_TCK")
+    first, second = processes.find(Path("/jobs/demo"), proc)
+    assert first == {
+        "pid": 10,
+        "kind": "rank",
+        "job": "/jobs/demo",
+        "rank": 3,
+        "threads": 20,  # the numbers are proc(5)'s numbers of the fields
+        "cpus": "0-3,8",
+        "rss_bytes": 24 * os.sysconf("SC_PAGE_SIZE"),
+        "cpu_seconds": (14 + 15) / tick,
+        "ports": [],
+        "command": "python train.py",
+    }
+    assert second["rank"] == -1
+    assert processes.find(Path("/jobs/other"), proc) == []
+
+
+SPIN = "import os, sys, time\nprint(flush=True)\nwhile True: pass"
+
+
+def test_usage_is_measured(tmp_path: Path) -> None:
+    environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
+    with subprocess.Popen([sys.executable, "-c", SPIN], env=environ, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            (found,) = processes.usage(tmp_path, 0.5)
+            assert (found["pid"], found["rank"], found["threads"]) == (process.pid, 1, 1)
+            assert 0.05 < found["cpu"] < 1.2
+            assert found["cpus"]
+        finally:
+            process.kill()
+
+
+TREE = """
+trap '' TERM
+setsid sleep 1000 &
+(trap - TERM; exec sleep 1000) &
+echo ready
+wait
+wait
+"""
+
+
+def tree(folder: Path, script: str = TREE) -> subprocess.Popen[str]:
+    """Processes of the job in `folder`: one that does not end when asked, one that does, one in another session."""
+    environ = {**os.environ, "AMX_CLUSTER_JOB": str(folder), "RANK": "0"}
+    process = subprocess.Popen(["bash", "-c", script], env=environ, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
+    process.stdout.readline()
+    return process
+
+
+def test_end_leaves_nothing(tmp_path: Path) -> None:
+    other = tree(tmp_path / "other")
+    try:
+        with tree(tmp_path / "demo"):
+            found = processes.find(tmp_path / "demo")
+            assert len(found) == 3
+            ended = processes.end(tmp_path / "demo", grace=0.5)
+            assert [process["pid"] for process in ended] == [process["pid"] for process in found]
+        assert processes.find(tmp_path / "demo") == []
+        assert processes.end(tmp_path / "demo", grace=0.5) == []
+        assert len(processes.find(tmp_path / "other")) == 3
+    finally:
+        with other:
+            processes.end(tmp_path / "other", grace=0)
+
+
+def test_orphans_are_found(tmp_path: Path) -> None:
+    """What the starter left behind has another parent, and is found nevertheless."""
+    with tree(tmp_path, "sleep 1000 > /dev/null &\necho ready") as process:
+        process.wait()
+    (found,) = processes.find(tmp_path)
+    assert found["command"] == "sleep 1000"
+    assert processes.end(tmp_path, grace=5)[0]["pid"] == found["pid"]
+
+
+def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
+    stuck = {"pid": 2**22 + 1}  # above the largest process number: no signal reaches it
+
+    with pytest.raises(TimeoutError, match=f"^processes {2**22 + 1} of {tmp_path} do not end$"):
+        processes.end(tmp_path, grace=0, find_now=lambda _folder: [stuck])

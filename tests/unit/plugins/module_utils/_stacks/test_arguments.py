@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
+
+NO_CUDA: dict[str, Any] = {"no_cuda": True}
+USE_CPU: dict[str, Any] = {"use_cpu": True}
+
+
+# What training_args.py of these versions has.
+@pytest.mark.parametrize(
+    ("version", "backend", "cpu", "distributed", "ipex"),
+    [
+        ("4.24.0", "ccl", NO_CUDA, {"xpu_backend": "ccl"}, True),
+        ("4.24.0", "gloo", NO_CUDA, {"xpu_backend": "gloo"}, True),
+        ("4.28.1", "ccl", NO_CUDA, {"xpu_backend": "ccl"}, True),
+        ("4.29.0", "ccl", NO_CUDA, {"ddp_backend": "ccl"}, True),
+        ("4.31.0", "ccl", NO_CUDA, {"ddp_backend": "ccl"}, True),
+        ("4.32.0", "ccl", USE_CPU, {"ddp_backend": "ccl"}, True),
+        ("4.55.4", "ccl", USE_CPU, {"ddp_backend": "ccl"}, True),
+        ("4.56.2", "gloo", USE_CPU, {"ddp_backend": "gloo"}, True),
+        ("4.57.1", "gloo", USE_CPU, {"ddp_backend": "gloo"}, False),
+        ("5.0.0", "ccl", USE_CPU, {"ddp_backend": "ccl"}, False),
+        ("5.23.0", "gloo", USE_CPU, {"ddp_backend": "gloo"}, False),
+    ],
+)
+def test_spelling(version: str, backend: str, cpu: dict[str, Any], distributed: dict[str, Any], ipex: bool) -> None:
+    assert arguments.spelling(version, backend, ipex=True) == {
+        "cpu": cpu,
+        "distributed": distributed,
+        "bf16": {"bf16": True},
+        "ipex": {"use_ipex": True} if ipex else {},
+    }
+    assert arguments.spelling(version, backend, ipex=False)["ipex"] == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "backend", "error"),
+    [
+        (
+            "4.11.2",
+            "gloo",
+            "transformers 4.11.2 cannot spread training over CPUs: 4.11.3 is the first version that can",
+        ),
+        (
+            "5.1.0",
+            "ccl",
+            "transformers 5.1.0 does not know the backend ccl: 5.0.0 is the last version that does; "
+            "take it, or backend gloo",
+        ),
+        ("5.1.0", "nccl", "backend 'nccl' is not one of gloo, ccl"),
+        ("new", "gloo", "'new' is not a version such as 4.24.0"),
+    ],
+)
+def test_no_spelling(version: str, backend: str, error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        arguments.spelling(version, backend, ipex=False)
+
+
+def test_one_job_on_two_versions() -> None:
+    own = {"seed": 1, "use_cpu": False, "no_cuda": False, "ddp_backend": "nccl"}
+    old = arguments.arguments(arguments.spelling("4.24.0", "ccl", True), own, 8, "bf16")
+    assert old == {
+        "output_dir": "output", "seed": 1, "no_cuda": True, "xpu_backend": "ccl", "use_ipex": True, "bf16": True,
+    }  # fmt: skip
+    new = arguments.arguments(arguments.spelling("5.23.0", "gloo", False), own, 8, "bf16")
+    assert new == {"output_dir": "output", "seed": 1, "use_cpu": True, "ddp_backend": "gloo", "bf16": True}
+
+
+def test_the_job_may_say_the_rest() -> None:
+    spelt = arguments.spelling("4.24.0", "ccl", True)
+    own = {"output_dir": "there", "bf16": False, "use_ipex": False}
+    assert arguments.arguments(spelt, own, 1, "bf16") == {**own, "no_cuda": True}
+    assert "bf16" not in arguments.arguments(spelt, {}, 2, "fp32")
+
+
+@pytest.mark.parametrize("version", ["4.11.3", "4.24.0", "4.32.0", "5.23.0"])
+@pytest.mark.parametrize("size", [1, 2])
+def test_cpu_only_is_always_said(version: str, size: int) -> None:
+    told = arguments.arguments(
+        arguments.spelling(version, "gloo", False), {"use_cpu": False, "no_cuda": False}, size, "fp32"
+    )
+    assert [told[name] for name in ("use_cpu", "no_cuda") if name in told] == [True]
+
+
+def test_a_spelling_without_cpu_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^the stack's arguments say nothing for cpu: without such an argument"):
+        arguments.arguments({"cpu": {}, "distributed": {}, "bf16": {}}, {}, 2, "fp32")
