@@ -277,7 +277,7 @@ def away() -> list[str]:
     folder = EPHEMERAL / "results" / name
     folder.mkdir(parents=True)
     (folder / "paper.txt").write_text("the only copy", encoding="utf-8")
-    succeed(Play("results", "-e", f"job={name}", "-e", f"train_job_results={folder.parent}"))
+    succeed(Play("results", "-e", f"job={name}", "-e", f"job_results={folder.parent}"))
     papers = list(folder.parent.glob(f"{name}.2*/paper.txt"))
     check(len(papers) == 1, f"where results were fetched to: {sorted(path.name for path in folder.parent.iterdir())}")
     here = {f"./{file.relative_to(folder)}": file for file in folder.rglob("*") if file.is_file()}
@@ -318,12 +318,12 @@ def reboot() -> list[str]:
     check(until(lambda: on(HEAD, "systemctl is-system-running").strip() in ("running", "degraded"), 60), "no boot")
     output = play.wait(120)
     shown = succeed(Play("status", "-e", f"job={name}"))
-    check(f"job {name}: lost" in shown and "-e train_job_resume=true goes on from" in shown, shown[-2000:])
+    check(f"job {name}: lost" in shown and "-e job_resume=true goes on from" in shown, shown[-2000:])
     # Its connection breaks, or it sees the end of the job before that.
-    told_on = "status.yml tells how it stands" in output or "-e train_job_resume=true goes on from" in output
+    told_on = "status.yml tells how it stands" in output or "-e job_resume=true goes on from" in output
     check(play.process.returncode and told_on, f"train.yml says:\n{output[-2000:]}")
 
-    play = train(smoke(name, 3, 3, LONG), "-e", "train_job_resume=true")
+    play = train(smoke(name, 3, 3, LONG), "-e", "job_resume=true")
     come_to(died_at + 15, name, play)
     lost = lost_steps(name, died_at)
     told.append(
@@ -344,7 +344,7 @@ def reboot() -> list[str]:
     check("it was stopped on request" in output, f"train.yml says:\n{output[-2000:]}")
     told.append(f"stopped at step {stopped_at}: ended on every host within {seconds:.0f} s, orphans 0")
 
-    output = succeed(train(smoke(name, 3, 2, LONG), "-e", "train_job_resume=true"))
+    output = succeed(train(smoke(name, 3, 2, LONG), "-e", "job_resume=true"))
     lost = lost_steps(name, stopped_at)
     notes = " ".join(status(name)["notes"])
     check("2 instead of 3 ranks" in notes and "2/3" in notes and "2 instead of 3 ranks" in output, f"notes: {notes}")

@@ -80,6 +80,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, indexes, venv
 
 
@@ -134,7 +135,7 @@ def main() -> None:
         module.fail_json(msg="pip is not among the wheels: add it to the packages of the stack")
     prefix = env.parent.parent
     result: dict[str, Any] = {"changed": True, "path": str(env)}
-    if (env / venv.MARKER).exists():
+    if (env / MARKER).exists():
         module.exit_json(changed=False, path=str(env))
     if module.check_mode:
         module.exit_json(**result)

@@ -66,6 +66,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 
@@ -83,7 +84,7 @@ def main() -> None:
     prefix, name = Path(asked["prefix"]), asked["name"]
     env = prefix / "envs" / name
     before = venv.in_use(prefix)
-    mark = env / venv.MARKER
+    mark = env / MARKER
     result: dict[str, Any] = {"before": before, "removed": [], "changed": before != name}
     result["diff"] = {"before": f"{before}\n", "after": f"{name}\n"}
     try:
@@ -102,7 +103,7 @@ def main() -> None:
             result["removed"] = venv.surplus(prefix, asked["keep"])
             for old in result["removed"]:
                 # Without its mark first: half of an environment must not pass for a whole one.
-                (prefix / "envs" / old / venv.MARKER).unlink()
+                (prefix / "envs" / old / MARKER).unlink()
                 shutil.rmtree(prefix / "envs" / old)
         result["changed"] = result["changed"] or bool(result["removed"])
     except (OSError, ValueError) as error:

@@ -9,7 +9,7 @@ import json
 import re
 from pathlib import Path
 
-# Written into a checkpoint when all of it is there (roles/train_job/files/observe/sitecustomize.py): {file: bytes}.
+# Written into a checkpoint when all of it is there (roles/job/files/observe/sitecustomize.py): {file: bytes}.
 COMPLETE = "complete.json"
 NAME = re.compile(r"checkpoint-([0-9]+)")
 

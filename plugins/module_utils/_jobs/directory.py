@@ -141,7 +141,7 @@ def way_on(folder: Path, status: Mapping[str, Any]) -> str:
     checkpoint = checkpoints.last_whole(folder / "output")
     start = f"playbooks/train.yml -e job={(read_json(folder / 'job.json') or {}).get('file', f'{folder.name}.yml')}"
     if checkpoint:
-        return f"ansible-playbook {start} -e train_job_resume=true goes on from its {checkpoint.name}"
+        return f"ansible-playbook {start} -e job_resume=true goes on from its {checkpoint.name}"
     return f"it left no whole checkpoint: ansible-playbook {start} starts it anew" if status["state"] == "lost" else ""
 
 

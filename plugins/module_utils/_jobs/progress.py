@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# What a rank's observer prints around its traceback (roles/train_job/files/observe/sitecustomize.py).
+# What a rank's observer prints around its traceback (roles/job/files/observe/sitecustomize.py).
 FAILURE = re.compile(
     r"^--- rank (\d+) on (\S+) failed ---\n(.*?)(?:^--- end of rank \1 ---$|\Z)", re.MULTILINE | re.DOTALL
 )

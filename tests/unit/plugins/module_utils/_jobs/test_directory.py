@@ -144,7 +144,7 @@ def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
     (folder / "output" / "checkpoint-5" / "complete.json").write_text('{"model": 7}')
     (folder / "job.json").write_text('{"file": "/my/jobs/one.yml"}')
     start = "ansible-playbook playbooks/train.yml -e job=/my/jobs/one.yml"
-    goes_on = f"{start} -e train_job_resume=true goes on from its checkpoint-5"
+    goes_on = f"{start} -e job_resume=true goes on from its checkpoint-5"
     assert advice("succeeded") is None
     assert [advice(state) for state in ("failed", "stopped", "lost")] == [goes_on] * 3
     # Of one that was moved aside another run has the name now.

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 WHEEL: dict[str, Any] = {"file": "a-1-py3-none-any.whl", "bytes": 10, "unpacked": 30}
@@ -17,8 +18,8 @@ def make(prefix: Path, *names: str) -> None:
     for age, name in enumerate(names):
         folder = prefix / "envs" / name
         folder.mkdir(parents=True)
-        (folder / venv.MARKER).write_text('{"name": "native"}')
-        os.utime(folder / venv.MARKER, (1000 - age, 1000 - age))
+        (folder / MARKER).write_text('{"name": "native"}')
+        os.utime(folder / MARKER, (1000 - age, 1000 - age))
 
 
 def test_nothing_installed(tmp_path: Path) -> None:

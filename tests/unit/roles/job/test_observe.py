@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 
-OBSERVE = Path(__file__).resolve().parents[4] / "roles/train_job/files/observe"
+OBSERVE = Path(__file__).resolve().parents[4] / "roles/job/files/observe"
 
 # As much of torch and transformers as the observer and the scripts below touch. A group forms by a variable here.
 PACKAGES = {

@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[4]
-SUPERVISE = ROOT / "roles/train_job/files/supervise.py"
+SUPERVISE = ROOT / "roles/job/files/supervise.py"
 JOB: dict[str, Any] = {
     "name": "demo",
     "script": "/somewhere/train.py",

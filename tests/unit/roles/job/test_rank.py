@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
-RANK = Path(__file__).resolve().parents[4] / "roles/train_job/files/rank.py"
+RANK = Path(__file__).resolve().parents[4] / "roles/job/files/rank.py"
 FUNCTIONS = runpy.run_path(str(RANK))
 place, told = FUNCTIONS["place"], FUNCTIONS["told"]
 
