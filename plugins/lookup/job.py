@@ -10,10 +10,10 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Reads job files on the control machine and checks them whole. Every error of a file is reported at once.
+  - Reads job files on the control node and checks them completely. Every error of a file is reported at once.
 options:
   _terms:
-    description: Paths of job files. A relative path is taken from the folder in which C(ansible-playbook) was started.
+    description: Paths of job files. A relative path is taken from where C(ansible-playbook) was started.
     type: list
     elements: path
     required: true
@@ -25,7 +25,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Show what a job asks for
+- name: Show the fields of a job
   ansible.builtin.debug:
     msg: "{{ lookup('amx.cluster.job', 'jobs/demo.yml', override={'hosts': 2}) }}"
 """
@@ -37,7 +37,6 @@ _raw:
   elements: dict
 """
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +50,6 @@ class LookupModule(LookupBase):
         self.set_options(var_options=variables, direct=kwargs)
         override = self.get_option("override")
         try:
-            return [_plain(asdict(job.load(Path(term), override))) for term in terms]
+            return [job.load(Path(term), override).to_json() for term in terms]
         except ValueError as error:
             raise AnsibleLookupError(str(error)) from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return str(value) if isinstance(value, Path) else value

@@ -277,6 +277,13 @@ map:
   sample: |-
     socket 0  node 0  sssc0000
     one character is one core: 0 computes for rank 0, c communication, s system
+core_map:
+  description:
+    - The same as data. C(rows), each a C(socket), a NUMA C(node) and its C(cells); a cell has the number of a
+      C(core), its C(cpus), its C(letter) in the picture and its C(purpose). C(ranks) is how many the node has,
+      C(offline) its CPUs that are offline.
+  type: dict
+  returned: success
 map_svg:
   description: The same picture as an SVG document.
   type: str
@@ -285,7 +292,7 @@ map_svg:
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import BACKENDS, Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import svg_map, text_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
 
 
@@ -311,7 +318,8 @@ def main() -> None:
     result = plan.as_dict()
     for warning in result.pop("warnings"):
         module.warn(warning)  # and so it stands in the result's `warnings`
-    module.exit_json(changed=False, **result, map=text_map(plan), map_svg=svg_map(plan))
+    drawn = CoreMap.of(plan)
+    module.exit_json(changed=False, **result, core_map=drawn.to_json(), map=drawn.text(), map_svg=drawn.svg())
 
 
 if __name__ == "__main__":

@@ -6,14 +6,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_directory
-short_description: Make the directory of a job on a host
+short_description: Create the directory of a job on a host
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Makes a new directory with the files that a run of a job needs. The directory of an earlier run is moved aside, to
+  - Creates a new directory with the files that a run of a job needs. The directory of a previous run is moved aside, to
     its name with the time it was made, unless O(keep_earlier=false).
-  - Refuses while the job in it is running, and while ranks of it are left on the host.
+  - With O(run) the files are rendered on the control node.
+  - Fails while the job in it is running, and while orphaned processes of the job are on the host.
 extends_documentation_fragment:
   - amx.cluster.attributes
 attributes:
@@ -31,26 +32,42 @@ options:
     type: path
     required: true
   files:
-    description: The content of each file, by its path in the job directory.
+    description: The content of each file, by its path in the job directory. They win over those of O(run).
     type: dict
-    required: true
+    default: {}
+  run:
+    description: The run whose files are rendered, as M(amx.cluster.job_read) returns it.
+    type: dict
+  plan:
+    description: The plan of O(run), as M(amx.cluster.job_plan) returns it.
+    type: dict
+  stack:
+    description: The stack that O(run) uses.
+    type: dict
+  role_files:
+    description: The directory on the control node that has the programs which start and supervise ranks.
+    type: path
+  cached:
+    description: The paths of models, data and metrics in the host's cache, by their names there. They are linked.
+    type: dict
+    default: {}
   links:
     description: The target of each symbolic link, by its path in the job directory.
     type: dict
     default: {}
   keep_earlier:
-    description: Whether the directory of an earlier run is moved aside, and not removed.
+    description: Whether the directory of a previous run is moved aside, and not removed.
     type: bool
     default: true
   resume:
     description:
-      - Whether the run goes on from the last whole checkpoint of the earlier one. It fails where there is none.
+      - Whether the run resumes from the last complete checkpoint of the previous one. It fails where there is none.
     type: bool
     default: false
 """
 
 EXAMPLES = r"""
-- name: Make the job's directory
+- name: Create the job directory
   amx.cluster.job_directory:
     path: /opt/amx-cluster/jobs/demo
     files:
@@ -67,7 +84,7 @@ path:
   returned: success
   type: str
 moved_to:
-  description: Where the directory of the earlier run is now, when there was one.
+  description: Where the directory of the previous run is now.
   returned: when there was one
   type: str
 """
@@ -84,7 +101,10 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "files": {"type": "dict", "required": True},
+            "files": {"type": "dict", "default": {}},
+            **{name: {"type": "dict"} for name in ("run", "plan", "stack")},  # rendered by the action
+            "role_files": {"type": "path"},
+            "cached": {"type": "dict", "default": {}},
             "links": {"type": "dict", "default": {}},
             "keep_earlier": {"type": "bool", "default": True},
             "resume": {"type": "bool", "default": False},
@@ -100,14 +120,14 @@ def main() -> None:
         )
     if directory.is_in_use(folder):
         module.fail_json(
-            msg=f"ranks of the earlier run in {folder} still run on this host: end them with playbooks/stop.yml -e "
-            f"job={folder.name}, or give this job another name"
+            msg=f"orphaned processes of the previous run in {folder} are on this host: end them with "
+            f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
     checkpoint = checkpoints.last_whole(folder / "output") if module.params["resume"] else None
     if module.params["resume"] and not checkpoint:
         module.fail_json(
-            msg=f"{folder} holds no whole checkpoint to go on from: start the job from the beginning, without resume"
+            msg=f"{folder} has no complete checkpoint to resume from: start the job from the beginning, without resume"
         )
     try:
         earlier = directory.set_aside(folder) if module.params["keep_earlier"] else None
@@ -127,7 +147,7 @@ def main() -> None:
                 checkpoint = earlier / "output" / checkpoint.name
             directory.create(folder, module.params["files"], module.params["links"], checkpoint)
     except OSError as error:
-        module.fail_json(msg=f"the job directory {folder} cannot be made: {error}")
+        module.fail_json(msg=f"the job directory {folder} cannot be created: {error}")
     module.exit_json(**result)
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_info
-short_description: Tell how a job stands, and follow it to its end
+short_description: Get the status of a job, and follow it to its end
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
@@ -36,7 +36,7 @@ options:
     choices: [progress, log]
     default: progress
   interval:
-    description: Seconds between two looks at the job when following it.
+    description: Seconds between two readings of the job's files when following it.
     type: float
     default: 2
   summary:
@@ -56,17 +56,17 @@ RETURN = r"""
 status:
   description:
     - The content of the job's C(status.json). The state is V(lost) when the job's supervisor died, or was ended with
-      its host. C(advice) tells how to go on with a job that ended early.
+      its host. C(advice) is how to resume a job that ended early.
   returned: success
   type: dict
   sample: {job: demo, state: running, ranks: 2, hosts: 1}
 progress:
-  description: How far transformers' Trainer is; empty before it begins, and for scripts without it.
+  description: The progress of transformers' Trainer; empty before it begins, and for scripts without it.
   returned: when not following
   type: dict
   sample: {step: 40, max_steps: 94, epoch: 0.43, samples_per_step: 32, metrics: {loss: 0.61}}
 ranks:
-  description: What each rank told last, by its number; empty before the first word.
+  description: The last heartbeat of each rank, by its number; empty before the first.
   returned: when not following
   type: dict
   sample:

@@ -6,14 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_stop
-short_description: End a job on this host
+short_description: Stop a job on a host
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Where the job's supervisor runs (its head), asks it to stop the job and waits until it has.
-  - Then ends whatever of the job is still running on this host, first asking, then by force. Ranks whose supervisor
-    died are found, too.
+  - On the head, has the job's supervisor stop the job, and waits until it has.
+  - Then ends the job's orphaned processes on this host, by SIGTERM and then by SIGKILL.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.idempotent_module
@@ -26,10 +25,14 @@ options:
     description: Seconds that the supervisor, and then each process, has to end by itself.
     type: int
     default: 20
+  host:
+    description: The host's name in RV(lines), such as C(inventory_hostname).
+    type: str
+    default: this host
 """
 
 EXAMPLES = r"""
-- name: End the job
+- name: Stop the job
   amx.cluster.job_stop:
     path: /opt/amx-cluster/jobs/demo
 """
@@ -46,6 +49,13 @@ ended:
   elements: dict
   sample:
     - {pid: 4242, rank: 1, command: python train.py}
+lines:
+  description: RV(ended) as a line for each process.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - node1 rank 1 (process 4242)
 """
 
 import contextlib
@@ -59,7 +69,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "grace": {"type": "int", "default": 20}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "grace": {"type": "int", "default": 20},
+            "host": {"type": "str", "default": "this host"},
+        },
         supports_check_mode=True,
     )
     folder = Path(module.params["path"])
@@ -77,8 +91,13 @@ def main() -> None:
                     time.sleep(0.2)
             ended = processes.end(folder, grace)
     except (OSError, TimeoutError) as error:
-        module.fail_json(msg=f"the job in {folder} cannot be ended: {error}")
-    module.exit_json(changed=bool(status or ended), was_running=status is not None, ended=ended)
+        module.fail_json(msg=f"the job in {folder} cannot be stopped: {error}")
+    module.exit_json(
+        changed=bool(status or ended),
+        was_running=status is not None,
+        ended=ended,
+        lines=[f"{module.params['host']} rank {process['rank']} (process {process['pid']})" for process in ended],
+    )
 
 
 if __name__ == "__main__":

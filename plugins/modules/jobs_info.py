@@ -6,29 +6,37 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: jobs_info
-short_description: List the jobs of a host and what their ranks do
+short_description: Gather the status of all jobs on a host
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Lists the job directories of the host with their states (on the head), the ranks that run on it now with the CPUs
-    they keep busy and their memory, and which jobs hold the host.
+  - Lists the job directories of the host with their states (on the head), the ranks that run on it now with their CPU
+    use and memory, and which jobs have locked the host.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
   path:
-    description: The folder that holds the job directories.
+    description: The directory of the job directories.
     type: path
     required: true
   seconds:
-    description: How long CPU use is measured. With 0 it is not.
+    description: How long CPU use is measured, in seconds. With 0 it is not.
     type: float
     default: 0.5
+  starting:
+    description: The name of a job that is about to start. RV(locks) leaves out those of its own.
+    type: str
+    default: ""
+  host:
+    description: The host's name in RV(locks), such as C(inventory_hostname).
+    type: str
+    default: this host
 """
 
 EXAMPLES = r"""
-- name: See what runs
+- name: Gather the status of all jobs
   amx.cluster.jobs_info:
     path: /opt/amx-cluster/jobs
 """
@@ -46,36 +54,50 @@ ranks:
   elements: dict
   sample:
     - {pid: 4242, job: /opt/amx-cluster/jobs/demo, rank: 1, threads: 12, cpus: 8-15, rss_bytes: 1500000000, cpu: 7.9}
-held_by:
-  description: Which jobs hold this host, with who started them and since when.
+locked_by:
+  description: Which jobs have locked this host, who started them and when.
   returned: success
   type: list
   elements: dict
   sample:
     - {job: demo, user: ubuntu, since: "2026-11-20T13:00:00+00:00"}
+locks:
+  description: RV(locked_by) as a line for each other job.
+  returned: success
+  type: list
+  elements: str
+  sample:
+    - node1 is locked by job demo of ubuntu since 2026-11-20T13:00:00+00:00
 """
 
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, usage
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "seconds": {"type": "float", "default": 0.5}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "seconds": {"type": "float", "default": 0.5},
+            "starting": {"type": "str", "default": ""},
+            "host": {"type": "str", "default": "this host"},
+        },
         supports_check_mode=True,
     )
     folder = Path(module.params["path"])
     try:
         seconds = module.params["seconds"]
         processes = usage(None, seconds) if seconds else find()
+        locks = directory.locked_by(folder)
         module.exit_json(
             changed=False,
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
-            held_by=directory.holders(folder),
+            locked_by=locks,
+            locks=readiness.locked_lines(module.params["host"], locks, module.params["starting"]),
         )
     except OSError as error:
         module.fail_json(msg=str(error))

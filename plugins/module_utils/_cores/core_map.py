@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The picture of a plan: one character, or one coloured cell, for each core, by socket and NUMA node."""
+"""The core map: one character, or one coloured cell, for each core, by socket and NUMA node."""
 
 from __future__ import annotations
 
 import string
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 from xml.sax.saxutils import escape
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation
@@ -28,93 +29,159 @@ _BLOCK = 8
 _CELL, _GAP, _LABEL = 16, 3, 190
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#dd7733", "#445566")
 _COMM, _SYSTEM, _UNUSED = "#222222", "#bbbbbb", "#ffffff"
+_NOT_COMPUTING = {"c": _COMM, "s": _SYSTEM, "r": _SYSTEM, "-": _UNUSED}
 
 
 @dataclass(frozen=True)
-class _Part:
+class Cell:
+    """A core: its number, its online CPUs as a list, its character and what it is for."""
+
+    core: int
+    cpus: str
     letter: str
-    colour: str
-    text: str
+    purpose: str
 
 
-def text_map(plan: Allocation) -> str:
-    """Lines such as `socket 0  node 0  sc000000 00000000`, cores by lowest CPU, and what the characters mean."""
-    parts = _parts(plan)
-    rows = _rows(plan)
-    labels = [f"socket {socket}  node {node}" for socket, node in rows]
-    width = max(len(label) for label in labels)
-    lines = []
-    for label, cores in zip(labels, rows.values()):
-        letters = "".join(parts[core.number].letter for core in cores)
-        blocks = [letters[at : at + _BLOCK] for at in range(0, len(letters), _BLOCK)]
-        lines.append(f"{label:<{width}}  {' '.join(blocks)}")
-    lines.append(f"one character is one core: {_legend(plan, parts)}")
-    lines += _offline(plan)
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class Row:
+    """The cores of one NUMA node in one socket, by lowest CPU."""
+
+    socket: int
+    node: int
+    cells: tuple[Cell, ...]
 
 
-def svg_map(plan: Allocation, title: str = "") -> str:
-    """The same as an SVG document; each cell's tooltip names the core's CPUs. `title` stands above it."""
-    parts = _parts(plan)
-    rows = _rows(plan)
-    longest = max(len(cores) for cores in rows.values())
-    step = _CELL + _GAP
-    blocks = -(-longest // _BLOCK)
-    footer = [f"one cell is one core: {_legend(plan, parts)}", *_offline(plan)]
-    width = _LABEL + longest * step + blocks * _GAP * 2
-    width = max(width, 20 + max(7 * len(line) for line in [title, *footer]))
-    top = 34 if title else 10
-    height = top + len(rows) * (step + 6) + 20 * len(footer) + 8
-    body = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
-        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
-    ]
-    if title:
-        body.append(f'<text x="10" y="22" font-size="15" font-weight="bold">{escape(title)}</text>')
-    for row, ((socket, node), cores) in enumerate(rows.items()):
-        y = top + row * (step + 6)
-        body.append(f'<text x="10" y="{y + 12}">socket {socket}, NUMA node {node}</text>')
-        for column, core in enumerate(cores):
-            part = parts[core.number]
-            x = _LABEL + column * step + column // _BLOCK * _GAP * 2
-            ink = "#000000" if part.colour in (_SYSTEM, _UNUSED) else "#ffffff"
-            body.append(
-                f"<g><title>core {core.number}, CPUs {format_cpus(core.online_cpus)}: {escape(part.text)}</title>"
-                f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="2" fill="{part.colour}" '
-                f'stroke="#666666" stroke-width="0.5"/>'
-                f'<text x="{x + _CELL // 2}" y="{y + 12}" text-anchor="middle" font-size="10" fill="{ink}">'
-                f"{escape(part.letter)}</text></g>"
-            )
-    for index, line in enumerate(footer):
-        y = top + len(rows) * (step + 6) + 14 + 20 * index
-        body.append(f'<text x="10" y="{y}">{escape(line)}</text>')
-    return "\n".join([*body, "</svg>", ""])
+@dataclass(frozen=True)
+class CoreMap:
+    """The cores of a node and what each is for. ranks: how many the node has. offline: CPUs as a list, or empty."""
+
+    rows: tuple[Row, ...]
+    ranks: int
+    offline: str
+
+    @classmethod
+    def of(cls, allocation: Allocation) -> CoreMap:
+        """Return the map of an allocation."""
+        parts = _parts(allocation)
+        rows: dict[tuple[int, int], list[Core]] = {}
+        for core in sorted(allocation.topology.cores, key=lambda core: (core.socket, core.node, core.online_cpus[0])):
+            rows.setdefault((core.socket, core.node), []).append(core)
+        offline = dict(allocation.topology.excluded).get(OFFLINE)
+        return cls(
+            tuple(
+                Row(
+                    socket,
+                    node,
+                    tuple(Cell(core.number, format_cpus(core.online_cpus), *parts[core.number]) for core in cores),
+                )
+                for (socket, node), cores in rows.items()
+            ),
+            len(allocation.ranks),
+            format_cpus(offline) if offline else "",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the map as JSON can hold it; from_json is the way back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> CoreMap:
+        """Return the map that to_json wrote."""
+        rows = tuple(
+            Row(row["socket"], row["node"], tuple(Cell(**cell) for cell in row["cells"])) for row in content["rows"]
+        )
+        return cls(rows, content["ranks"], content["offline"])
+
+    def letters(self) -> dict[str, Any]:
+        """Return the characters alone: {rows: [{socket, node, letters}], offline}."""
+        rows = [
+            {"socket": row.socket, "node": row.node, "letters": "".join(cell.letter for cell in row.cells)}
+            for row in self.rows
+        ]
+        return {"rows": rows, "offline": self.offline}
+
+    def text(self) -> str:
+        """Return lines such as `socket 0  node 0  sc000000 00000000`, and what the characters mean."""
+        drawn = self.letters()
+        return "\n".join(
+            [*letter_rows(drawn["rows"]), f"one character is one core: {self._legend()}", *offline_line(self.offline)]
+        )
+
+    def svg(self, title: str = "") -> str:
+        """Return the same as an SVG document; each cell's tooltip names the core's CPUs. `title` is its heading."""
+        longest = max(len(row.cells) for row in self.rows)
+        step = _CELL + _GAP
+        blocks = -(-longest // _BLOCK)
+        footer = [f"one cell is one core: {self._legend()}", *offline_line(self.offline)]
+        width = _LABEL + longest * step + blocks * _GAP * 2
+        width = max(width, 20 + max(7 * len(line) for line in [title, *footer]))
+        top = 34 if title else 10
+        height = top + len(self.rows) * (step + 6) + 20 * len(footer) + 8
+        body = [
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+            f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
+            *([f"<title>{escape(title)}</title>"] if title else []),
+            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        ]
+        if title:
+            body.append(f'<text x="10" y="22" font-size="15" font-weight="bold">{escape(title)}</text>')
+        for index, row in enumerate(self.rows):
+            y = top + index * (step + 6)
+            body.append(f'<text x="10" y="{y + 12}">socket {row.socket}, NUMA node {row.node}</text>')
+            for column, cell in enumerate(row.cells):
+                x = _LABEL + column * step + column // _BLOCK * _GAP * 2
+                body.append(_drawn(cell, x, y))
+        for index, line in enumerate(footer):
+            y = top + len(self.rows) * (step + 6) + 14 + 20 * index
+            body.append(f'<text x="10" y="{y}">{escape(line)}</text>')
+        return "\n".join([*body, "</svg>", ""])
+
+    def _legend(self) -> str:
+        return legend(self.ranks, {cell.letter for row in self.rows for cell in row.cells})
 
 
-def _parts(plan: Allocation) -> dict[int, _Part]:
-    parts: dict[int, _Part] = {}
-    for rank in plan.ranks:
+def letter_rows(rows: Collection[dict[str, Any]]) -> list[str]:
+    """Return a line for each row {socket, node, letters}: its label, and its characters in blocks of eight."""
+    labels = [f"socket {row['socket']}  node {row['node']}" for row in rows]
+    width = max(map(len, labels))
+    return [f"{label:<{width}}  {in_blocks(row['letters'])}" for label, row in zip(labels, rows)]
+
+
+def in_blocks(letters: str) -> str:
+    """Return characters in blocks of eight, for the eye."""
+    return " ".join(letters[at : at + _BLOCK] for at in range(0, len(letters), _BLOCK))
+
+
+def offline_line(offline: str) -> list[str]:
+    """Return the line that names the CPUs that are offline, where there are any."""
+    return [f"offline: CPUs {offline}"] if offline else []
+
+
+def _drawn(cell: Cell, x: int, y: int) -> str:
+    place = RANK_LETTERS.find(cell.letter)
+    colour = _COLOURS[place % len(_COLOURS)] if place >= 0 else _NOT_COMPUTING[cell.letter]
+    ink = "#000000" if colour in (_SYSTEM, _UNUSED) else "#ffffff"
+    return (
+        f"<g><title>core {cell.core}, CPUs {cell.cpus}: {escape(cell.purpose)}</title>"
+        f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="2" fill="{colour}" '
+        f'stroke="#666666" stroke-width="0.5"/>'
+        f'<text x="{x + _CELL // 2}" y="{y + 12}" text-anchor="middle" font-size="10" fill="{ink}">'
+        f"{escape(cell.letter)}</text></g>"
+    )
+
+
+def _parts(allocation: Allocation) -> dict[int, tuple[str, str]]:
+    """Return {core: (its character, what it is for)}."""
+    parts: dict[int, tuple[str, str]] = {}
+    for rank in allocation.ranks:
         letter = RANK_LETTERS[rank.rank % len(RANK_LETTERS)]
-        colour = _COLOURS[rank.rank % len(_COLOURS)]
-        parts.update((core.number, _Part(letter, colour, f"compute, rank {rank.rank}")) for core in rank.compute_cores)
-        parts.update((core.number, _Part("c", _COMM, f"communication, rank {rank.rank}")) for core in rank.comm_cores)
-    parts.update((core.number, _Part("s", _SYSTEM, "system")) for core in plan.reserved_cores)
-    parts.update((core.number, _Part("r", _SYSTEM, "system, left over")) for core in plan.remainder_cores)
-    for core in plan.topology.cores:
-        parts.setdefault(core.number, _Part("-", _UNUSED, "unused: not for this job"))
+        parts.update((core.number, (letter, f"compute, rank {rank.rank}")) for core in rank.compute_cores)
+        parts.update((core.number, ("c", f"communication, rank {rank.rank}")) for core in rank.comm_cores)
+    parts.update((core.number, ("s", "system")) for core in allocation.reserved_cores)
+    parts.update((core.number, ("r", "system, left over")) for core in allocation.remainder_cores)
+    for core in allocation.topology.cores:
+        parts.setdefault(core.number, ("-", "unused: not for this job"))
     return parts
-
-
-def _rows(plan: Allocation) -> dict[tuple[int, int], list[Core]]:
-    rows: dict[tuple[int, int], list[Core]] = {}
-    for core in sorted(plan.topology.cores, key=lambda core: (core.socket, core.node, core.online_cpus[0])):
-        rows.setdefault((core.socket, core.node), []).append(core)
-    return rows
-
-
-def _legend(plan: Allocation, parts: dict[int, _Part]) -> str:
-    return legend(len(plan.ranks), {part.letter for part in parts.values()})
 
 
 def legend(ranks: int, letters: Collection[str]) -> str:
@@ -132,8 +199,3 @@ def _rank_letters(ranks: int) -> str:
         if ranks > 10
         else f"0-{last} compute for that rank"
     )
-
-
-def _offline(plan: Allocation) -> list[str]:
-    offline = dict(plan.topology.excluded).get(OFFLINE)
-    return [f"offline: CPUs {format_cpus(offline)}"] if offline else []

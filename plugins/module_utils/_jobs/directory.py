@@ -16,21 +16,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
 # Which checkpoint of an earlier run a job goes on from, with that run's ranks and steps of gradient accumulation.
 RESUMED = "resumed.json"
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the content of a JSON file; None when it is not there or not whole."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError, ValueError):
-        return None
-    return content if isinstance(content, dict) else None
 
 
 def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
@@ -139,10 +131,13 @@ def way_on(folder: Path, status: Mapping[str, Any]) -> str:
     if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
         return ""
     checkpoint = checkpoints.last_whole(folder / "output")
-    start = f"playbooks/train.yml -e job={(read_json(folder / 'job.json') or {}).get('file', f'{folder.name}.yml')}"
+    file = (read_json(folder / "job.json") or {"job": {}})["job"].get("file", f"{folder.name}.yml")
+    start = f"playbooks/train.yml -e job={file}"
     if checkpoint:
-        return f"ansible-playbook {start} -e job_resume=true goes on from its {checkpoint.name}"
-    return f"it left no whole checkpoint: ansible-playbook {start} starts it anew" if status["state"] == "lost" else ""
+        return f"ansible-playbook {start} -e job_resume=true resumes it from its {checkpoint.name}"
+    return (
+        f"it left no complete checkpoint: ansible-playbook {start} starts it anew" if status["state"] == "lost" else ""
+    )
 
 
 def jobs(folder: Path) -> list[dict[str, Any]]:
@@ -157,26 +152,27 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
 
 
-def holders(folder: Path, but: str = "") -> list[dict[str, Any]]:
-    """Return which jobs hold this host: each {job (its name), user, since}, from the job directories in `folder`.
+def locked_by(folder: Path, but: str = "") -> list[dict[str, Any]]:
+    """Return which jobs have locked this host: each {job (its name), user, since}.
 
-    Each rank, and the supervisor, keeps a lock (flock(2)) on a file hold.* in the job's directory as long as it lives,
-    so that nothing is left of it when they are gone, however they ended. but: the name of a job that is not counted.
+    folder: the directory of the job directories. but: the name of a job that is left out. Each rank, and the
+    supervisor, keeps a lock (flock(2)) on a file lock.* in the job's directory as long as it lives, so that none
+    remains when they have ended, however they ended.
     """
     found = []
-    for job in sorted({path.parent for path in folder.glob("*/hold.*") if path.parent.name != but}):
+    for job in sorted({path.parent for path in folder.glob("*/lock.*") if path.parent.name != but}):
         if is_in_use(job):
-            told = read_json(job / "job.json") or {}
-            found.append({"job": job.name, "user": told.get("user", ""), "since": told.get("since", "")})
+            settings = (read_json(job / "job.json") or {}).get("settings", {})
+            found.append({"job": job.name, "user": settings.get("user", ""), "since": settings.get("since", "")})
     return found
 
 
 def is_in_use(folder: Path) -> bool:
     """Tell whether a rank of the job in `folder`, or its supervisor where it is one of the hosts, runs on this host."""
-    return any(is_held(path) for path in folder.glob("hold.*"))
+    return any(is_locked(path) for path in folder.glob("lock.*"))
 
 
-def is_held(path: Path) -> bool:
+def is_locked(path: Path) -> bool:
     """Tell whether a process holds the lock on `path`.
 
     Asks for a shared lock, so that two who ask are not in each other's way.

@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import DEFAULT
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 
-# Hydra's report of a rank that ended by a signal.
-KILLED = re.compile(
-    r"RANK\s+(?P<rank>\d+)\s+PID\s+\d+\s+RUNNING AT\s+(?P<host>\S+)[ \t]*\n=\s+KILLED BY SIGNAL:\s*(?P<signal>\d+)"
-)
 # What ranks say when another one has gone: never the cause.
 CONSEQUENCES = re.compile(
     r"Connection (closed|reset)|closed by peer|Broken pipe|Connection refused|Timed out waiting|recvValue failed|"
@@ -41,37 +39,48 @@ def last_words(trace: str) -> str:
     return " ".join(" ".join(after[starts[0] :]).split())[:500] if starts else ""
 
 
-def cause(log: str, code: int, gone: Mapping[str, str], out_of_memory: Sequence[str]) -> str:
-    """Say why mpirun ended with `code`.
+def hosts_gone(gone: Mapping[str, str]) -> str:
+    """Return which hosts do not answer any more, {host: why}; an empty string when there is none."""
+    return "; ".join(f"{host} does not answer any more ({why})" for host, why in gone.items())
+
+
+def cause(
+    log: str,
+    code: int,
+    gone: Mapping[str, str],
+    out_of_memory: Sequence[str],
+    launcher: str = DEFAULT,
+    killed: Killed | None = None,
+) -> str:
+    """Return why the launcher ended with `code`.
 
     log: what this attempt printed. gone: {host: why} of hosts that do not answer any more. out_of_memory: hosts whose
-    kernel has ended a process for want of memory since the attempt began. A host that is gone explains what the other
-    ranks say, and a rank that was killed does, too; among tracebacks, those that tell of lost connections are passed
-    over where there is another.
+    kernel has ended a process because it was out of memory since the attempt began. killed: the rank that the launcher
+    reports as ended by a signal. A host that is gone explains what the other ranks print, and a rank that was killed
+    does, too; among tracebacks, those of lost connections are passed over where there is another.
     """
     if gone:
-        return "; ".join(f"{host} does not answer any more ({why})" for host, why in gone.items())
+        return hosts_gone(gone)
     traces = tracebacks(log)
     own = [trace for trace in traces if not CONSEQUENCES.search(last_words(trace[2]))]
     if own:
         rank, host, text = own[0]
         return f"rank {rank} on {host} failed: {last_words(text)}"
-    killed = KILLED.search(log)
     if out_of_memory:
         # Containers share their machine's count: the rank that was killed tells which of them it was.
-        where = [host for host in out_of_memory if killed and killed["host"] == host] or out_of_memory
+        where = [host for host in out_of_memory if killed and killed.host == host] or out_of_memory
         return (
-            f"the kernel of {', '.join(where)} ended a rank for want of memory: use a smaller batch, shorter "
+            f"the kernel of {', '.join(where)} ended a rank because it was out of memory: use a smaller batch, shorter "
             "sequences, fewer ranks per node, or gradient checkpointing"
         )
     if killed:
-        return f"rank {killed['rank']} on {killed['host']} was ended by signal {killed['signal']} from outside"
+        return f"rank {killed.rank} on {killed.host} was ended by signal {killed.signal} from outside"
     if traces:
         rank, host, text = traces[0]
         return f"rank {rank} on {host} failed: {last_words(text)}"
-    if code < 0 or 128 < code <= 192:  # as subprocess, or as a shell tells of a signal; 255 is mpirun's own
-        return f"mpirun was ended by signal {-code if code < 0 else code - 128} from outside"
-    return f"mpirun ended with exit code {code}; the log tells why"
+    if code < 0 or 128 < code <= 192:  # as subprocess and shells report a signal; 255 is mpirun's own
+        return f"{launcher} was ended by signal {-code if code < 0 else code - 128} from outside"
+    return f"{launcher} ended with exit code {code}; the log tells why"
 
 
 def is_waiting(stack: str) -> bool:

@@ -1,21 +1,20 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A plan for a person to read: what each host would do, hosts that do the same together, and nothing twice."""
+"""A plan for a person to read: the allocation of each host, hosts with the same one together, and nothing twice."""
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
-from xml.sax.saxutils import escape
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count
 
 WIDTH = 110
-_ROW = re.compile(r"(socket \S+ +node \S+ +)(.*)")
 # Backgrounds of the 256-colour palette, for ranks in turn, and for cores on which none computes.
 _RANKS = (25, 167, 28, 178, 74, 133, 172, 60)
 _OTHERS = {"c": 236, "s": 250, "r": 250, "-": 0}
@@ -27,7 +26,7 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
     hosts = plan["hosts"]
     world = plan["world_size"]
     lines = [
-        f"Job {plan['job']}: {_count(world, 'rank')} on {_count(len(hosts), 'host')}, {plan['precision']}, "
+        f"Job {plan['job']}: {count(world, 'rank')} on {count(len(hosts), 'host')}, {plan['precision']}, "
         f"backend {plan['backend']}, stack {plan['stack']}"
     ]
     common = dict(set.intersection(*(set(host["env"].items()) for host in hosts)))
@@ -40,23 +39,22 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
                 lines += _wrapped("  ", f"on {_names(variant)}:")
             lines += ["    " + line for line in _host_lines(variant[0], common, colour)]
     lines += ["", "On every host:" if len(hosts) > 1 else "Environment:"]
-    lines += ["    " + line for line in _columns(sorted(common.items()))]
+    lines += ["    " + line for line in columns(sorted(common.items()))]
     lines += ["", f"One character is one core: {_legend(hosts)}."]
     for warning, named in _warnings(hosts):
         lines += ["", *_wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]
     return "\n".join(lines)
 
 
-def drawings(drawn: Sequence[tuple[str, str]]) -> dict[str, str]:
+def drawings(maps: Sequence[tuple[str, CoreMap]]) -> dict[str, str]:
     """Return plan-HOST.svg files by name, one for the hosts whose map is the same, named for the first of them.
 
-    drawn: (host, SVG document) of each host. The document's title names all the hosts that it stands for.
+    maps: (host, its core map) of each host. The drawing's title names all the hosts that it stands for.
     """
-    files = {}
-    for same in _grouped(drawn, lambda entry: entry[1]):
-        title = f"<title>{escape(', '.join(host for host, _svg in same))}</title>"
-        files[f"plan-{same[0][0]}.svg"] = same[0][1].replace(">", f">{title}", 1)
-    return files
+    return {
+        f"plan-{same[0][0]}.svg": same[0][1].svg(", ".join(host for host, _map in same))
+        for same in _grouped(maps, lambda entry: entry[1])
+    }
 
 
 def _grouped(items: Iterable[Any], key: Any) -> list[list[Any]]:
@@ -67,7 +65,7 @@ def _grouped(items: Iterable[Any], key: Any) -> list[list[Any]]:
 
 
 def _shape(host: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What a host does, whichever of its cores it does that on."""
+    """What a host computes, on whichever of its cores."""
     shares = tuple(
         (len(rank["compute_cpus"]), len(rank["comm_cpus"]), len(rank["numa_nodes"])) for rank in host["ranks"]
     )
@@ -77,26 +75,25 @@ def _shape(host: Mapping[str, Any]) -> tuple[Any, ...]:
 def _detail(host: Mapping[str, Any], common: Mapping[str, str]) -> tuple[Any, ...]:
     """All that is shown of a host but its name and its ranks' numbers in the group."""
     own = tuple(sorted(item for item in host["env"].items() if item[0] not in common))
-    return host["map"], tuple(map(tuple, _rank_cells(host))), own
+    return tuple(core_map.letter_rows(host["map"]["rows"])), tuple(map(tuple, _rank_cells(host))), own
 
 
 def _summary(host: Mapping[str, Any]) -> str:
     ranks, threads = len(host["ranks"]), host["threads_per_rank"]
     comm = len(host["ranks"][0]["comm_cpus"])
-    apart = f" and {_count(comm, 'CPU')} for communication" if comm else ""
+    apart = f" and {count(comm, 'CPU')} for communication" if comm else ""
     each = "each with " if ranks > 1 else "with "
-    return f"{_count(ranks, 'rank')}, {each}{_count(threads, 'thread')}{apart}"
+    return f"{count(ranks, 'rank')}, {each}{count(threads, 'thread')}{apart}"
 
 
 def _host_lines(host: Mapping[str, Any], common: Mapping[str, str], colour: bool) -> list[str]:
-    lines = []
-    for line in host["map"].splitlines():
-        row = _ROW.fullmatch(line)
-        if row:
-            lines.append(row[1] + (_painted(row[2]) if colour else row[2]))
-        elif not line.startswith("one character"):
-            lines.append(line)
-    lines += _columns(
+    drawn = host["map"]
+    lines = core_map.letter_rows(drawn["rows"])
+    if colour:
+        plain = [core_map.in_blocks(row["letters"]) for row in drawn["rows"]]
+        lines = [line.removesuffix(blocks) + _painted(blocks) for line, blocks in zip(lines, plain)]
+    lines += core_map.offline_line(drawn["offline"])
+    lines += columns(
         [("local rank", "threads on CPUs", "communication", "may run on", "NUMA nodes"), *_rank_cells(host)]
     )
     own = [item for item in sorted(host["env"].items()) if item[0] not in common]
@@ -105,7 +102,7 @@ def _host_lines(host: Mapping[str, Any], common: Mapping[str, str], colour: bool
         for place, rank in enumerate(host["ranks"])
         for name, value in sorted(rank.get("env", {}).items())
     ]
-    return lines + _columns(own)
+    return lines + columns(own)
 
 
 def _rank_cells(host: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -136,7 +133,7 @@ def _painted(letters: str) -> str:
 
 
 def _legend(hosts: Sequence[Mapping[str, Any]]) -> str:
-    letters = "".join(row[2] for host in hosts for row in map(_ROW.fullmatch, host["map"].splitlines()) if row)
+    letters = "".join(row["letters"] for host in hosts for row in host["map"]["rows"])
     return core_map.legend(max(len(host["ranks"]) for host in hosts), set(letters))
 
 
@@ -157,14 +154,5 @@ def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows]
-
-
 def _wrapped(head: str, text: str) -> list[str]:
     return textwrap.wrap(head + text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")

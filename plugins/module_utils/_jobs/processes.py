@@ -14,19 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 
 PROC = Path("/proc")
-# What mpirun and its helpers on each host are called.
-STARTERS = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
+# What the launchers' own processes on each host are called.
+LAUNCHER_NAMES = frozenset(name for launcher in LAUNCHERS.values() for name in launcher.processes)
 
 
 def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
     """Return this host's processes of the job in `folder`, or of all jobs, ordered by pid.
 
-    Those are ranks and what they started, which have the job's directory in their environment, and the starter's
-    processes, which work in it. Each is {pid, kind ("rank" or "starter"), job (its directory), rank (-1 of a starter),
-    threads, cpus (the CPUs it may use, as the kernel lists them), rss_bytes, cpu_seconds, ports (TCP ports on which it
-    listens), command}. Processes of other users cannot be seen and are left out, and so is the one that asks.
+    Those are ranks and what they started, which have the job's directory in their environment, and the launcher's
+    processes, which work in it. Each is {pid, kind ("rank" or "launcher"), job (its directory), rank (of a launcher
+    -1), threads, cpus (the CPUs it may use, as the kernel lists them), rss_bytes, cpu_seconds, ports (TCP ports on
+    which it listens), command}. Processes of other users cannot be seen and are left out, and so is the one that asks.
     """
     wanted = None if folder is None else str(folder.resolve())
     tick = os.sysconf("SC_CLK_TCK")
@@ -37,7 +38,7 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            kind, job, rank = _of_a_job(entry, words[0])
+            kind, job, rank = _of_a_job(entry, words)
             if not job or (wanted is not None and job != wanted):
                 continue
             # The command's name stands in parentheses and may hold spaces and parentheses itself.
@@ -70,12 +71,13 @@ def find_in(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
     return [process for process in find(proc=proc) if Path(process["job"]).parent == jobs.resolve()]
 
 
-def _of_a_job(entry: Path, command: bytes) -> tuple[str, str, int]:
+def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
     """Return (kind, job, rank) of the process of a /proc/PID folder; the job is empty when it is of none."""
-    if not command:
+    if not words[0]:
         return "", "", -1  # a thread of the kernel, or a process that waits to be buried
-    if os.path.basename(os.fsdecode(command)) in STARTERS:  # noqa: PTH119 it need not be a path
-        return "starter", str(entry.joinpath("cwd").readlink()), -1
+    # A launcher that is a script has its name behind the interpreter's.
+    if LAUNCHER_NAMES & {os.path.basename(os.fsdecode(word)) for word in words[:2]}:  # noqa: PTH119 they need not be paths
+        return "launcher", str(entry.joinpath("cwd").readlink()), -1
     environ = dict(word.split(b"=", 1) for word in (entry / "environ").read_bytes().split(b"\0") if b"=" in word)
     try:
         rank = int(environ.get(b"RANK", b"-1"))
@@ -106,16 +108,16 @@ def listening_ports(entry: Path) -> list[int]:
 def running_jobs(jobs: Path, found: list[dict[str, Any]]) -> list[str]:
     """Return the directories of the jobs in `jobs` that run now and were started on this host.
 
-    found: what `find_in` returns. A job runs when its supervisor does, or when launch.sh, started by hand, has its
-    mpirun here.
+    found: what `find_in` returns. A job runs when its supervisor does, or when launch.sh, started manually, has its
+    launcher here.
     """
     jobs = jobs.resolve()
-    by_hand = {process["job"] for process in found if process["kind"] == "starter"}
+    started_manually = {process["job"] for process in found if process["kind"] == "launcher"}
     try:
         folders = [folder for folder in jobs.iterdir() if (folder / "status.json").is_file()]
     except OSError:
         folders = []
-    return sorted({str(folder) for folder in folders if directory.running(folder)} | by_hand)
+    return sorted({str(folder) for folder in folders if directory.running(folder)} | started_manually)
 
 
 def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:

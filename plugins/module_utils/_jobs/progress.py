@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._text import duration
+
 # What a rank's observer prints around its traceback (roles/job/files/observe/sitecustomize.py).
 FAILURE = re.compile(
     r"^--- rank (\d+) on (\S+) failed ---\n(.*?)(?:^--- end of rank \1 ---$|\Z)", re.MULTILINE | re.DOTALL
@@ -35,16 +37,6 @@ def describe(progress: Mapping[str, Any]) -> str:
         if step < last:
             parts.append(f"{duration((last - step) * elapsed / made)} left")
     return "  ".join(parts)
-
-
-def duration(seconds: float) -> str:
-    """Say a time of `seconds` as a person would: 42 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
 def first_failure(log: str, lines: int = 12) -> str:

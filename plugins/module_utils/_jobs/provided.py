@@ -20,7 +20,7 @@ def sources(job: Mapping[str, Any], field: str) -> dict[str, Any]:
 
 
 def links(job: Mapping[str, Any], cached: Mapping[str, str], others: Mapping[str, str]) -> dict[str, str]:
-    """Return {path in the job directory: where it lies on the host} of what a job was provided with.
+    """Return {path in the job directory: where it lies on the host} of the models, data and metrics of a job.
 
     cached: {name in the host's cache: folder}. others: further links; one that points to nowhere is left out. A metric
     lies in the job directory itself, where evaluate.load finds it by its name; what is not cached yet is left out.

@@ -1,40 +1,66 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The files of a run: rendered in one place, at the first start and at a restart."""
+"""The files of a run, rendered here alone: at the first start and at every restart."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+import json
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints
 
 
-def script_arguments(job: Mapping[str, Any], stack: Mapping[str, Any], plan: Mapping[str, Any]) -> list[str]:
-    """Return the script's command line: the job's own arguments, and what the launcher adds in the stack's spelling.
+def run_files(
+    plan: Mapping[str, Any], run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> dict[str, str]:
+    """Return {name: content} of the files that say what a run does: job.json, plan.json and the launcher's own.
 
-    What is added, and how it is spelt, is told in arguments; docs/stacks.md has the table. A job whose script
-    does not use transformers' Trainer (trainer: false) gets its own arguments only.
+    plan: as plan.make_plan returns it. stack: an entry of the catalogue. more: arguments of the script that win over
+    the job's, such as the checkpoint to resume from; job.json stays as the job file has it.
     """
-    if not job.get("trainer", True):
-        return render_arguments(job["args"])
-    own = {**job["args"], **checkpoints(job.get("checkpoints"))}
-    return render_arguments(arguments(stack["arguments"], own, plan["world_size"], plan["precision"]))
+    return {
+        "job.json": json.dumps(run.to_json(), indent=1) + "\n",
+        "plan.json": json.dumps(plan, indent=1) + "\n",
+        **LAUNCHERS[run.job.launcher].files(plan, script_words(plan, run, stack, more)),
+    }
 
 
-def script_path(job: Mapping[str, Any]) -> str:
-    """Return where a job's script lies in the job directory: one's own in the folder itself, an example as in its
-    repository."""
-    script = PurePath(job["script"])
+def library_files() -> dict[str, str]:
+    """Return the logic of the collection as files for a directory on sys.path: the supervisor brings it along."""
+    root = Path(__file__).parents[1]
+    inside = Path("lib/ansible_collections/amx/cluster/plugins/module_utils")
+    return {str(inside / path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+
+
+def script_words(
+    plan: Mapping[str, Any], run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Return a script's path in the job directory and its arguments: the job's own, and what the launch adds.
+
+    What is added, and under which name, is up to the stack's version of transformers (see arguments.arguments;
+    docs/stacks.md has the table). A kind of job that takes no Trainer arguments gets its own only.
+    """
+    own = {**run.job.args, **(more or {})}
+    if run.job.of_kind().takes_trainer_arguments:
+        settings = run.job.checkpoints
+        kept = checkpoints({"steps": settings.steps, "keep": settings.keep} if settings else None)
+        own = arguments(stack["arguments"], {**own, **kept}, plan["world_size"], plan["precision"])
+    return [script_path(run), *render_arguments(own)]
+
+
+def script_path(run: Run) -> str:
+    """Return the path of a run's script in the job directory: one's own lies in it, an example as in its repository."""
+    script = run.job.script
     return script.name if script.is_absolute() else str(script)
 
 
 def render_arguments(args: Mapping[str, Any]) -> list[str]:
-    """Spell a mapping of arguments as transformers' HfArgumentParser reads it.
+    """Return a mapping of arguments as the words that transformers' HfArgumentParser reads.
 
     true is the bare flag, false is "--flag false" (a switch that is on by default can be turned off), a list is the
     flag followed by its items.
@@ -49,76 +75,3 @@ def render_arguments(args: Mapping[str, Any]) -> list[str]:
         else:
             words.append(str(value))
     return words
-
-
-def hostfile(plan: Mapping[str, Any]) -> str:
-    """Return Intel MPI's host file: a host a line, the head first."""
-    return "".join(f"{host['host']}\n" for host in plan["hosts"])
-
-
-def environment_file(plan: Mapping[str, Any]) -> str:
-    """Return what mpirun itself is told, as a file that a shell can source: NAME=value lines."""
-    variables = {
-        **intel_mpi.mpi_environment(plan["environment"], plan["bindings"]),
-        "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
-        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-        "MASTER_ADDR": plan["master_addr"],
-    }
-    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
-
-
-def launch_script(plan: Mapping[str, Any], script: str, arguments: Sequence[str]) -> str:
-    """Return launch.sh: what a person would type to start the job, to be read and to be run again without Ansible.
-
-    script: its path in the job directory.
-    """
-    python = f"{plan['environment']}/bin/python"
-    words = [script, *arguments]
-    lines = [" ".join(shlex.quote(word) for word in group) for group in _groups(words)]
-    rank = f"{shlex.quote(python)} -S rank.py"
-    command = " \\\n    ".join([rank, *lines])
-    counts = {len(host["ranks"]) for host in plan["hosts"]}
-    pins = {host["env"].get("I_MPI_PIN_DOMAIN", "") for host in plan["hosts"]}
-    if len(counts) == len(pins) == 1:
-        start = f"mpirun -f hostfile -n {plan['world_size']} -ppn {counts.pop()}"
-        pin = f" -genv I_MPI_PIN_DOMAIN {shlex.quote(pins.pop())}"
-        run = f"exec {start}{pin} \\\n  {command}"
-    else:
-        sets = []
-        for host in plan["hosts"]:
-            name, domain = shlex.quote(host["host"]), shlex.quote(host["env"]["I_MPI_PIN_DOMAIN"])
-            count = len(host["ranks"])
-            sets.append(f"-n {count} -host {name} -env I_MPI_PIN_DOMAIN {domain} \\\n  {command}")
-        run = "exec mpirun " + " : \\\n  ".join(sets)
-    return LAUNCH.format(
-        job=plan["job"], ranks=plan["world_size"], hosts=len(plan["hosts"]), python=shlex.quote(python), run=run
-    )
-
-
-def _groups(words: Sequence[str]) -> list[list[str]]:
-    """Put an argument and its values on a line of their own."""
-    groups: list[list[str]] = [[]]
-    for word in words:
-        if word.startswith("--"):
-            groups.append([])
-        groups[-1].append(word)
-    return groups
-
-
-LAUNCH = """\
-#!/usr/bin/env bash
-# Job {job}: {ranks} rank(s) on {hosts} host(s). Written by amx.cluster from job.yml and plan.json.
-# It needs nothing but this folder, which every host of the hostfile has: run it again with `bash launch.sh`.
-set -euo pipefail
-cd "$(dirname "${{BASH_SOURCE[0]}}")"
-
-# What mpirun is told. What each rank is told besides (its cores, threads and interface) stands in plan.json, and
-# rank.py hands it over.
-set -a
-source ./env
-# Where rank 0 waits for the others: a port that is free on this host now.
-MASTER_PORT=$({python} -S -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
-set +a
-
-{run}
-"""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How jobs stand, for a person to read."""
+"""The status of jobs, for a person to read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
-
-
-def columns(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as text in columns, the first row as the heading."""
-    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns
 
 
 def overview(jobs: Sequence[Mapping[str, Any]]) -> str:
@@ -41,7 +34,7 @@ def overview(jobs: Sequence[Mapping[str, Any]]) -> str:
                 status["reason"] or far,
             )
         )
-    return columns(rows)
+    return "\n".join(columns(rows))
 
 
 def details(job: Mapping[str, Any], hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
@@ -71,5 +64,5 @@ def details(job: Mapping[str, Any], hosts: Mapping[str, Sequence[Mapping[str, An
                         f"{rank['rss_bytes'] / 2**30:.2f} GiB",
                     )
                 )
-    lines.append(columns(rows) if rows[1:] else "No rank of it is running.")
+    lines += columns(rows) if rows[1:] else ["No rank of the job is running."]
     return "\n".join(lines)

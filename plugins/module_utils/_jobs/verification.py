@@ -11,9 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
-
-VERIFICATION = "verify"
-"""Name of the job that checks a plan."""
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns
 
 ALLOCATORS = ("libtcmalloc", "libjemalloc")
 NO_ALLOCATOR = "glibc"
@@ -32,16 +30,6 @@ class Finding:
 
     def __str__(self) -> str:
         return f"{self.host}, rank {self.rank}, {self.what}: planned {self.planned}, observed {self.observed}"
-
-
-def verification(job: Mapping[str, Any], script: str) -> dict[str, Any]:
-    """Return the job that checks the plan of `job`: the same request and environment, with `script` for its script.
-
-    What belongs to the job's own script (arguments, data, models, what is expected of its results) is left out.
-    """
-    own: dict[str, Any] = {"args": {}, "prepare": None, "expect": {}}
-    own.update(models={}, data={}, metrics={}, requirements=[], checkpoints=None)
-    return {**job, **own, "name": VERIFICATION, "script": script}
 
 
 def compare(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
@@ -74,20 +62,19 @@ def differences(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) 
 def table(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> str:
     """Show what each rank observed, a line each, and where that is not what was planned."""
     findings = compare(plan, observed)
-    columns = list(dict.fromkeys(finding.what for finding in findings if finding.what != "host"))
-    lines = [("host", "rank", *columns, "as planned")]
+    titles = list(dict.fromkeys(finding.what for finding in findings if finding.what != "host"))
+    lines = [("host", "rank", *titles, "as planned")]
     for host, rank in dict.fromkeys((finding.host, finding.rank) for finding in findings):
         mine = {finding.what: finding for finding in findings if (finding.host, finding.rank) == (host, rank)}
         cells = [
             (_short(mine[what].observed) + ("" if mine[what].ok else f" (planned {_short(mine[what].planned)})"))
             if what in mine
             else ""
-            for what in columns
+            for what in titles
         ]
         wrong = [what for what, finding in mine.items() if not finding.ok]
         lines.append((host, str(rank), *cells, f"NO: {', '.join(wrong)}" if wrong else "yes"))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines)
+    return "\n".join(columns(lines))
 
 
 def _rank_checks(

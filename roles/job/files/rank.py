@@ -1,10 +1,10 @@
-"""Become one rank of a job: every starter (mpirun, and whatever follows it) runs this on a host, once for each rank.
+"""Become one rank of a job: every launcher (mpirun, torchrun) runs this on a host, once for each rank.
 
     python -S rank.py SCRIPT [ARGUMENT ...]        in the job directory
 
-What a rank is told - its place in the group, its cores, its environment - stands in the job directory's plan.json; this
-host's name in that plan stands in the file `host`. The script then takes this process's place. It ends with the starter
-that started it, and holds the host for its job as long as it lives.
+What a rank is set to - its place in the group, its cores, its environment - is in the job directory's plan.json; this
+host's name in that plan is in the file `host`. The script then takes this process's place. It ends with the launcher
+that started it, and locks the host for its job as long as it lives.
 """
 
 from __future__ import annotations
@@ -18,31 +18,24 @@ import os
 import signal
 import sys
 
-# rank, size, local rank: how each starter numbers what it starts.
-STARTERS = (
-    ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),  # Intel MPI's Hydra
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),  # Open MPI
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),  # srun
-)
+
+def place(names: list[str], environ: dict[str, str]) -> tuple[int, int, int]:
+    """Return (rank, size, local rank) from the launcher's variables of these names; raises ValueError without them."""
+    if not all(name in environ for name in names):
+        raise ValueError(
+            f"the launcher has given this process no rank ({names[0]} is not set): start it with launch.sh"
+        )
+    rank, size, local = (int(environ[name]) for name in names)
+    return rank, size, local
 
 
-def place(environ: dict[str, str]) -> tuple[int, int, int]:
-    """Return (rank, size, local rank) as the starter tells them; raises ValueError when none does."""
-    for names in STARTERS:
-        if all(name in environ for name in names):
-            rank, size, local = (int(environ[name]) for name in names)
-            return rank, size, local
-    known = " or ".join(names[0] for names in STARTERS)
-    raise ValueError(f"no starter numbered this process ({known} is not set): start it with launch.sh")
+def variables(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
+    """Return the environment variables that this rank is set to.
 
-
-def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
-    """Return what this rank is told besides what its environment has.
-
-    plan: the content of plan.json. name: this host's name in it. Raises ValueError when the starter did not make the
+    plan: the content of plan.json. name: this host's name in it. Raises ValueError when the launcher did not make the
     group that was planned.
     """
-    rank, size, local = place(environ)
+    rank, size, local = place(plan["launcher"]["rank_variables"], environ)
     if size != plan["world_size"]:
         raise ValueError(
             f"{size} rank(s) were started and the plan is for {plan['world_size']}: start the job with launch.sh"
@@ -55,7 +48,7 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     mine = host["ranks"][local]
     if mine["rank"] != rank:
         raise ValueError(
-            f"rank {rank} was started on {name} where the plan has rank {mine['rank']}: the host file was changed"
+            f"rank {rank} was started on {name} where the plan has rank {mine['rank']}: the hostfile was changed"
         )
     here = os.getcwd()
     return {
@@ -72,42 +65,50 @@ def told(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     }
 
 
-def hold(local: int) -> None:
-    """Hold this host for the job in the working directory until this process, and all that it starts, have ended.
+def pin(plan: dict, name: str, local: int) -> None:
+    """Confine this process, and all that it starts, to the domain of its rank in the plan."""
+    host = next(entry for entry in plan["hosts"] if entry["host"] == name)
+    os.sched_setaffinity(0, host["ranks"][local]["domain_cpus"])
+
+
+def lock_host(local: int) -> None:
+    """Lock this host for the job in the working directory until this process, and all that it starts, have ended.
 
     A lock on a file of the job (flock(2)), which no rank has to give back. Raises ValueError when another job's rank
-    holds the host.
+    has locked the host.
     """
-    mine = os.open(f"hold.{local}", os.O_RDWR | os.O_CREAT, 0o644)
+    mine = os.open(f"lock.{local}", os.O_RDWR | os.O_CREAT, 0o644)
     os.set_inheritable(mine, True)
     fcntl.flock(mine, fcntl.LOCK_EX)
-    for path in glob.glob("../*/hold.*"):
+    for path in glob.glob("../*/lock.*"):
         if os.path.dirname(os.path.realpath(path)) == os.getcwd():
             continue
         with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as other:
             try:
                 fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ValueError(f"job {os.path.basename(os.path.dirname(path))} holds this host") from None
+                raise ValueError(f"job {os.path.basename(os.path.dirname(path))} has locked this host") from None
 
 
-def end_with_starter() -> None:
+def end_with_launcher() -> None:
     """Have the kernel end this process when the one that started it ends: no rank outlives its job (prctl(2))."""
     parent = os.getppid()
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
-        sys.exit("rank.py: the starter has ended meanwhile")
+        sys.exit("rank.py: the launcher has ended meanwhile")
 
 
 def main() -> None:
-    end_with_starter()
+    end_with_launcher()
     try:
         with open("plan.json", encoding="utf-8") as stream:
             plan = json.load(stream)
         with open("host", encoding="utf-8") as stream:
             name = stream.read().strip()
-        environ = {**os.environ, **told(plan, name, dict(os.environ))}
-        hold(int(environ["LOCAL_RANK"]))
+        environ = {**os.environ, **variables(plan, name, dict(os.environ))}
+        if not plan["launcher"]["pins"]:
+            pin(plan, name, int(environ["LOCAL_RANK"]))
+        lock_host(int(environ["LOCAL_RANK"]))
     except (OSError, ValueError) as error:
         sys.exit(f"rank.py: {error}")
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environ)

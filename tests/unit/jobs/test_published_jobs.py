@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +9,13 @@ import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments, script_words
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from machines import Machine, machine
+from runs import core_map
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text(encoding="utf-8"))
@@ -32,9 +33,8 @@ def plan(job: Job, node: Machine, hosts: int, stack: dict[str, Any], isa: str) -
         {"host": f"node{number}", "address": f"10.0.0.{number}", "interface": "eth0", "isa": isa}
         for number in range(hosts)
     ]
-    return make_plan(
-        asdict(job), stack, "/opt/env", [{**host, "allocation": {**allocation, "map": ""}} for host in told]
-    )
+    planned = [{**host, "allocation": {**allocation, "core_map": core_map()}} for host in told]
+    return make_plan(Run(job, Settings(head="node0")), stack, "/opt/env", planned)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
     spelt = {}
     for name in ("ipex-1.13", "ipex-2.8", "native"):
         made = plan(job, machine(1, 32, 2), 2, stack(name), "amx")
-        words = run_files.script_arguments(asdict(job), stack(name), made)
-        own = run_files.render_arguments(job.args)
+        _script, *words = script_words(made, Run(job, Settings(head="node0")), stack(name))
+        own = render_arguments(job.args)
         spelt[name] = " ".join(word for word in words if word not in own)
     saved = "--save_strategy steps --save_steps 200 --save_total_limit 2"
     assert spelt == {

@@ -60,12 +60,14 @@ def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None
     answer = run(tmp_path, grace=1)
     assert (answer["changed"], answer["was_running"], len(answer["ended"])) == (True, False, 3)
     assert {(process["kind"], process["rank"]) for process in answer["ended"]} == {("rank", 1)}
+    assert answer["lines"] == [f"this host rank 1 (process {process['pid']})" for process in answer["ended"]]
     assert processes.find(tmp_path) == []
     assert run(tmp_path) == {
         **answer,
         "changed": False,
         "ended": [],
-        "invocation": {"module_args": {"grace": 20, "path": str(tmp_path)}},
+        "lines": [],
+        "invocation": {"module_args": {"grace": 20, "path": str(tmp_path), "host": "this host"}},
     }
 
 

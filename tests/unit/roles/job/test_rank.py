@@ -16,9 +16,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 
 RANK = Path(__file__).resolve().parents[4] / "roles/job/files/rank.py"
 FUNCTIONS = runpy.run_path(str(RANK))
-place, told = FUNCTIONS["place"], FUNCTIONS["told"]
+place, variables = FUNCTIONS["place"], FUNCTIONS["variables"]
+HYDRA = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"]
 
 PLAN: dict[str, Any] = {
+    "launcher": {"name": "mpirun", "rank_variables": HYDRA, "pins": True},
     "world_size": 3,
     "hosts": [
         {"host": "node0", "env": {"OMP_NUM_THREADS": "4"}, "ranks": [{"rank": 0}]},
@@ -32,28 +34,24 @@ PLAN: dict[str, Any] = {
 
 
 def hydra(rank: int, size: int, local: int) -> dict[str, str]:
-    """What Intel MPI tells a process."""
+    """What Intel MPI sets for a process."""
     return {"PMI_RANK": str(rank), "PMI_SIZE": str(size), "MPI_LOCALRANKID": str(local)}
 
 
 @pytest.mark.parametrize(
-    "environ",
+    ("names", "environ"),
     [
-        hydra(5, 8, 1),
-        {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_RANK": "1"},
-        {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"},
-        # mpirun within a Slurm allocation: the one that started the rank counts
-        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0", **hydra(5, 8, 1)},
-        {"PMI_RANK": "0", "SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"},
+        (HYDRA, hydra(5, 8, 1)),
+        (["RANK", "WORLD_SIZE", "LOCAL_RANK"], {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}),
     ],
 )
-def test_place(environ: dict[str, str]) -> None:
-    assert place(environ) == (5, 8, 1)
+def test_place(names: list[str], environ: dict[str, str]) -> None:
+    assert place(names, environ) == (5, 8, 1)
 
 
-def test_told() -> None:
+def test_variables() -> None:
     here = str(Path.cwd())
-    assert told(PLAN, "node1", {**hydra(2, 3, 1), "PYTHONPATH": "/mine"}) == {
+    assert variables(PLAN, "node1", {**hydra(2, 3, 1), "PYTHONPATH": "/mine"}) == {
         "OMP_NUM_THREADS": "2",
         "CCL_WORKER_COUNT": "1",
         "RANK": "2",
@@ -72,25 +70,24 @@ def test_told() -> None:
         (
             "node0",
             {},
-            "no starter numbered this process (PMI_RANK or OMPI_COMM_WORLD_RANK or SLURM_PROCID is not set): "
-            "start it with launch.sh",
+            "the launcher has given this process no rank (PMI_RANK is not set): start it with launch.sh",
         ),
         ("node0", hydra(0, 1, 0), "1 rank(s) were started and the plan is for 3: start the job with launch.sh"),
         ("node2", hydra(0, 3, 0), "node2 is not a host of the plan"),
         ("node0", hydra(1, 3, 1), "2 ranks were started on node0 and the plan has 1 there"),
-        ("node0", hydra(1, 3, 0), "rank 1 was started on node0 where the plan has rank 0: the host file was changed"),
+        ("node0", hydra(1, 3, 0), "rank 1 was started on node0 where the plan has rank 0: the hostfile was changed"),
     ],
 )
 def test_another_group_than_planned(name: str, environ: dict[str, str], error: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        told(PLAN, name, environ)
+        variables(PLAN, name, environ)
 
 
 def start(folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    """Start rank.py in a job directory as a starter does."""
+    """Start rank.py in a job directory as a launcher does."""
     command = [sys.executable, "-S", str(RANK), "script.py", "--text", "a b"]
-    told_by_starter = {"PATH": os.environ["PATH"], "KEPT": "1", **environ}
-    return subprocess.run(command, cwd=folder, env=told_by_starter, capture_output=True, text=True, check=False)
+    set_by_launcher = {"PATH": os.environ["PATH"], "KEPT": "1", **environ}
+    return subprocess.run(command, cwd=folder, env=set_by_launcher, capture_output=True, text=True, check=False)
 
 
 def test_the_script_takes_its_place(tmp_path: Path) -> None:
@@ -104,6 +101,20 @@ def test_the_script_takes_its_place(tmp_path: Path) -> None:
     assert (arguments, no_site) == (["script.py", "--text", "a b"], 0)
     expected = {"RANK": "1", "CCL_WORKER_AFFINITY": "3", "KEPT": "1", "AMX_CLUSTER_JOB": str(tmp_path)}
     assert {name: environ.get(name) for name in expected} == expected
+
+
+def test_a_rank_is_pinned_where_the_launcher_does_not(tmp_path: Path) -> None:
+    cpu = min(os.sched_getaffinity(0))
+    ranks = [{"rank": 0, "domain_cpus": [cpu]}]
+    plan = {
+        "launcher": {"name": "torchrun", "rank_variables": ["RANK", "WORLD_SIZE", "LOCAL_RANK"], "pins": False},
+        "world_size": 1,
+        "hosts": [{"host": "node1", "env": {}, "ranks": ranks}],
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    (tmp_path / "host").write_text("node1\n")
+    (tmp_path / "script.py").write_text("import os\nprint(os.sched_getaffinity(0))")
+    assert start(tmp_path, {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}).stdout == f"{{{cpu}}}\n"
 
 
 def test_a_refusal_is_one_line(tmp_path: Path) -> None:
@@ -144,12 +155,12 @@ def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
     mine, other = job(tmp_path, "mine"), job(tmp_path, "other")
     with begin(mine, hydra(1, 3, 0)) as first, begin(mine, hydra(2, 3, 1)) as second:  # ranks of one job
         refused = start(other, hydra(1, 3, 0))
-        assert (refused.returncode, refused.stderr) == (1, "rank.py: job mine holds this host\n")
+        assert (refused.returncode, refused.stderr) == (1, "rank.py: job mine has locked this host\n")
         first.kill()
         first.wait()
-        assert [held["job"] for held in directory.holders(tmp_path)] == ["mine"]
+        assert [held["job"] for held in directory.locked_by(tmp_path)] == ["mine"]
         second.kill()
-    assert directory.holders(tmp_path) == []
+    assert directory.locked_by(tmp_path) == []
     with begin(other, hydra(1, 3, 0)) as process:
         process.kill()
 
@@ -159,14 +170,14 @@ def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:
     with begin(job(tmp_path, "mine", script), hydra(1, 3, 0)) as process:
         process.kill()
         process.wait()
-        assert directory.holders(tmp_path)
+        assert directory.locked_by(tmp_path)
         end = time.monotonic() + 20
-        while directory.holders(tmp_path):
+        while directory.locked_by(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
 
 
-STARTER = """
+LAUNCHER = """
 import os, subprocess, sys
 rank = subprocess.Popen([sys.executable, "-S", sys.argv[1], "script.py"], stdin=subprocess.PIPE)
 print(rank.pid, flush=True)
@@ -174,20 +185,20 @@ rank.wait()
 """
 
 
-def test_a_rank_ends_with_its_starter(tmp_path: Path) -> None:
+def test_a_rank_ends_with_its_launcher(tmp_path: Path) -> None:
     folder = job(tmp_path, "mine")
     with subprocess.Popen(
-        [sys.executable, "-c", STARTER, str(RANK)],
+        [sys.executable, "-c", LAUNCHER, str(RANK)],
         cwd=folder,
         env={"PATH": os.environ["PATH"], **hydra(1, 3, 0)},
         stdout=subprocess.PIPE,
         text=True,
-    ) as starter:
-        assert starter.stdout
-        assert {starter.stdout.readline(), starter.stdout.readline()} >= {"ready\n"}
-        assert directory.holders(tmp_path)
-        starter.send_signal(signal.SIGKILL)
+    ) as launcher:
+        assert launcher.stdout
+        assert {launcher.stdout.readline(), launcher.stdout.readline()} >= {"ready\n"}
+        assert directory.locked_by(tmp_path)
+        launcher.send_signal(signal.SIGKILL)
     end = time.monotonic() + 20
-    while directory.holders(tmp_path):
-        assert time.monotonic() < end, "the rank outlived its starter"
+    while directory.locked_by(tmp_path):
+        assert time.monotonic() < end, "the rank outlived its launcher"
         time.sleep(0.05)

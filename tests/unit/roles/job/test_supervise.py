@@ -13,25 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, run_files
+import runs
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
+from runs import STACK, host
 
 ROOT = Path(__file__).resolve().parents[4]
 SUPERVISE = ROOT / "roles/job/files/supervise.py"
-JOB: dict[str, Any] = {
-    "name": "demo",
-    "script": "/somewhere/train.py",
-    "args": {},
-    "env": {},
-    "precision": "fp32",
-    "expect": {},
-    "world_timeout": 60,
-}
-STACK: dict[str, Any] = {
-    "name": "native",
-    "backend": "gloo",
-    "arguments": {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": True}},
-}
+# A job that trains in fp32, by a Trainer.
 WORLD = """echo '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]}' > world.json\n"""
 # What a script that trains leaves behind.
 TRAIN = """
@@ -74,11 +64,13 @@ class Run:
         self.folder = folder / "jobs" / "demo"
         self.hosts = folder / "hosts"
         self.env = folder / "env"
-        for made in (self.folder, self.hosts, self.env / "bin", self.folder / "lib"):
+        for made in (self.folder, self.hosts, self.env / "bin"):
             made.mkdir(parents=True)
         (self.env / "bin" / "python").symlink_to(sys.executable)
         (self.env / "amx-cluster.json").write_text(json.dumps(STACK))
-        (self.folder / "lib" / "ansible_collections").symlink_to(ROOT / ".collections" / "ansible_collections")
+        for name, content in library_files().items():
+            (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / name).write_text(content)
         shutil.copy(SUPERVISE, self.folder)
         self.program("beat", f"#!{sys.executable} -S\n{BEAT}")
         self.program("ssh", SSH)
@@ -91,41 +83,25 @@ class Run:
 
     def quicker(self, **seconds: int) -> None:
         """Shorten constants of the supervisor, so that the test need not wait as long as a cluster does."""
-        text = (self.folder / "supervise.py").read_text()
+        (supervisor,) = self.folder.rglob("supervisor.py")
+        text = supervisor.read_text()
         for name, value in seconds.items():
             text, count = re.subn(rf"^{name} = \d+", f"{name} = {value}", text, flags=re.MULTILINE)
             assert count == 1, name
-        (self.folder / "supervise.py").write_text(text)
+        supervisor.write_text(text)
 
-    def start(self, mpirun: str, ranks: tuple[int, ...] = (2,), **job: Any) -> dict[str, Any]:
+    def start(
+        self, mpirun: str, ranks: tuple[int, ...] = (2,), settings: dict[str, Any] | None = None, **job: Any
+    ) -> dict[str, Any]:
         """Start the job with this many ranks on each host; return the status that is there when the command is back."""
         self.program("mpirun", "#!/bin/bash\n" + mpirun)
         hosts = [
-            {
-                "host": f"node{place}",
-                "address": "127.0.0.1",
-                "interface": "lo",
-                "isa": "amx",
-                "allocation": {
-                    "ranks": [{"env": {}} for _rank in range(count)],
-                    "env": {"I_MPI_PIN_DOMAIN": "[1]"},
-                    "threads_per_rank": 4,
-                    "map": "",
-                },
-            }
+            {**host(f"node{place}", count, domain="[1]", threads_per_rank=4), "address": "127.0.0.1", "interface": "lo"}
             for place, count in enumerate(ranks)
         ]
-        told = {**JOB, **job}
-        plan = make_plan(told, STACK, str(self.env), hosts)
-        arguments = run_files.script_arguments(told, STACK, plan)
-        for name, content in {
-            "host": "node0\n",
-            "job.json": json.dumps(told),
-            "plan.json": json.dumps(plan),
-            "hostfile": run_files.hostfile(plan),
-            "env": run_files.environment_file(plan),
-            "launch.sh": run_files.launch_script(plan, "train.py", arguments),
-        }.items():
+        made = runs.run(settings, **{"precision": "fp32", **job})
+        plan = make_plan(made, STACK, str(self.env), hosts)
+        for name, content in {"host": "node0\n", **run_files(plan, made, STACK)}.items():
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
         command = [sys.executable, "-S", "supervise.py", str(self.folder)]
@@ -295,7 +271,7 @@ def test_stop(run: Run) -> None:
     status = run.start(CHILDREN, restarts=3)
     started = children(run.folder)
     assert os.getsid(status["pid"]) == status["pid"]  # it outlives the connection that started it
-    assert [held["job"] for held in directory.holders(run.folder.parent)] == ["demo"]
+    assert [held["job"] for held in directory.locked_by(run.folder.parent)] == ["demo"]
     os.kill(status["pid"], signal.SIGHUP)
     os.kill(status["pid"], directory.STOP)
     status = run.ended()
@@ -303,7 +279,7 @@ def test_stop(run: Run) -> None:
     assert len(status["attempts"]) == 1
     assert all(is_gone(pid) for pid in started)
     assert read(run.folder, "results.json")["state"] == "stopped"
-    assert until(lambda: not directory.holders(run.folder.parent)) is True
+    assert until(lambda: not directory.locked_by(run.folder.parent)) is True
 
 
 def test_a_host_that_shuts_down_is_no_request_to_stop(run: Run) -> None:
@@ -320,7 +296,7 @@ def test_a_host_that_shuts_down_is_no_request_to_stop(run: Run) -> None:
 
 
 def test_ranks_that_wait_for_the_others_too_long(run: Run) -> None:
-    run.start(after_children("mkdir ranks; echo '{}' > ranks/entered.json"), world_timeout=1)
+    run.start(after_children("mkdir ranks; echo '{}' > ranks/entered.json"), settings={"world_timeout": 1})
     started = children(run.folder)
     status = run.ended()
     assert status["state"] == "failed"
@@ -366,11 +342,11 @@ beat 1 node0 oom_kills=0
     }
 
 
-def test_a_rank_that_the_kernel_ended_for_want_of_memory(run: Run) -> None:
+def test_a_rank_that_the_kernel_ended_out_of_memory(run: Run) -> None:
     run.program("grep", "#!/bin/sh\necho 'Warning: a banner of sshd'\necho 'oom_kill 4'\n")  # what the kernel counts
     run.start("beat 1 node0 oom_kills=3; sleep 0.5; beat 1 node0 oom_kills=4; sleep 0.5" + KILLED)
     assert run.ended()["reason"] == (
-        "the kernel of node0 ended a rank for want of memory: use a smaller batch, shorter sequences, fewer ranks per "
+        "the kernel of node0 ended a rank because it was out of memory: use a smaller batch, shorter sequences, fewer ranks per "
         "node, or gradient checkpointing"
     )
 

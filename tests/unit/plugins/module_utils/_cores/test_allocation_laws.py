@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import svg_map, text_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, build, parse_lscpu
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
@@ -334,10 +334,10 @@ def test_every_lscpu_tells_the_same_machine(made: Machine, version: str) -> None
 @law
 @given(plans())
 def test_the_map_shows_every_core_once(plan: Allocation) -> None:
-    rows = [line for line in text_map(plan).splitlines() if line.startswith("socket")]
+    rows = [line for line in CoreMap.of(plan).text().splitlines() if line.startswith("socket")]
     drawn = Counter("".join(re.sub(r"^socket \d+ +node \d+ +", "", row) for row in rows).replace(" ", ""))
     assert drawn.total() == len(plan.topology.cores)
     assert drawn["s"] == len(plan.reserved_cores)
     assert drawn["r"] == len(plan.remainder_cores)
     assert drawn["c"] == plan.comm_cores * len(plan.ranks)
-    assert svg_map(plan).count("<g><title>") == len(plan.topology.cores)
+    assert CoreMap.of(plan).svg().count("<g><title>") == len(plan.topology.cores)

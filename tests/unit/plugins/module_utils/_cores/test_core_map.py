@@ -3,7 +3,7 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import svg_map, text_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build, parse_cpus
 from machines import Machine, machine
 
@@ -15,7 +15,7 @@ def plan_for(made: Machine, request: Request, allowed: str | None = None) -> All
 
 
 def test_text_of_one_socket() -> None:
-    assert text_map(plan_for(machine(1, 32, 2), Request(2, "ccl", 1, 6))) == (
+    assert CoreMap.of(plan_for(machine(1, 32, 2), Request(2, "ccl", 1, 6))).text() == (
         "socket 0  node 0  ssssssc0 00000000 000c1111 11111111\n"
         "one character is one core: 0-1 compute for that rank, c communication, s system"
     )
@@ -23,7 +23,7 @@ def test_text_of_one_socket() -> None:
 
 def test_text_of_interleaved_nodes_with_a_cpuset_and_offline_cpus() -> None:
     made = machine(2, 4, 1, numbering="interleaved", node_ids=(0, 10)).without([7])
-    assert text_map(plan_for(made, Request(1), allowed="0-1,3-6")) == (
+    assert CoreMap.of(plan_for(made, Request(1), allowed="0-1,3-6")).text() == (
         "socket 0  node 0   0-00\n"
         "socket 1  node 10  000\n"
         "one character is one core: 0 computes for rank 0, - not for this job\n"
@@ -32,7 +32,7 @@ def test_text_of_interleaved_nodes_with_a_cpuset_and_offline_cpus() -> None:
 
 
 def test_text_of_left_over_cores_and_more_ranks_than_letters() -> None:
-    lines = text_map(plan_for(machine(1, 77), Request(38))).splitlines()
+    lines = CoreMap.of(plan_for(machine(1, 77), Request(38))).text().splitlines()
     assert lines[0] == (
         "socket 0  node 0  s0011223 34455667 78899AAB BCCDDEEF FGGHHIIJ JKKLLMMN NOOPPQQR RSSTTUUV VWWXXYYZ Z0011"
     )
@@ -40,14 +40,15 @@ def test_text_of_left_over_cores_and_more_ranks_than_letters() -> None:
         "one character is one core: 0-Z compute for the rank of that number (A is 10), from rank 36 again from 0, "
         "s system"
     )
-    assert "r system, left over" in text_map(plan_for(machine(1, 7), Request(4)))
+    assert "r system, left over" in CoreMap.of(plan_for(machine(1, 7), Request(4))).text()
 
 
 def test_svg_is_a_document_with_a_cell_for_each_core() -> None:
     plan = plan_for(machine(2, 12, 2), Request(2, "ccl"))
-    root = ET.fromstring(svg_map(plan, title="node1, node2 & node3"))
+    root = ET.fromstring(CoreMap.of(plan).svg("node1, node2 & node3"))
     assert root.tag == f"{SVG}svg"
     titles = [title.text for title in root.iter(f"{SVG}title")]
+    assert titles.pop(0) == "node1, node2 & node3"
     assert titles[:3] == [
         "core 0, CPUs 0,24: system",
         "core 1, CPUs 1,25: communication, rank 0",

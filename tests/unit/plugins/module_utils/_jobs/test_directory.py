@@ -121,7 +121,7 @@ def test_a_job_whose_supervisor_is_gone_is_lost(folder: Path) -> None:
     (folder / "log").write_bytes(b"one\ntw")
     seen = directory.look(folder)
     reason = f"its supervisor, process {os.getpid()}, is gone: the head was restarted?"
-    advice = "it left no whole checkpoint: ansible-playbook playbooks/train.yml -e job=demo.yml starts it anew"
+    advice = "it left no complete checkpoint: ansible-playbook playbooks/train.yml -e job=demo.yml starts it anew"
     assert seen["status"] == {
         "job": "demo",
         "state": "lost",
@@ -142,11 +142,11 @@ def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
     (folder / "output" / "checkpoint-5").mkdir(parents=True)
     (folder / "output" / "checkpoint-5" / "model").write_text("weights")
     (folder / "output" / "checkpoint-5" / "complete.json").write_text('{"model": 7}')
-    (folder / "job.json").write_text('{"file": "/my/jobs/one.yml"}')
+    (folder / "job.json").write_text('{"job": {"file": "/my/jobs/one.yml"}}')
     start = "ansible-playbook playbooks/train.yml -e job=/my/jobs/one.yml"
-    goes_on = f"{start} -e job_resume=true goes on from its checkpoint-5"
+    resumes = f"{start} -e job_resume=true resumes it from its checkpoint-5"
     assert advice("succeeded") is None
-    assert [advice(state) for state in ("failed", "stopped", "lost")] == [goes_on] * 3
+    assert [advice(state) for state in ("failed", "stopped", "lost")] == [resumes] * 3
     # Of one that was moved aside another run has the name now.
     aside = folder.rename(folder.with_name("demo.20260101T000000Z"))
     assert "advice" not in directory.look(aside)["status"]
@@ -163,14 +163,6 @@ def test_a_long_log_is_read_in_pieces(folder: Path, supervisor: int, state: str)
         offset += len(piece)
     assert "".join(pieces) == text
     assert pieces[0] == "first\n"
-
-
-def test_a_half_written_file_is_as_none(folder: Path) -> None:
-    assert directory.read_json(folder / "none.json") is None
-    (folder / "half.json").write_text('{"a":')
-    assert directory.read_json(folder / "half.json") is None
-    (folder / "list.json").write_text("[]")
-    assert directory.read_json(folder / "list.json") is None
 
 
 def test_create_takes_a_checkpoint_along(folder: Path) -> None:
@@ -217,24 +209,24 @@ sys.stdin.read()
 """
 
 
-def test_holders_are_seen_as_long_as_they_live(folder: Path) -> None:
+def test_locks_are_seen_as_long_as_their_processes_live(folder: Path) -> None:
     jobs = folder.parent
-    (folder / "job.json").write_text('{"user": "ann", "since": "2026-01-01T00:00:00+00:00"}')
-    (folder / "hold.1").touch()  # of a rank that is gone
+    (folder / "job.json").write_text('{"settings": {"user": "ann", "since": "2026-01-01T00:00:00+00:00"}}')
+    (folder / "lock.1").touch()  # of a rank that is gone
     (jobs / "other").mkdir()
-    (jobs / "other" / "hold.0").touch()
-    assert directory.holders(jobs) == []
-    command = [sys.executable, "-c", HOLD, str(folder / "hold.0")]
+    (jobs / "other" / "lock.0").touch()
+    assert directory.locked_by(jobs) == []
+    command = [sys.executable, "-c", HOLD, str(folder / "lock.0")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        held = [{"job": "demo", "user": "ann", "since": "2026-01-01T00:00:00+00:00"}]
-        assert directory.holders(jobs) == held
-        assert directory.holders(jobs) == held  # who looks does not hold
-        assert directory.holders(jobs, but="demo") == []
-        assert directory.is_held(folder / "hold.0")
-        assert not directory.is_held(folder / "hold.1")
+        locked = [{"job": "demo", "user": "ann", "since": "2026-01-01T00:00:00+00:00"}]
+        assert directory.locked_by(jobs) == locked
+        assert directory.locked_by(jobs) == locked  # who looks does not lock
+        assert directory.locked_by(jobs, but="demo") == []
+        assert directory.is_locked(folder / "lock.0")
+        assert not directory.is_locked(folder / "lock.1")
         assert directory.is_in_use(folder)
         assert not directory.is_in_use(jobs / "other")
         process.kill()
-    assert directory.holders(jobs) == []
+    assert directory.locked_by(jobs) == []

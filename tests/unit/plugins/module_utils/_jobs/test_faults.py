@@ -4,6 +4,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import mpirun
+from runs import host, plan
 
 # What Intel MPI 2021.18 printed when rank 1 of 3 ran `kill -9 $$`; mpirun's exit code was 255.
 BAD_TERMINATION = """
@@ -29,8 +31,8 @@ BROKEN = failure(2, "RuntimeError: [/pair.cc:66] Broken pipe")
 OWN = failure(1, "ValueError: no such column\nin data/train.csv:\n  label")
 OWN_CAUSE = "rank 1 on node1 failed: ValueError: no such column in data/train.csv: label"
 MEMORY = (
-    "the kernel of node1 ended a rank for want of memory: use a smaller batch, shorter sequences, fewer ranks per "
-    "node, or gradient checkpointing"
+    "the kernel of node1 ended a rank because it was out of memory: use a smaller batch, shorter sequences, fewer "
+    "ranks per node, or gradient checkpointing"
 )
 
 
@@ -63,7 +65,8 @@ MEMORY = (
     ],
 )
 def test_cause(log: str, code: int, gone: dict[str, str], out_of_memory: list[str], said: str) -> None:
-    assert faults.cause(log, code, gone, out_of_memory) == said
+    made = plan(*(host(f"node{number}", 1) for number in range(3)))
+    assert faults.cause(log, code, gone, out_of_memory, "mpirun", mpirun.LAUNCHER.killed(log, made)) == said
 
 
 def test_tracebacks_are_told_with_their_ranks() -> None:

@@ -1,18 +1,18 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import (
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
     FIELDS,
     Checkpoints,
-    Job,
-    JobFileError,
     Prepare,
     Source,
-    load,
+    Watch,
 )
 
 EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"
@@ -63,7 +63,9 @@ def test_every_field(folder: Path) -> None:
         keep_global_batch: true
         stall_seconds: 0
         wait: true
-        trainer: false
+        kind: ranks
+        launcher: torchrun
+        watch: {gradients: false}
         """
     )
     assert load(folder / "job.yml") == Job(
@@ -88,8 +90,27 @@ def test_every_field(folder: Path) -> None:
         keep_global_batch=True,
         stall_seconds=0,
         wait=True,
-        trainer=False,
+        kind="ranks",
+        launcher="torchrun",
+        watch=Watch(gradients=False),
     )
+
+
+def test_a_job_survives_the_way_through_json(folder: Path) -> None:
+    (folder / "job.yml").write_text(
+        """
+        {name: a, script: train.py, prepare: {script: prepare.py}, checkpoints: {steps: 5}, models: {m: {hub: x/y}},
+         watch: {stall: false}, hosts: [b]}
+        """
+    )
+    job = load(folder / "job.yml")
+    assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
+
+
+@pytest.mark.parametrize(("trainer", "kind"), [("true", "trainer"), ("false", "torch")])
+def test_what_kind_was_called_before(folder: Path, trainer: str, kind: str) -> None:
+    (folder / "job.yml").write_text(f"{{name: a, script: train.py, trainer: {trainer}}}")
+    assert load(folder / "job.yml").kind == kind
 
 
 COUNT = (
@@ -130,7 +151,7 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ),
         (
             "data: {a: {directory: /no/where}}",
-            "data: a: directory: there is no folder /no/where on the control machine",
+            "data: a: directory: there is no directory /no/where on the control node",
         ),
         ("models: {a: {package: a==1}}", "models: a: path is missing"),
         ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
@@ -138,14 +159,14 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("models: {a: {package: a==1, path: /b}}", "models: a: path: /b is not a path within the package"),
         ("requirements: peft", "requirements: text where a list of packages is expected"),
         ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION"),
-        ("metrics: {output: {hub: a}}", "metrics: output: is a folder that the job directory has already"),
+        ("metrics: {output: {hub: a}}", "metrics: output: is a directory that the job directory has already"),
         ("checkpoints: 10", "checkpoints: a number where a mapping with names as keys is expected"),
         ("checkpoints: {keep: 1}", "checkpoints: steps is missing"),
         ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
         ("checkpoints: {step: 1}", "checkpoints: unknown field step; known fields: steps, keep"),
         (
-            "{checkpoints: {steps: 5}, trainer: false}",
-            "checkpoints: is for transformers' Trainer, and trainer is false: the script saves its own",
+            "{checkpoints: {steps: 5}, kind: torch}",
+            "checkpoints: is for transformers' Trainer, and kind is torch: the script saves its own",
         ),
         (
             "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
@@ -158,9 +179,9 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ),
         (
             "{args: {config_name: models/b}, models: {a: {hub: x/a}}}",
-            "args: config_name: models/b is provided by nothing: models has only a",
+            "args: config_name: models/b has no matching entry: models has only a",
         ),
-        ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b is provided by nothing: models is empty"),
+        ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b has no matching entry: models is empty"),
         ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
         ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
         ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
@@ -180,7 +201,10 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
         ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
         ("wait: soon", "wait: 'soon' is neither true nor false"),
-        ("trainer: null", "trainer: None is neither true nor false"),
+        ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks"),
+        ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun"),
+        ("watch: {gradient: false}", "watch: unknown field gradient; known fields: gradients, stall, group"),
+        ("watch: {stall: 0}", "watch: stall: 0 is neither true nor false"),
         ("expect: {loss: true}", "expect: loss: True is not a number"),
     ],
 )
@@ -255,7 +279,7 @@ def test_a_script_of_the_transformers_examples(folder: Path) -> None:
     "text",
     [
         "{args: {model_name_or_path: google-bert/x}, env: {HF_HUB_OFFLINE: 0}}",
-        "{args: {model_name_or_path: google-bert/x}, trainer: false}",
+        "{args: {model_name_or_path: google-bert/x}, kind: torch}",
         "{args: {model_name_or_path: /data/x}}",
         "{args: {model_name_or_path: data/x}}",
         "{args: {dataset_name: squad}}",

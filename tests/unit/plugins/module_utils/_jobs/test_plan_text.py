@@ -5,14 +5,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import svg_map, text_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from machines import Machine, machine
-
-JOB: dict[str, Any] = {"name": "demo", "precision": "fp32", "env": {}}
-STACK = {"name": "native", "backend": "gloo"}
+from runs import STACK, run
 
 
 def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[str, Any]:
@@ -26,10 +24,10 @@ def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[
                 "address": f"10.0.0.{number + 1}",
                 "interface": "eth0",
                 "isa": "avx2",
-                "allocation": {**plan.as_dict(), "map": text_map(plan)},
+                "allocation": {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json()},
             }
         )
-    return make_plan(JOB, STACK, "/opt/env", told)
+    return make_plan(run(precision="fp32"), STACK, "/opt/env", told)
 
 
 def test_identical_hosts_are_shown_once_with_their_names() -> None:
@@ -127,8 +125,8 @@ def test_more_ranks_than_letters_can_be_drawn() -> None:
 
 
 def test_a_drawing_stands_for_all_hosts_of_the_same_map() -> None:
-    def drawn(made: Machine) -> str:
-        return svg_map(allocate(build(made.cpus(), None), Request(reserved_cores=0)))
+    def drawn(made: Machine) -> CoreMap:
+        return CoreMap.of(allocate(build(made.cpus(), None), Request(reserved_cores=0)))
 
     one, other = drawn(machine(1, 2)), drawn(machine(1, 4))
     files = plan_text.drawings([("node0", one), ("node1", other), ("node<2>", one)])

@@ -59,7 +59,7 @@ def proc_entry(proc: Path, pid: int, command: list[str], cwd: Path, **environ: s
     (entry / "status").write_text("Name:\ta\nCpus_allowed_list:\t0-3,8\n")
 
 
-def test_a_starter_is_known_by_its_name_and_folder(tmp_path: Path) -> None:
+def test_a_launcher_is_known_by_its_name_and_directory(tmp_path: Path) -> None:
     jobs, proc = tmp_path / "jobs", tmp_path / "proc"
     (jobs / "demo").mkdir(parents=True)
     proc_entry(proc, 10, ["/opt/amx-cluster/env/bin/hydra_pmi_proxy", "--usize", "-1"], jobs / "demo")
@@ -70,7 +70,7 @@ def test_a_starter_is_known_by_its_name_and_folder(tmp_path: Path) -> None:
     (proc / "self").mkdir()
     (proc / "15").mkdir()  # it ended while it was looked at
     assert known(processes.find_in(jobs, proc)) == [
-        {"pid": 10, "kind": "starter", "job": str(jobs / "demo"), "ports": []},
+        {"pid": 10, "kind": "launcher", "job": str(jobs / "demo"), "ports": []},
         {"pid": 14, "kind": "rank", "job": str(jobs / "other"), "ports": []},
     ]
 
@@ -84,8 +84,8 @@ def test_listening_ports_of_this_process() -> None:
 
 
 def test_running(tmp_path: Path) -> None:
-    by_hand: list[dict[str, Any]] = [{"kind": "starter", "job": "/jobs/by_hand"}, {"kind": "rank", "job": "/jobs/gone"}]
-    assert processes.running_jobs(tmp_path / "none", by_hand) == ["/jobs/by_hand"]
+    manual: list[dict[str, Any]] = [{"kind": "launcher", "job": "/jobs/manual"}, {"kind": "rank", "job": "/jobs/gone"}]
+    assert processes.running_jobs(tmp_path / "none", manual) == ["/jobs/manual"]
     (tmp_path / "gone").mkdir()
     (tmp_path / "gone" / "status.json").write_text('{"state": "running", "pid": 999999999}')
     assert processes.running_jobs(tmp_path, []) == []
@@ -176,7 +176,7 @@ def test_end_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_orphans_are_found(tmp_path: Path) -> None:
-    """What the starter left behind has another parent, and is found nevertheless."""
+    """What the launcher left behind has another parent, and is found nevertheless."""
     with tree(tmp_path, "sleep 1000 > /dev/null &\necho ready") as process:
         process.wait()
     (found,) = processes.find(tmp_path)

@@ -44,8 +44,9 @@ def test_details() -> None:
         "node1  1     42   0.00       0-3      9        0.50 GiB"
     )
     assert details(job("demo", "failed", "it broke", ended="2026-01-02"), {"node0": [other]}) == (
-        "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended 2026-01-02\nNo rank of it is running."
+        "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended 2026-01-02\n"
+        "No rank of the job is running."
     )
     assert details(job("demo", "lost", "it is gone", advice="start it anew"), {}) == (
-        "job demo: lost, it is gone\nstarted 2026-01-01T00:00:00+00:00\nstart it anew\nNo rank of it is running."
+        "job demo: lost, it is gone\nstarted 2026-01-01T00:00:00+00:00\nstart it anew\nNo rank of the job is running."
     )

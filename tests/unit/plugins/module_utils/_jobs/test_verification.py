@@ -175,34 +175,3 @@ def test_table_has_a_line_for_each_rank() -> None:
         ["node1", "2", "7"],
     ]
     assert all(line.endswith("yes") for line in lines[1:])
-
-
-def test_verification_keeps_the_request_and_drops_what_belongs_to_the_script() -> None:
-    job = {
-        "name": "demo",
-        "script": "/jobs/train.py",
-        "args": {"seed": 1},
-        "prepare": {"script": "/jobs/data.py"},
-        "models": {"minilm": {}},
-        "data": {"squad": {}},
-        "metrics": {"squad": {}},
-        "requirements": ["peft==0.1"],
-        "checkpoints": {"steps": 5, "keep": 1},
-        "expect": {"eval_accuracy": 0.7},
-        "ranks_per_node": 2,
-        "env": {"KMP_BLOCKTIME": "0"},
-    }
-    assert verification.verification(job, "/role/verify_ranks.py") == {
-        "name": "verify",
-        "script": "/role/verify_ranks.py",
-        "args": {},
-        "prepare": None,
-        "models": {},
-        "data": {},
-        "metrics": {},
-        "requirements": [],
-        "checkpoints": None,
-        "expect": {},
-        "ranks_per_node": 2,
-        "env": {"KMP_BLOCKTIME": "0"},
-    }

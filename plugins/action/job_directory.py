@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
+
+
+class ActionModule(ActionBase):
+    """Renders the files of a run on the control node, and has the module make the directory on the host."""
+
+    _supports_check_mode = True
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        options = dict(self._task.args)
+        if "run" not in options:
+            return self._make(options, task_vars)
+        run = Run.from_json(options.pop("run"))
+        role_files = Path(options.pop("role_files"))
+        scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
+        own = {script.name: script for script in scripts if script.is_absolute()}
+        own["job.yml"] = run.job.file
+        own.update((name, role_files / name) for name in ("rank.py", "supervise.py", "observe/sitecustomize.py"))
+        try:
+            options["files"] = {
+                **{name: path.read_text(encoding="utf-8") for name, path in own.items()},
+                **library_files(),
+                **run_files(options.pop("plan"), run, options.pop("stack")),
+                "host": f"{(task_vars or {})['inventory_hostname']}\n",
+                **options.get("files", {}),
+            }
+        except OSError as error:
+            return {"failed": True, "msg": f"the files of job {run.job.name} cannot be read: {error}"}
+        job = run.to_json()["job"]
+        options["links"] = provided.links(job, options.pop("cached", {}), options.get("links", {}))
+        return self._make(options, task_vars)
+
+    def _make(self, options: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        return dict(
+            self._execute_module(module_name="amx.cluster.job_directory", module_args=options, task_vars=task_vars)
+        )

@@ -1,0 +1,53 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
+
+
+class ActionModule(ActionBase):
+    """Reads a job file on the control node."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(
+            argument_spec={
+                "file": {"type": "str", "default": ""},
+                "override": {"type": "raw"},
+                "hosts": {"type": "list", "elements": "str", "default": []},
+                "settings": {"type": "dict", "default": {}},
+                "verify_with": {"type": "path"},
+            }
+        )
+        if not options["file"]:
+            return {"failed": True, "msg": "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"}
+        try:
+            job = load(Path(options["file"]), options["override"])
+            if options["verify_with"]:
+                job = derive.verification(job, Path(options["verify_with"]))
+            result: dict[str, Any] = {"changed": False, "job": job.to_json()}
+            if options["hosts"]:
+                settings = Settings(head=options["hosts"][0], **options["settings"])
+                hosts = choose_hosts(job, options["hosts"])
+                run = Run(job, settings)
+                result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
+        except ValueError as error:
+            return {"failed": True, "msg": str(error)}
+        fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
+        result["sources"] = {name: provided.sources(fields, name) for name in fields}
+        result["prepare"] = (
+            [job.prepare.script.name, *render_arguments(job.prepare.args)] if job.prepare is not None else []
+        )
+        return result

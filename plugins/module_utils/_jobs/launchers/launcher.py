@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every launcher has: the interface between a plan and the program that starts its ranks."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Killed:
+    """A rank that was ended by a signal, as a launcher's log reports it."""
+
+    rank: int
+    host: str
+    signal: int
+
+
+class Launcher:
+    """A program that starts the ranks of a plan on its hosts, numbers them and ends them together.
+
+    name: what a job file calls it. rank_variables: the environment variables in which it gives a process its rank, the
+    number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
+    rank.py does. processes: names of its own processes on the hosts. backends: the communication backends that work
+    under it.
+    """
+
+    name: str
+    rank_variables: tuple[str, str, str]
+    pins: bool
+    processes: tuple[str, ...]
+    backends: tuple[str, ...]
+
+    def for_ranks(self) -> dict[str, Any]:
+        """Return what rank.py needs to know of the launcher, as plan.json has it."""
+        return {"name": self.name, "rank_variables": list(self.rank_variables), "pins": self.pins}
+
+    def refusal(self, backend: str) -> str:
+        """Return why a job with this backend cannot be started; an empty string when it can."""
+        if backend in self.backends:
+            return ""
+        return (
+            f"launcher: {self.name} cannot start ranks with backend {backend}; it works with {', '.join(self.backends)}"
+        )
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Return the files that a run needs in its directory on every host, by name; launch.sh is among them.
+
+        plan: as plan.make_plan returns it. words: the script's path in the job directory and its arguments.
+        """
+        raise NotImplementedError
+
+    def killed(self, log: str, plan: Mapping[str, Any]) -> Killed | None:
+        """Return the first rank that was ended by a signal, from what the launcher printed into the log."""
+        raise NotImplementedError
+
+
+def rank_command(plan: Mapping[str, Any], words: Sequence[str]) -> str:
+    """Return the shell command that becomes one rank, an argument and its values on a line."""
+    groups: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            groups.append([])
+        groups[-1].append(word)
+    lines = [" ".join(shlex.quote(word) for word in group) for group in groups]
+    return " \\\n    ".join([f"{shlex.quote(python(plan))} -S rank.py", *lines])
+
+
+def python(plan: Mapping[str, Any]) -> str:
+    """Return the path of the virtual environment's interpreter, the same on every host."""
+    return f"{plan['environment']}/bin/python"
+
+
+def variables_file(variables: Mapping[str, str]) -> str:
+    """Return NAME=value lines that a shell can source."""
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
+def free_port(plan: Mapping[str, Any]) -> str:
+    """Return the shell command that prints a TCP port that is free now on the host of rank 0."""
+    program = 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
+    command = f"{shlex.quote(python(plan))} -S -c {shlex.quote(program)}"
+    first = plan["hosts"][0]["host"]
+    if plan.get("head", first) == first:
+        return command
+    return f"ssh -o BatchMode=yes {shlex.quote(first)} {shlex.quote(command)}"

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Intel MPI's mpirun (Hydra): one command starts the ranks on all hosts of a hostfile."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
+    Killed,
+    Launcher,
+    free_port,
+    rank_command,
+    variables_file,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+
+# Hydra's report of a rank that ended by a signal.
+KILLED = re.compile(
+    r"RANK\s+(?P<rank>\d+)\s+PID\s+\d+\s+RUNNING AT\s+(?P<host>\S+)[ \t]*\n=\s+KILLED BY SIGNAL:\s*(?P<signal>\d+)"
+)
+
+
+class Mpirun(Launcher):
+    """mpirun on the head starts a proxy on every host over SSH, and each proxy that host's ranks."""
+
+    name = "mpirun"
+    rank_variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")
+    pins = True
+    processes = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
+    backends = ("gloo", "ccl")
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Return the hostfile, env (what mpirun itself is set to) and launch.sh."""
+        variables = {
+            **intel_mpi.mpi_environment(plan["environment"], plan["bindings"]),
+            "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
+            "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+            "MASTER_ADDR": plan["master_addr"],
+        }
+        return {
+            "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
+            "env": variables_file(variables),
+            "launch.sh": LAUNCH.format(
+                job=plan["job"],
+                ranks=plan["world_size"],
+                hosts=len(plan["hosts"]),
+                port=free_port(plan),
+                run=_mpirun(plan, rank_command(plan, words)),
+            ),
+        }
+
+    def killed(self, log: str, plan: Mapping[str, Any]) -> Killed | None:
+        """Return the rank that Hydra reports as killed."""
+        found = KILLED.search(log)
+        return Killed(int(found["rank"]), found["host"], int(found["signal"])) if found else None
+
+
+def _mpirun(plan: Mapping[str, Any], command: str) -> str:
+    counts = {len(host["ranks"]) for host in plan["hosts"]}
+    pins = {host["env"].get("I_MPI_PIN_DOMAIN", "") for host in plan["hosts"]}
+    if len(counts) == len(pins) == 1:
+        start = f"mpirun -f hostfile -n {plan['world_size']} -ppn {counts.pop()}"
+        return f"exec {start} -genv I_MPI_PIN_DOMAIN {shlex.quote(pins.pop())} \\\n  {command}"
+    sets = []
+    for host in plan["hosts"]:
+        name, domain = shlex.quote(host["host"]), shlex.quote(host["env"]["I_MPI_PIN_DOMAIN"])
+        sets.append(f"-n {len(host['ranks'])} -host {name} -env I_MPI_PIN_DOMAIN {domain} \\\n  {command}")
+    return "exec mpirun " + " : \\\n  ".join(sets)
+
+
+LAUNCH = """\
+#!/usr/bin/env bash
+# Job {job}: {ranks} rank(s) on {hosts} host(s), started by mpirun. Written by amx.cluster from job.yml and plan.json.
+# It needs nothing but this directory, which every host of the hostfile has: run it again with `bash launch.sh`.
+set -euo pipefail
+cd "$(dirname "${{BASH_SOURCE[0]}}")"
+
+# The environment of mpirun. Each rank's own (its cores, threads and interface) is in plan.json; rank.py sets it.
+set -a
+source ./env
+# Where rank 0 waits for the others: a port that is free on its host now.
+MASTER_PORT=$({port})
+set +a
+
+{run}
+"""
+
+LAUNCHER = Mpirun()

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PyTorch's torchrun: started on every host over SSH, each starts that host's ranks and they meet at the first host.
+
+Facts: torch 2.13, torch/distributed/run.py and torch/distributed/elastic/: --rdzv-backend static numbers ranks by
+--node-rank; hosts may start different numbers of ranks; what a rank inherits is in rank_variables.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
+    Killed,
+    Launcher,
+    free_port,
+    python,
+    rank_command,
+    variables_file,
+)
+
+# torchrun's report of the first rank that failed, where a signal ended it; it ends the host's other ranks by SIGTERM.
+KILLED = re.compile(
+    r"Root Cause \(first observed failure\):\n\[\d+\]:\n(?:.*\n){2}"
+    r"\s+rank\s+: (?P<rank>\d+) \(local_rank: \d+\)\n\s+exitcode\s+: -(?P<signal>\d+) "
+)
+
+
+class Torchrun(Launcher):
+    """launch.sh on the head starts torchrun on every host, and ends all when one has failed."""
+
+    name = "torchrun"
+    rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    pins = False
+    processes = ("torchrun",)
+    # oneCCL hangs at start without the variables of an MPI launcher (torch-ccl#46).
+    backends = ("gloo",)
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Return the hostfile, env, torchrun.sh (which each host runs) and launch.sh."""
+        env = plan["environment"]
+        variables = {
+            "PATH": f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LD_LIBRARY_PATH": f"{env}/lib",
+            "MASTER_ADDR": plan["master_addr"],
+            # Of torchrun itself; rank.py sets each rank's own.
+            "OMP_NUM_THREADS": "1",
+        }
+        about = {"job": plan["job"], "ranks": plan["world_size"], "hosts": len(plan["hosts"])}
+        starts = [
+            f"start {shlex.quote(host['host'])} {number} {len(host['ranks'])}"
+            for number, host in enumerate(plan["hosts"])
+        ]
+        return {
+            "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
+            "env": variables_file(variables),
+            "torchrun.sh": TORCHRUN.format(**about, command=rank_command(plan, words)),
+            "launch.sh": LAUNCH.format(
+                **about,
+                port=free_port(plan),
+                python=shlex.quote(python(plan)),
+                names=" ".join(shlex.quote(host["host"]) for host in plan["hosts"]),
+                starts="\n".join(starts),
+            ),
+        }
+
+    def killed(self, log: str, plan: Mapping[str, Any]) -> Killed | None:
+        """Return the rank that torchrun reports as killed, on the host that the plan has it on."""
+        found = KILLED.search(log)
+        if not found:
+            return None
+        hosts = {rank["rank"]: host["host"] for host in plan["hosts"] for rank in host["ranks"]}
+        rank = int(found["rank"])
+        return Killed(rank, hosts.get(rank, "an unknown host"), int(found["signal"]))
+
+
+TORCHRUN = """\
+#!/usr/bin/env bash
+# This host's part of job {job}, started by launch.sh: torchrun.sh NUMBER_OF_THIS_HOST RANKS_HERE MASTER_PORT
+# The address at which the ranks report to the job's supervisor comes as a line on standard input, where there is one.
+set -euo pipefail
+cd "$(dirname "${{BASH_SOURCE[0]}}")"
+
+set -a
+source ./env
+MASTER_PORT=$3
+read -r AMX_CLUSTER_BEAT || true
+set +a
+
+exec torchrun --nnodes={hosts} --node-rank="$1" --nproc-per-node="$2" --rdzv-backend=static --max-restarts=0 \\
+  --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" --no-python \\
+  {command} < /dev/null
+"""
+
+LAUNCH = """\
+#!/usr/bin/env bash
+# Job {job}: {ranks} rank(s) on {hosts} host(s), started by torchrun on each. Written by amx.cluster from job.yml and
+# plan.json. It needs nothing but this directory, which every host of the hostfile has: run it again with
+# `bash launch.sh`.
+set -euo pipefail
+cd "$(dirname "${{BASH_SOURCE[0]}}")"
+
+set -a
+source ./env
+# Where rank 0 waits for the others: a port that is free on its host now.
+MASTER_PORT=$({port})
+set +a
+
+# Start torchrun on a host: its name, its number, its ranks. Each rank's cores, threads and interface are in plan.json;
+# rank.py sets them.
+started=()
+start() {{
+    ssh -o BatchMode=yes "$1" "$(printf 'bash %q/torchrun.sh %q %q %q' "$PWD" "$2" "$3" "$MASTER_PORT")" \\
+        <<< "${{AMX_CLUSTER_BEAT:-}}" &
+    started+=($!)
+}}
+
+# End this job's processes on every host: torchrun on another host does not notice that this script has ended.
+end_all() {{
+    trap '' TERM INT
+    local host ending=()
+    for host in {names}; do
+        ssh -o BatchMode=yes -o ConnectTimeout=5 "$host" \\
+            "$(printf '%q -S %q/supervise.py --reap %q' {python} "$PWD" "$PWD")" > /dev/null 2>&1 &
+        ending+=($!)
+    done
+    wait "${{ending[@]}}" || true
+    kill "${{started[@]}}" 2> /dev/null || true
+}}
+trap 'end_all; exit 143' TERM
+trap 'end_all; exit 130' INT
+
+{starts}
+
+# The first host that fails decides.
+code=0
+for _host in {names}; do
+    wait -n || {{
+        code=$?
+        break
+    }}
+done
+[ "$code" -eq 0 ] || end_all
+exit "$code"
+"""
+
+LAUNCHER = Torchrun()

@@ -1,0 +1,59 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the hosts of a run can do their part of it: evaluated on the control node before anything has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
+
+
+def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Mapping[str, Any]], tcmalloc: str) -> str:
+    """Return why a run cannot be planned, in a line for each host or reason; an empty string when it can.
+
+    hosts: those that ranks run on. answers: {host: {venv: the path of its virtual environment, allocation: what
+    core_allocation returned, tcmalloc: the path of the allocator}} of every member. tcmalloc: "required" refuses hosts
+    without it.
+    """
+    job = run.job.name
+    venvs = {host: answers[host]["venv"] for host in members(run.settings, hosts)}
+    without = [host for host, path in venvs.items() if not path]
+    if without:
+        return (
+            f"Job {job} cannot be planned: there is no virtual environment on {', '.join(without)}: run site.yml, "
+            "which installs the same one on all hosts."
+        )
+    expected = venvs[run.settings.head]
+    other = [f"{host} has {path}" for host, path in venvs.items() if path != expected]
+    if other:
+        return (
+            f"Job {job} cannot be planned: {', '.join(other)}, and the head {run.settings.head} has {expected}: run "
+            "site.yml, which installs the same virtual environment on all hosts."
+        )
+    refused: dict[str, list[str]] = {}
+    for host in hosts:
+        message = answers[host]["allocation"].get("msg", "")
+        if message:
+            refused.setdefault(message, []).append(host)
+    if refused:
+        lines = [f"- {', '.join(names)}: {message}" for message, names in refused.items()]
+        return "\n".join([f"Job {job} cannot be planned:", *lines])
+    missing = [host for host in hosts if tcmalloc == "required" and not answers[host]["tcmalloc"]]
+    if missing:
+        return (
+            f"cluster_tcmalloc is required, and the loader of {', '.join(missing)} (ldconfig -p) has no tcmalloc: run "
+            "site.yml, which installs it, or set cluster_tcmalloc to preferred."
+        )
+    return ""
+
+
+def locked_lines(host: str, locks: Sequence[Mapping[str, Any]], job: str) -> list[str]:
+    """Return a line for each job but `job` that has locked a host. locks: as directory.locked_by returns them."""
+    return [
+        f"{host} is locked by job {lock['job']} of {lock['user']} since {lock['since']}"
+        for lock in locks
+        if lock["job"] != job
+    ]

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The hosts of a plan, reached over SSH from the head: whether they answer, and commands on all of them at once."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Sequence
+
+SECONDS = 10
+"""How long a host has to answer a command."""
+
+
+def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> dict[str, tuple[int, str]]:
+    """Run a command on hosts at once: {host: (exit code, output)}; 255 where a host did not answer.
+
+    here: the name of this host, on which the command runs without SSH.
+    """
+    started, answers = {}, {}
+    for host in hosts:
+        words = list(command) if host == here else ssh(host, command)
+        try:
+            started[host] = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+        except OSError as error:
+            answers[host] = (255, str(error))
+    for host, process in started.items():
+        try:
+            output, _nothing = process.communicate(timeout=SECONDS)
+            answers[host] = (process.returncode, output)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            answers[host] = (255, f"no answer within {SECONDS} s")
+    return answers
+
+
+def ssh(host: str, command: Sequence[str]) -> list[str]:
+    """Return the command that runs another one on a host, without a question and without waiting long for it."""
+    options = ["-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ConnectionAttempts=1"]
+    return ["ssh", *options, host, shlex.join(command)]
+
+
+def unreachable(hosts: Iterable[str], here: str) -> dict[str, str]:
+    """Return {host: why} of the hosts that do not answer now."""
+    return {
+        host: " ".join(output.split())[-200:] or "ssh ended without a message"
+        for host, (code, output) in on_every_host(["true"], hosts, here).items()
+        if code
+    }
+
+
+def oom_kills(hosts: Iterable[str], here: str) -> dict[str, int]:
+    """Return {host: how many processes its kernel has ended because it was out of memory} since it booted."""
+    found = {}
+    for host, (code, output) in on_every_host(["grep", "-w", "oom_kill", "/proc/vmstat"], hosts, here).items():
+        counted = re.search(r"^oom_kill (\d+)$", output, re.MULTILINE)
+        if not code and counted:
+            found[host] = int(counted[1])
+    return found

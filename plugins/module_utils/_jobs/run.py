@@ -1,0 +1,72 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run of a job: the job, and where and for whom this cluster runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run is set to besides its job file.
+
+    head: the host that launches and supervises it; head_address: its address on the cluster network. world_timeout:
+    seconds that rank 0 waits for the others. shared_directory: whether the hosts share the job directories. user,
+    since: who started it on the control node, and when (ISO 8601, UTC).
+    """
+
+    head: str
+    head_address: str = ""
+    world_timeout: int = 60
+    shared_directory: bool = False
+    user: str = ""
+    since: str = ""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A job with its settings, as job.json in the job directory has it."""
+
+    job: Job
+    settings: Settings
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the run as JSON can hold it; from_json is the way back."""
+        return {"job": self.job.to_json(), "settings": asdict(self.settings)}
+
+    @classmethod
+    def from_json(cls, content: dict[str, Any]) -> Run:
+        """Return the run that to_json wrote."""
+        return cls(Job.from_json(content["job"]), Settings(**content["settings"]))
+
+
+def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
+    """Return the hosts that the ranks of a job run on: the first so many of `usable`, or those that it names.
+
+    Raises ValueError when it names hosts that are not among them, or requests more than there are.
+    """
+    if isinstance(job.hosts, list):
+        unknown = [name for name in job.hosts if name not in usable]
+        if unknown:
+            raise ValueError(
+                f"Job {job.name} names {', '.join(unknown)}, which the inventory's cluster does not have "
+                f"({', '.join(usable)}): correct hosts in {job.file}."
+            )
+        return list(job.hosts)
+    if (job.hosts or 1) > len(usable):
+        raise ValueError(
+            f"Job {job.name} requests {job.hosts} hosts and the inventory has {len(usable)} ({', '.join(usable)}): "
+            f"set hosts in {job.file} to at most that, or add workers."
+        )
+    return list(usable[: job.hosts or len(usable)])
+
+
+def members(settings: Settings, hosts: Sequence[str]) -> list[str]:
+    """Return the hosts that take part in a run, the head first: it launches the job even where it runs no rank."""
+    return list(dict.fromkeys([settings.head, *hosts]))

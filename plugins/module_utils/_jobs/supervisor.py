@@ -1,0 +1,488 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a job on the head until it ends, and keep its state where anyone can read it.
+
+A supervisor outlives the connection that started it. It writes status.json whenever the state changes, ranks.json every
+two seconds with what each rank reported last, and results.json at the end. States: running, succeeded, failed, stopped
+(on request, directory.STOP), lost (by SIGTERM, as when the host shuts down). A job that failed is started again from
+its last complete checkpoint as often as its file allows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import time
+import traceback
+from datetime import datetime, timezone
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER, read_json, write_json, write_text
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory, faults, processes, remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+
+GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
+SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
+RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
+LARGEST = 1 << 20  # bytes of a rank's message
+# What rank 0 writes into the job directory (observe/sitecustomize.py).
+WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
+
+
+def now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
+    """Say how the group that formed differs from the one planned; an empty string when it does not.
+
+    plan: plan.json. world: world.json, which rank 0 writes when the ranks have formed a group.
+    """
+    planned = {rank["rank"]: host["host"] for host in plan["hosts"] for rank in host["ranks"]}
+    if len(planned) == 1:
+        return ""
+    if world is None:
+        return (
+            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
+            "so each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among "
+            "its arguments"
+        )
+    formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
+    if formed != planned:
+        return f"the ranks formed another group than planned: {formed} instead of {planned}"
+    return ""
+
+
+def missed(expect: dict[str, float], metrics: dict[str, Any]) -> str:
+    """Say which metric is below what the job expects of it; an empty string when none is."""
+    for name, least in expect.items():
+        if not isinstance(metrics.get(name), (int, float)):
+            return f"the script reported no {name}, which the job expects to be at least {least:g}"
+        if not metrics[name] >= least:
+            return f"{name} is {metrics[name]:.4g} and the job expects at least {least:g}"
+    return ""
+
+
+def accumulation(args: dict[str, Any]) -> int:
+    """Return over how many steps a script's arguments have it add up gradients; 1 where they do not say so."""
+    steps = args.get("gradient_accumulation_steps", 1)
+    return steps if isinstance(steps, int) else 1
+
+
+class Supervisor:
+    """The runs of the job in `folder`, from its first start to its last end."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.run = Run.from_json(json.loads((folder / "job.json").read_text(encoding="utf-8")))
+        self.here = (folder / "host").read_text(encoding="utf-8").strip()
+        self.plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        self.launcher = LAUNCHERS[self.run.job.launcher]
+        # Arguments of the script that win over the job file's, such as the checkpoint that it resumes from.
+        self.more: dict[str, Any] = {}
+        self.status: dict[str, Any] = {
+            "job": self.run.job.name,
+            "state": "running",
+            "reason": "",
+            "pid": os.getpid(),
+            "started": now(),
+            "hosts": len(self.plan["hosts"]),
+            "ranks": self.plan["world_size"],
+            "accumulation": accumulation(self.run.job.args),
+            "attempts": [],
+            "notes": [],
+        }
+        self.stop_wanted = False
+        # The state, and why, of a job that is ended from outside.
+        self.stopped = ("", "")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.beats: dict[int, dict[str, Any]] = {}
+        self.gone: dict[str, str] = {}
+        self.probed = 0.0
+
+    def stop(self, state: str, reason: str) -> None:
+        """Have the job ended: it will be in this state, for this reason."""
+        if not self.stop_wanted:
+            self.stop_wanted, self.stopped = True, (state, reason)
+
+    def supervise(self) -> None:
+        """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
+        begun = time.monotonic()
+        try:
+            reason, code = self.attempts()
+        except Exception as error:  # whatever it is: nobody is to wait for a job that is not looked after
+            traceback.print_exc()
+            if self.process and self.process.poll() is None:
+                self.end()
+            self.reap()
+            reason, code = f"its supervisor failed ({type(error).__name__}: {error}); supervise.log tells where", 1
+        self.finish(reason, code, time.monotonic() - begun)
+
+    def attempts(self) -> tuple[str, int]:
+        """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
+        reason, code = "", 0
+        if checkpoints.last_whole(self.folder / "output"):  # of the run that this one goes on with
+            self.replan(
+                self.names(),
+                read_json(self.folder / directory.RESUMED) or {},
+            )
+            reason = self.bring_checkpoint()
+        while not reason:
+            reason, code = self.attempt()
+            if not reason or self.stop_wanted or not self.may_restart(reason):
+                break
+            reason = self.prepare_restart()
+            if self.stop_wanted:
+                break
+        return reason, code
+
+    def finish(self, reason: str, code: int, seconds: float) -> None:
+        """Write what came of the job."""
+        if self.stop_wanted:
+            self.status.update(state=self.stopped[0], reason=self.stopped[1])
+        else:
+            self.status.update(state="failed" if reason else "succeeded", reason=reason)
+        self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
+        metrics = read_json(self.folder / "output" / "all_results.json") or {}
+        progress = read_json(self.folder / "progress.json") or {}
+        write_json(
+            self.folder / "results.json",
+            {
+                **{
+                    key: self.status[key]
+                    for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes")
+                },
+                "restarts": max(0, len(self.status["attempts"]) - 1),
+                "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
+                "precision": self.plan["precision"],
+                "backend": self.plan["backend"],
+                "stack": self.plan["stack"],
+                "metrics": metrics,
+                "steps": progress.get("step", 0),
+                "resumed_step": progress.get("first_step", 0),
+                "world": read_json(self.folder / "world.json"),
+                "output": str(self.folder / "output"),
+            },
+        )
+        self.save()
+
+    def attempt(self) -> tuple[str, int]:
+        """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
+        for left in (*WRITTEN_BY_RANK_0, "ranks.json"):
+            (self.folder / left).unlink(missing_ok=True)
+        self.beats, self.gone = {}, {}
+        log = self.folder / "log"
+        offset = log.stat().st_size if log.exists() else 0
+        resumed = checkpoints.last_whole(self.folder / "output")
+        record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
+        self.status["attempts"].append(record)
+        listener = socket.create_server(("", 0), backlog=1024)
+        listener.setblocking(False)
+        token = secrets.token_hex(8)
+        head = self.run.settings.head_address or self.plan["master_addr"]
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                ["bash", "launch.sh"],
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env={**os.environ, "AMX_CLUSTER_BEAT": f"{head}:{listener.getsockname()[1]}:{token}"},
+            )
+        self.status["launch_pid"] = self.process.pid
+        self.save()
+        with listener:
+            reason = self.wait(listener, token)
+        code = self.process.returncode
+        if self.stop_wanted or reason or code:
+            self.reap()
+        self.fetch_output()
+        if not self.stop_wanted and not reason:
+            if code:
+                text = log.read_bytes()[offset:].decode("utf-8", errors="replace")
+                self.gone.update(remote.unreachable(self.names(), self.here))
+                reason = faults.cause(
+                    text,
+                    code,
+                    self.gone,
+                    self.out_of_memory(),
+                    self.launcher.name,
+                    self.launcher.killed(text, self.plan),
+                )
+            else:
+                metrics = read_json(self.folder / "output" / "all_results.json") or {}
+                reason = self.wrong_world() or missed(self.run.job.expect, metrics)
+        record.update(ended=now(), returncode=code, reason=reason)
+        self.save()
+        return reason, code
+
+    def wait(self, listener: socket.socket, token: str) -> str:
+        """Wait for mpirun; return why it had to be ended, or an empty string when it ended by itself."""
+        assert self.process is not None
+        written = 0.0
+        while self.process.poll() is None:
+            self.listen(listener, token)
+            if time.monotonic() - written > 2 and self.beats:
+                written = time.monotonic()
+                self.write_ranks()
+            reason = self.overdue() or self.silent() or self.stall() or self.apart()
+            if self.stop_wanted or reason:
+                self.end()
+                return reason
+            time.sleep(0.2)
+        self.listen(listener, token)  # what ranks told as they ended
+        self.write_ranks()
+        return self.apart()
+
+    def names(self) -> list[str]:
+        """Return the hosts of the plan, in its order."""
+        return [host["host"] for host in self.plan["hosts"]]
+
+    def wrong_world(self) -> str:
+        """Return how the group that formed differs from the planned one; empty for jobs that need none."""
+        return wrong_world(self.plan, read_json(self.folder / "world.json")) if self.plan["watch"]["group"] else ""
+
+    def stall(self) -> str:
+        """Return which rank holds up the others, once none has made progress for as long as the job allows."""
+        patience = self.run.job.stall_seconds
+        return faults.stall(self.ages(), patience) if patience and self.plan["watch"]["stall"] else ""
+
+    def apart(self) -> str:
+        """Return that ranks train models of their own, where the job's kind shares gradients completely."""
+        shared = self.run.job.of_kind().shares_gradients and not {"fsdp", "deepspeed"} & set(self.run.job.args)
+        watched = shared and self.plan["watch"]["gradients"]
+        return faults.apart(self.beats, self.plan["world_size"]) if watched else ""
+
+    def out_of_memory(self) -> list[str]:
+        """Return the hosts whose kernel has ended a process because it was out of memory since their ranks began."""
+        first = {beat["host"]: beat["first_oom_kills"] for beat in self.beats.values() if beat["first_oom_kills"] >= 0}
+        now_counted = remote.oom_kills(self.names(), self.here)
+        return [host for host, kills in now_counted.items() if host in first and kills > first[host]]
+
+    def reap(self) -> None:
+        """End the job's orphaned processes on every host that answers."""
+        python = f"{self.plan['environment']}/bin/python"
+        command = [python, "-S", str(self.folder / "supervise.py"), "--reap", str(self.folder)]
+        remote.on_every_host(command, self.names(), self.here)
+
+    def replan(self, names: list[str], earlier: dict[str, Any]) -> None:
+        """Write the run's files for these hosts and the last complete checkpoint.
+
+        earlier: ranks and accumulation of the run that left the checkpoint, as far as they are known.
+        """
+        stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
+        self.plan = on_hosts(self.plan, names)
+        now_accumulated = accumulation({**self.run.job.args, **self.more})
+        after = self.plan["world_size"]
+        before = earlier.get("ranks") or after
+        # In units of what a rank takes at once.
+        batch = before * (earlier.get("accumulation") or now_accumulated)
+        if after != before or batch != after * now_accumulated:
+            note = f"{after} instead of {before} ranks on {', '.join(names)}; " if after != before else ""
+            if self.run.job.keep_global_batch and batch % after == 0:
+                self.more["gradient_accumulation_steps"] = batch // after
+                note += f"the global batch stays as it was, with {batch // after} steps of accumulation"
+            else:
+                note += f"the global batch is {Fraction(after * now_accumulated, batch)} of what it was"
+            self.status["notes"].append(note)
+        resumed = checkpoints.last_whole(self.folder / "output")
+        if resumed and self.run.job.of_kind().can_resume:
+            self.more["resume_from_checkpoint"] = f"output/{resumed.name}"
+        for name, content in run_files(self.plan, self.run, stack, self.more).items():
+            write_text(self.folder / name, content, 0o755 if name.endswith(".sh") else 0o644)
+        self.status.update(hosts=len(names), ranks=after, accumulation=accumulation({**self.run.job.args, **self.more}))
+
+    def write_ranks(self) -> None:
+        """Write down what each rank told last."""
+        if self.beats:
+            write_json(self.folder / "ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
+
+    def ages(self) -> dict[int, dict[str, Any]]:
+        """Return what each rank told last, with the seconds since then under "silent"."""
+        return {rank: {**beat, "silent": time.monotonic() - beat["seen"]} for rank, beat in self.beats.items()}
+
+    def listen(self, listener: socket.socket, token: str) -> None:
+        """Take in what ranks told since the last look."""
+        while True:
+            try:
+                connection, _address = listener.accept()
+            except BlockingIOError:
+                return
+            try:
+                with connection, connection.makefile("rb") as stream:
+                    connection.settimeout(1)
+                    beat = json.loads(stream.read(LARGEST))
+                if beat.pop("token") != token:
+                    continue
+                rank, files, kills = int(beat["rank"]), dict(beat.pop("files")), int(beat["oom_kills"])
+            except (OSError, ValueError, KeyError, TypeError, AttributeError):
+                continue  # somebody else's, or cut off
+            for name in WRITTEN_BY_RANK_0:
+                if name in files and self.first_host_is_elsewhere():
+                    (self.folder / name).parent.mkdir(exist_ok=True)
+                    write_json(self.folder / name, files[name])
+            beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
+            self.beats[rank] = {**beat, "seen": time.monotonic()}
+
+    def first_host_is_elsewhere(self) -> bool:
+        """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
+        return bool(self.here != self.plan["hosts"][0]["host"])
+
+    def fetch_output(self) -> None:
+        """Bring what rank 0 wrote on another host to the head, where results are looked for."""
+        if self.first_host_is_elsewhere():
+            source = f"{self.plan['hosts'][0]['host']}:{self.folder}/output"
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                subprocess.run(["scp", "-rqB", source, f"{self.folder}/"], check=False, timeout=3600)
+
+    def overdue(self) -> str:
+        """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
+        entered = self.folder / "ranks" / "entered.json"
+        if (self.folder / "world.json").exists() or not entered.exists():
+            return ""
+        waited = time.time() - entered.stat().st_mtime
+        if waited < self.run.settings.world_timeout:
+            return ""
+        return (
+            f"rank 0 waited {waited:.0f} s for the other {self.plan['world_size'] - 1} rank(s) to join its group at "
+            f"{self.plan['master_addr']}: check that hosts reach each other on the cluster network, on any port"
+        )
+
+    def silent(self) -> str:
+        """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""
+        latest: dict[str, float] = {}
+        for beat in self.beats.values():
+            latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
+        quiet = [host for host, seen in latest.items() if time.monotonic() - seen > SILENT]
+        if not quiet or time.monotonic() - self.probed < SILENT:
+            return ""
+        self.probed = time.monotonic()
+        self.gone = {host: why for host, why in remote.unreachable(self.names(), self.here).items() if host in quiet}
+        return faults.hosts_gone(self.gone)
+
+    def end(self) -> None:
+        """End mpirun, which ends its ranks on every host."""
+        assert self.process is not None
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            # SIGKILL also when mpirun has ended in time: what it left behind is to end with it.
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.killpg(self.process.pid, number)
+                self.process.wait(GRACE)
+        self.process.wait()
+
+    def may_restart(self, reason: str) -> bool:
+        """Tell whether the job is to be started again after it failed with `reason`."""
+        attempts = self.status["attempts"]
+        if len(attempts) > self.run.job.restarts or not attempts[-1]["returncode"]:
+            return False
+        if not self.has_stepped() and attempts[-1]["from"] == "the beginning" and not self.gone:
+            self.status["notes"].append("not restarted: it failed before its first step and would again")
+            return False
+        return True
+
+    def has_stepped(self) -> bool:
+        """Tell whether a rank of the last attempt made a step."""
+        progress = read_json(self.folder / "progress.json") or {}
+        return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.beats.values())
+
+    def prepare_restart(self) -> str:
+        """Plan for the hosts that answer and copy the last complete checkpoint to them; return why that cannot be."""
+        names = self.names()
+        deadline = time.monotonic() + RETURN
+        while True:
+            gone = remote.unreachable(self.names(), self.here)
+            left = [name for name in names if name not in gone]
+            least = self.run.job.min_hosts or len(names)
+            if len(left) >= least or time.monotonic() > deadline or self.stop_wanted:
+                break
+            time.sleep(2)
+        if self.stop_wanted:
+            return ""
+        if len(left) < least:
+            return (
+                f"{', '.join(gone)} did not answer within {RETURN} s and the job needs {least} host(s): bring it back "
+                "and start the job again, or let it go on with fewer (min_hosts)"
+            )
+        self.replan(left, self.status)
+        return self.bring_checkpoint()
+
+    def bring_checkpoint(self) -> str:
+        """Copy the plan and the last complete checkpoint to the other hosts; return why that failed."""
+        resumed = checkpoints.last_whole(self.folder / "output")
+        for host in [entry["host"] for entry in self.plan["hosts"] if entry["host"] != self.here]:
+            steps = [(f"plan.json could not be copied to {host}", self.copy("plan.json", host))]
+            if resumed and not self.run.settings.shared_directory:
+                made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
+                steps.append((f"{host} has no room for the checkpoint", made))
+                steps.append(
+                    (f"{resumed.name} could not be copied to {host}", self.copy(f"output/{resumed.name}", host))
+                )
+            for problem, command in steps:
+                try:
+                    subprocess.run(command, capture_output=True, text=True, check=True, timeout=3600)
+                except subprocess.CalledProcessError as error:
+                    return f"{problem}: {error.stderr.strip()}"
+                except subprocess.TimeoutExpired:
+                    return f"{problem} within an hour"
+        return ""
+
+    def copy(self, name: str, host: str) -> list[str]:
+        """Return the command that copies something of the job directory to the same place on another host."""
+        path = self.folder / name
+        return ["scp", "-rqB", str(path), f"{host}:{path.parent}/"]
+
+    def save(self) -> None:
+        write_json(self.folder / "status.json", self.status)
+
+
+def detach(folder: Path) -> None:
+    """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
+
+    The process that was started ends when the other has written status.json, so that whoever looks then finds it.
+    """
+    reader, writer = os.pipe()
+    if os.fork():
+        os.close(writer)
+        os.read(reader, 1)
+        os._exit(0 if (folder / "status.json").exists() else 1)
+    os.close(reader)
+    os.setsid()
+    with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+        os.dup2(own_log.fileno(), 1)
+        os.dup2(own_log.fileno(), 2)
+    supervisor = Supervisor(folder)
+    # A job holds the hosts of its plan: this one only when it is among them.
+    ours = supervisor.here in [host["host"] for host in supervisor.plan["hosts"]]
+    holding = (folder / ("lock.supervisor" if ours else "supervisor.lock")).open("wb")
+    fcntl.flock(holding, fcntl.LOCK_EX)
+    # Before anyone can know the process to send it to.
+    requested = ("stopped", "it was stopped on request")
+    ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
+    signal.signal(directory.STOP, lambda *_signal: supervisor.stop(*requested))
+    signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop(*ended))
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    supervisor.save()
+    os.close(writer)
+    supervisor.supervise()
+
+
+def main(arguments: list[str]) -> None:
+    """Start the supervisor of the job in a directory, or end the job's orphaned processes there (--reap)."""
+    if arguments[0] == "--reap":
+        processes.end(Path(arguments[1]), grace=5)
+    else:
+        detach(Path(arguments[0]).resolve())

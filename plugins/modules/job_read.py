@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This is the documentation of an action plugin, which runs on the control node.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: job_read
+short_description: Read and check a job file
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Reads a job file on the control node, and fails with every error in it.
+  - With O(hosts) it also chooses the hosts that the job runs on, and fails when the cluster does not have them.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  file:
+    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
+    type: str
+    default: ""
+  override:
+    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
+    type: raw
+  hosts:
+    description: The hosts that jobs may use, the head first.
+    type: list
+    elements: str
+    default: []
+  settings:
+    description:
+      - What the run is set to besides its file, C(head_address), C(world_timeout), C(shared_directory), C(user) and
+        C(since).
+    type: dict
+    default: {}
+  verify_with:
+    description: A script that verifies the plan of the job; the job is turned into a verification that runs the script.
+    type: path
+seealso:
+  - module: amx.cluster.job_plan
+  - plugin: amx.cluster.job
+    plugin_type: lookup
+"""
+
+EXAMPLES = r"""
+- name: Check the job file
+  amx.cluster.job_read:
+    file: jobs/demo.yml
+
+- name: Read the job
+  amx.cluster.job_read:
+    file: jobs/demo.yml
+    hosts: [node0, node1]
+  register: demo
+"""
+
+RETURN = r"""
+job:
+  description: The fields of the job, defaults filled in, paths absolute.
+  type: dict
+  returned: success
+run:
+  description: C(job) with its C(settings), as M(amx.cluster.job_plan) takes it.
+  type: dict
+  returned: when O(hosts) is given
+hosts:
+  description: The hosts that ranks run on, in the order of the hostfile.
+  type: list
+  elements: str
+  returned: when O(hosts) is given
+members:
+  description: The hosts that take part in the run; the head does in any case.
+  type: list
+  elements: str
+  returned: when O(hosts) is given
+sources:
+  description: For C(models), C(data) and C(metrics), the source of each entry of the hosts' cache.
+  type: dict
+  returned: success
+prepare:
+  description: The name of the script that prepares the data and its arguments; empty without one.
+  type: list
+  elements: str
+  returned: success
+"""

@@ -1,0 +1,53 @@
+"""Runs of jobs for tests: a job file's fields, filled in, with settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+
+
+def run(settings: dict[str, Any] | None = None, **fields: Any) -> Run:
+    """Return the run of a job with these fields, named demo with a script train.py unless they say otherwise."""
+    values = {"file": Path("/somewhere/demo.yml"), "name": "demo", "script": Path("/somewhere/train.py"), **fields}
+    return Run(Job(**values), Settings(**{"head": "node0", **(settings or {})}))
+
+
+def core_map(letters: str = "00") -> dict[str, Any]:
+    """Return the core map of a node with one socket, a character for each core, as core_allocation returns it."""
+    cells = [{"core": core, "cpus": str(core), "letter": letter, "purpose": "-"} for core, letter in enumerate(letters)]
+    return {"rows": [{"socket": 0, "node": 0, "cells": cells}], "ranks": 1, "offline": ""}
+
+
+STACK: dict[str, Any] = {
+    "name": "native",
+    "backend": "gloo",
+    "arguments": {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "gloo"}, "bf16": {"bf16": True}},
+}
+
+
+def host(name: str, ranks: int, domain: str = "[3,c]", isa: str = "amx", **allocation: Any) -> dict[str, Any]:
+    """Return a host as make_plan takes it, with as many ranks of two cores each."""
+    return {
+        "host": name,
+        "address": f"10.0.0.{ord(name[-1]) - ord('0') + 1}",
+        "interface": "eth0",
+        "isa": isa,
+        "allocation": {
+            "ranks": [
+                {"env": {}, "compute_cpus": [2 * place, 2 * place + 1], "comm_cpus": []} for place in range(ranks)
+            ],
+            "env": {"OMP_NUM_THREADS": "2", "KMP_BLOCKTIME": "1", "I_MPI_PIN_DOMAIN": domain},
+            "threads_per_rank": 2,
+            "core_map": core_map("0011"),
+            **allocation,
+        },
+    }
+
+
+def plan(*hosts: dict[str, Any], stack: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
+    """Return the plan of a job with these fields on these hosts."""
+    return make_plan(run(**job), stack or STACK, "/opt/env", hosts)

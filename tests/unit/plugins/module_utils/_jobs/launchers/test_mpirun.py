@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from runs import STACK, host, plan
+
+
+def test_environment_of_a_stack_with_bindings() -> None:
+    stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10"}
+    made = plan(host("node0", 1), stack=stack)
+    root = "/opt/env/lib/python3.10/site-packages/oneccl_bindings_for_pytorch"
+    assert made["hosts"][0]["env"]["AMX_CLUSTER_BINDINGS"] == "oneccl_bindings_for_pytorch"
+    variables = LAUNCHER.files(made, [])["env"].splitlines()
+    assert variables[:6] == [
+        f"CCL_ROOT={root}",
+        f"I_MPI_ROOT={root}",
+        f"PATH={root}/bin:/opt/env/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        f"LD_LIBRARY_PATH={root}/lib:/opt/env/lib",
+        f"FI_PROVIDER_PATH={root}/lib/prov",
+        "FI_PROVIDER=tcp",
+    ]
+    assert intel_mpi.bindings_folder({**stack, "bindings": "torch_ccl"}) == "lib/python3.10/site-packages/torch_ccl"
+
+
+def test_hostfile_and_environment_file() -> None:
+    made = plan(host("node0", 1), host("node1", 1))
+    files = LAUNCHER.files(made, [])
+    assert files["hostfile"] == "node0\nnode1\n"
+    sourced = subprocess.run(["bash", "-c", f"set -a\n{files['env']}\nenv -0"], capture_output=True, env={}, check=True)
+    found = dict(line.split("=", 1) for line in sourced.stdout.decode().split("\0") if line)
+    expected = {
+        **intel_mpi.mpi_environment("/opt/env"),
+        "I_MPI_HYDRA_IFACE": "eth0",
+        "I_MPI_HYDRA_BOOTSTRAP": "ssh",
+        "MASTER_ADDR": "10.0.0.1",
+    }
+    assert {name: found[name] for name in expected} == expected
+
+
+def run_launch_script(folder: Path, made: dict[str, Any], arguments: list[str]) -> list[str]:
+    """Run launch.sh as it is with a program mpirun that shows how it was called; returns the words."""
+    made = {**made, "environment": str(folder / "my env")}
+    (folder / "my env/bin").mkdir(parents=True)
+    (folder / "my env/bin/python").symlink_to(sys.executable)
+    mpirun = folder / "my env/bin/mpirun"
+    mpirun.write_text('#!/bin/bash\n[[ $MASTER_PORT -gt 1023 ]] || exit 3\nprintf "%s\\0" "$PWD" "$@"\n')
+    mpirun.chmod(0o755)
+    for name, content in LAUNCHER.files(made, ["train it.py", *arguments]).items():
+        (folder / name).write_text(content)
+    ran = subprocess.run(["bash", str(folder / "launch.sh")], capture_output=True, check=True, cwd="/")
+    return ran.stdout.decode().split("\0")[:-1]
+
+
+RANK = ["-S", "rank.py", "train it.py", "--text", "it's $HOME", "--list", "1", "-2"]
+
+
+def test_launch_script_of_like_hosts(tmp_path: Path) -> None:
+    made = plan(host("node0", 2), host("node1", 2))
+    python = str(tmp_path / "my env/bin/python")
+    assert run_launch_script(tmp_path, made, RANK[3:]) == [
+        str(tmp_path),
+        *shlex.split("-f hostfile -n 4 -ppn 2 -genv I_MPI_PIN_DOMAIN [3,c]"),
+        *[python, *RANK],
+    ]
+
+
+def test_launch_script_of_unlike_hosts(tmp_path: Path) -> None:
+    made = plan(host("node0", 2), host("node1", 1, domain="[f]"))
+    python = str(tmp_path / "my env/bin/python")
+    assert run_launch_script(tmp_path, made, RANK[3:]) == [
+        str(tmp_path),
+        *shlex.split("-n 2 -host node0 -env I_MPI_PIN_DOMAIN [3,c]"),
+        *[python, *RANK, ":"],
+        *shlex.split("-n 1 -host node1 -env I_MPI_PIN_DOMAIN [f]"),
+        *[python, *RANK],
+    ]
+
+
+def test_the_port_is_free_on_the_host_of_rank_0() -> None:
+    made = {**plan(host("node1", 1)), "head": "node0"}
+    assert "MASTER_PORT=$(ssh -o BatchMode=yes node1 " in LAUNCHER.files(made, [])["launch.sh"]
+
+
+def test_a_rank_that_was_killed() -> None:
+    log = """
+=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
+=   RANK 1 PID 26638 RUNNING AT node0
+=   KILLED BY SIGNAL: 9 (Killed)
+"""
+    made = plan(host("node0", 2))
+    assert LAUNCHER.killed(log, made) == Killed(1, "node0", 9)
+    assert LAUNCHER.killed("=   EXIT CODE: 1", made) is None

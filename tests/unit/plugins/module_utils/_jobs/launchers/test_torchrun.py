@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.torchrun import LAUNCHER
+from runs import host, plan
+
+# STAND-INS (no hosts here, a scenario has those): every host is this machine, and torchrun shows how it was called.
+SSH = """#!/bin/bash
+while [ "$1" = -o ]; do shift 2; done
+echo "$*" >> "$LOG/ssh"
+shift
+exec bash -c "$*"
+"""
+TORCHRUN = """#!/bin/bash
+echo "$MASTER_PORT $AMX_CLUSTER_BEAT $*" >> "$LOG/torchrun"
+[ ! -e "$LOG/fails" ] || { case " $* " in *" --node-rank=1 "*) exit 3;; *) sleep 60;; esac; }
+"""
+PYTHON = """#!/bin/bash
+case "$*" in *--reap*) echo "$*" >> "$LOG/reaped";; *) exec {python} "$@";; esac
+"""
+
+
+class Directory:
+    """A job directory with the launcher's files, and programs that note how they were called."""
+
+    def __init__(self, path: Path, made: dict[str, Any], words: list[str]) -> None:
+        self.path = path / "the job"
+        env = path / "my env"
+        for folder in (self.path, env / "bin"):
+            folder.mkdir(parents=True)
+        programs = {"ssh": SSH, "torchrun": TORCHRUN, "python": PYTHON.format(python=sys.executable)}
+        for name, content in programs.items():
+            (env / "bin" / name).write_text(content)
+            (env / "bin" / name).chmod(0o755)
+        for name, content in LAUNCHER.files({**made, "environment": str(env)}, words).items():
+            (self.path / name).write_text(content)
+        self.log = path
+        self.python = env / "bin" / "python"
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        environ = {**os.environ, "LOG": str(self.log), "AMX_CLUSTER_BEAT": "10.0.0.1:4242:token"}
+        return subprocess.Popen(["bash", str(self.path / "launch.sh")], env=environ, cwd="/", start_new_session=True)
+
+    def lines(self, name: str) -> list[str]:
+        return sorted((self.log / name).read_text().splitlines())
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Directory:
+    made = plan(host("node0", 2), host("node1", 1), launcher="torchrun")
+    return Directory(tmp_path, made, ["train it.py", "--text", "it's $HOME"])
+
+
+def test_torchrun_is_started_on_every_host(directory: Directory) -> None:
+    assert directory.launch().wait(20) == 0
+    calls = [shlex.split(line) for line in directory.lines("ssh")]
+    port = calls[0][-1]
+    assert calls == [
+        ["node0", "bash", f"{directory.path}/torchrun.sh", "0", "2", port],
+        ["node1", "bash", f"{directory.path}/torchrun.sh", "1", "1", port],
+    ]
+    rank = f"--no-python {directory.python} -S rank.py train it.py --text it's $HOME"
+    assert directory.lines("torchrun") == [
+        f"{port} 10.0.0.1:4242:token --nnodes=2 --node-rank={number} --nproc-per-node={count} --rdzv-backend=static "
+        f"--max-restarts=0 --master-addr=10.0.0.1 --master-port={port} {rank}"
+        for number, count in ((0, 2), (1, 1))
+    ]
+
+
+def test_the_first_host_that_fails_ends_the_others(directory: Directory) -> None:
+    (directory.log / "fails").touch()
+    assert directory.launch().wait(20) == 3
+    assert directory.lines("reaped") == [f"-S {directory.path}/supervise.py --reap {directory.path}"] * 2
+
+
+def test_a_launch_that_is_ended_ends_the_hosts(directory: Directory) -> None:
+    (directory.log / "fails").touch()
+    script = directory.path.parent / "my env/bin/torchrun"
+    script.write_text(TORCHRUN.replace("exit 3", "sleep 60"))
+    process = directory.launch()
+    deadline = time.monotonic() + 20
+    while not (directory.log / "torchrun").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.killpg(process.pid, 15)
+    assert process.wait(20) == 143
+    assert len(directory.lines("reaped")) == 2
+
+
+# What torchrun of torch 2.13.0 printed when the second of two ranks was ended by SIGKILL.
+REPORT = """
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+======================================================
+/opt/env/bin/python FAILED
+------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-21_16:58:49
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : -15 (pid: 9994)  (SIGTERM)
+  error_file: <N/A>
+  traceback : Signal 15 (SIGTERM) received by PID 9994
+------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_16:58:49
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 9995)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 9995
+======================================================
+"""
+
+
+def test_a_rank_that_was_killed() -> None:
+    made = plan(host("node0", 1), host("node1", 1), launcher="torchrun")
+    assert LAUNCHER.killed(REPORT, made) == Killed(1, "node1", 9)
+    assert LAUNCHER.killed(REPORT.replace("exitcode  : -9", "exitcode  : 1"), made) is None

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Checkpoints, Prepare, Source
+from runs import run
+
+JOB = run(
+    args={"seed": 1, "lr": 2},
+    prepare=Prepare(Path("/jobs/data.py")),
+    models={"minilm": Source(hub="x")},
+    data={"squad": Source(hub="x")},
+    metrics={"squad": Source(hub="x")},
+    requirements=["peft==0.1"],
+    checkpoints=Checkpoints(5, 1),
+    expect={"eval_accuracy": 0.7},
+    ranks_per_node=2,
+    launcher="torchrun",
+    env={"KMP_BLOCKTIME": "0"},
+).job
+
+
+def test_a_verification_keeps_the_settings_and_drops_what_belongs_to_the_script() -> None:
+    assert derive.verification(JOB, Path("/role/verify_ranks.py")) == Job(
+        file=JOB.file,
+        name="verify",
+        kind="verification",
+        script=Path("/role/verify_ranks.py"),
+        ranks_per_node=2,
+        launcher="torchrun",
+        env={"KMP_BLOCKTIME": "0"},
+    )
+
+
+def test_a_job_on_other_hosts() -> None:
+    made = derive.on_hosts(JOB, 2)
+    assert (made.name, made.hosts, made.args, made.expect) == ("demo-on-2", 2, {"seed": 1, "lr": 2}, {})
+
+
+def test_a_job_with_other_cores() -> None:
+    made = derive.with_cores(JOB, "trial-1", ranks_per_node=1, comm_cores=2)
+    assert (made.name, made.ranks_per_node, made.comm_cores, made.reserved_cores) == ("demo-trial-1", 1, 2, "auto")
+    with pytest.raises(
+        ValueError, match=r"^threads is no setting of cores: ranks_per_node, comm_cores, reserved_cores are$"
+    ):
+        derive.with_cores(JOB, "trial-2", threads=1)
+
+
+def test_mappings_are_merged() -> None:
+    assert derive.derived(JOB, "short", args={"max_steps": 5, "lr": 3}).args == {"seed": 1, "lr": 3, "max_steps": 5}
+
+
+def test_a_name_that_is_none() -> None:
+    error = f"'demo-{'x' * 60}' is not a name of a job: at most 63 lower-case letters, digits, '.', '_' and '-'"
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        derive.derived(JOB, "x" * 60)

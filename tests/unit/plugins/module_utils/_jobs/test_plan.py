@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import choose_precision, make_plan, on_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from machines import machine
+from runs import STACK, host, plan, run
+
+
+def test_plan_counts_ranks_over_the_hosts() -> None:
+    made = plan(host("node0", 2), host("node1", 1, warnings=["1 core is left over"]))
+    assert {
+        key: made[key]
+        for key in ("job", "kind", "watch", "head", "stack", "backend", "precision", "master_addr", "world_size")
+    } == {
+        "job": "demo",
+        "kind": "trainer",
+        "watch": {"gradients": True, "stall": True, "group": True},
+        "head": "node0",
+        "stack": "native",
+        "backend": "gloo",
+        "precision": "bf16",
+        "master_addr": "10.0.0.1",
+        "world_size": 3,
+    }
+    assert [entry["first_rank"] for entry in made["hosts"]] == [0, 2]
+    assert [[rank["rank"] for rank in entry["ranks"]] for entry in made["hosts"]] == [[0, 1], [2]]
+    assert [entry["warnings"] for entry in made["hosts"]] == [[], ["1 core is left over"]]
+
+
+def test_the_plan_of_each_launcher() -> None:
+    assert plan(host("node0", 1))["launcher"] == {
+        "name": "mpirun",
+        "rank_variables": ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"],
+        "pins": True,
+    }
+    assert plan(host("node0", 1), launcher="torchrun")["launcher"] == {
+        "name": "torchrun",
+        "rank_variables": ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
+        "pins": False,
+    }
+
+
+def test_independent_ranks_need_no_group() -> None:
+    assert not plan(host("node0", 1), kind="ranks")["watch"]["group"]
+
+
+def test_a_launcher_that_does_not_work_with_the_backend() -> None:
+    stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10"}
+    error = "^launcher: torchrun cannot start ranks with backend ccl; it works with gloo$"
+    with pytest.raises(ValueError, match=error):
+        plan(host("node0", 1), stack=stack, launcher="torchrun")
+
+
+def test_the_environment_of_a_host() -> None:
+    made = plan(host("node0", 1), {**host("node1", 1), "interface": "ib0"}, env={"KMP_BLOCKTIME": "0"})
+    assert made["hosts"][1]["env"] == {
+        "OMP_NUM_THREADS": "2",
+        "KMP_BLOCKTIME": "0",  # the job's own value wins
+        "I_MPI_PIN_DOMAIN": "[3,c]",
+        "LD_PRELOAD": "/opt/env/lib/libiomp5.so",
+        "GLOO_SOCKET_IFNAME": "ib0",
+        "FI_TCP_IFACE": "ib0",
+        "MASTER_ADDR": "10.0.0.1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+@pytest.mark.parametrize(
+    ("wanted", "isas", "chosen"),
+    [
+        ("auto", ["amx", "avx512_bf16"], "bf16"),
+        ("auto", ["amx", "avx512_vnni"], "fp32"),
+        ("bf16", ["avx2"], "bf16"),
+        ("fp32", ["amx"], "fp32"),
+    ],
+)
+def test_precision(wanted: str, isas: list[str], chosen: str) -> None:
+    assert choose_precision(wanted, {f"node{number}": isa for number, isa in enumerate(isas)}) == chosen
+
+
+def test_a_plan_for_fewer_hosts() -> None:
+    made = plan(host("node0", 2), host("node1", 1), host("node2", 3))
+    fewer = on_hosts(made, ["node2", "node1"])
+    assert (fewer["world_size"], fewer["master_addr"]) == (4, "10.0.0.2")
+    assert [(entry["host"], entry["first_rank"]) for entry in fewer["hosts"]] == [("node1", 0), ("node2", 1)]
+    assert [[rank["rank"] for rank in entry["ranks"]] for entry in fewer["hosts"]] == [[0], [1, 2, 3]]
+    assert {entry["env"]["MASTER_ADDR"] for entry in fewer["hosts"]} == {"10.0.0.2"}
+    assert made == plan(host("node0", 2), host("node1", 1), host("node2", 3))  # the first one stays as it is
+    assert on_hosts(made, ["node0", "node1", "node2"]) == made
+    with pytest.raises(ValueError, match=r"^no host is left to run the job on$"):
+        on_hosts(made, ["node9"])
+
+
+def hundred_hosts(count: int) -> list[dict[str, Any]]:
+    """Return hosts with two sockets of 56 cores, as their own modules answer."""
+    allocation = allocate(build(machine(2, 56, 2).cpus(), None), Request())
+    answer = {**allocation.as_dict(), "core_map": CoreMap.of(allocation).to_json()}
+    return [
+        {
+            "host": f"node{n}",
+            "address": f"10.0.{n // 200}.{n % 200 + 1}",
+            "interface": "eth0",
+            "isa": "amx",
+            "allocation": answer,
+        }
+        for n in range(count)
+    ]
+
+
+def test_the_plan_of_a_hundred_hosts_takes_linear_time(capsys: pytest.CaptureFixture[str]) -> None:
+    def seconds(count: int) -> float:
+        hosts = hundred_hosts(count)
+        times = []
+        for _round in range(5):
+            began = time.process_time()
+            made = make_plan(run(), STACK, "/opt/env", hosts)
+            run_files(made, run(), STACK)
+            times.append(time.process_time() - began)
+        return min(times)
+
+    few, many = seconds(20), seconds(100)
+    with capsys.disabled():
+        print(
+            f" [plan of 100 hosts of 2 x 56 cores: {many * 1000:.0f} ms of CPU time, of 20 {few * 1000:.0f} ms]", end=""
+        )
+    assert many < 15 * few  # quadratic growth would be 25 times
