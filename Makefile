@@ -22,7 +22,7 @@ test: ## everything: lint, unit and integration tests, the demo, ansible-test sa
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py
 
-lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, changelog, the built collection
+lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, stacks page, language, changelog, the built collection
 unit: ## unit tests
 integration: ## site.yml on this machine; what is refused, in which words; the hub; plans judged by Intel MPI and OpenMP
 sanity: ## ansible-test sanity, in a copy of the collection

@@ -112,6 +112,7 @@ def lint_checks() -> dict[str, list[str]]:
         "mypy": mypy_command(),
         "role interfaces": [PYTHON, "tools/role_interfaces.py", "check"],
         "stacks page": [PYTHON, "tools/stacks_page.py", "check"],
+        "language": [PYTHON, "tools/language.py"],
         "changelog": ["antsibull-changelog", "lint"],
         "collection build": [PYTHON, "tests/collection_build.py"],
     }

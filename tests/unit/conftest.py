@@ -8,8 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The collection is this checkout, through a link in .collections; in tests lies what tests share.
-for folder in (ROOT / "tests", ROOT / ".collections"):
+# The collection is this checkout, through a link in .collections; tests has what tests share; tools are tested, too.
+for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".cache" / "hypothesis"))
