@@ -27,7 +27,6 @@ NOT_SWEPT: tuple[str, ...] = (
     "README.md",
     "changelogs/",
     "docs/",
-    "jobs/",
     "molecule/",
     "playbooks/",
     "plugins/",

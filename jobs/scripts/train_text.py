@@ -4,7 +4,7 @@
 """Fine-tune a transformer on text classification (one sentence or a pair) or on extractive question answering.
 
 Takes every argument of Hugging Face TrainingArguments, and those of Arguments below. Data come
-from GLUE (--task_name), the hub or a local folder (--dataset_name), or CSV and JSON files (--train_file,
+from GLUE (--task_name), the hub or a local directory (--dataset_name), or CSV and JSON files (--train_file,
 --validation_file) with the columns sentence1, sentence2 (optional), label; or question, context, answers, as SQuAD's.
 Without --do_train and --do_eval it does both. Rank 0 writes the model and all_results.json to --output_dir.
 
@@ -56,7 +56,7 @@ class InputError(ValueError):
 class Arguments:
     """What to train, and on what."""
 
-    model_name_or_path: str = field(metadata={"help": "model of the hub, or a local folder"})
+    model_name_or_path: str = field(metadata={"help": "model of the hub, or a local directory"})
     from_scratch: bool = field(default=False, metadata={"help": "new weights from the model's configuration"})
     config_overrides: str = field(
         default="",
@@ -66,7 +66,7 @@ class Arguments:
         default="auto", metadata={"choices": ["auto", "classification", "qa"], "help": "auto: by columns"}
     )
     task_name: str = field(default="", metadata={"help": f"GLUE task: {', '.join(GLUE_COLUMNS)}"})
-    dataset_name: str = field(default="", metadata={"help": "data set of the hub, or a local folder"})
+    dataset_name: str = field(default="", metadata={"help": "dataset of the hub, or a local directory"})
     dataset_config_name: str = field(default="", metadata={"help": "its configuration"})
     train_file: str = field(default="", metadata={"help": "CSV, JSON or JSON lines"})
     validation_file: str = field(default="", metadata={"help": "CSV, JSON or JSON lines"})
@@ -233,7 +233,7 @@ def number_labels(labels: Iterable[Any], source: str) -> tuple[list[Any], Callab
 
 
 def load_splits(data: Arguments) -> dict[str, Any]:
-    """The data sets `train` and `validation`, as far as there are such, with the columns of their source.
+    """The datasets `train` and `validation`, as far as there are such, with the columns of their source.
 
     Raises InputError when nothing is named, or when what is named cannot be read.
     """
@@ -254,7 +254,7 @@ def load_splits(data: Arguments) -> dict[str, Any]:
         else:
             found = load_dataset(name, configuration)
     except Exception as error:  # Whatever the library raises, it is about this name.
-        raise InputError(f"data set {name} {configuration or ''}: {error}") from error
+        raise InputError(f"dataset {name} {configuration or ''}: {error}") from error
     if isinstance(found, Dataset):
         return {"train": found}
     sources = {"train": ("train",), "validation": ("validation", "validation_matched")}
@@ -279,7 +279,7 @@ def prepare(data: Arguments) -> Prepared:
 
     splits = load_splits(data)
     if not splits:
-        raise InputError("the data set has neither a train nor a validation split")
+        raise InputError("the dataset has neither a train nor a validation split")
     columns = next(iter(splits.values())).column_names
     try:
         config = AutoConfig.from_pretrained(data.model_name_or_path)

@@ -128,7 +128,7 @@ def test_wrong_files(script: ModuleType, tmp_path: Path, name: str, text: str | 
 
 
 class Rows(list[dict[str, Any]]):
-    """As much of a data set as `check_questions` looks at."""
+    """As much of a dataset as `check_questions` looks at."""
 
     @property
     def column_names(self) -> list[str]:
