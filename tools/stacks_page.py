@@ -40,8 +40,8 @@ def tables(data: dict[str, Any]) -> str:
     packages = dict.fromkeys(package for have in versions.values() for package in have)
     for package in packages:
         text += row(package, *(versions[name].get(package, "-") for name in names))
-    text += "\n## How a job's wishes are spelt\n\n"
-    text += row("wish", *names) + row("---", *("---" for _name in names))
+    text += "\n## Argument names by version\n\n"
+    text += row("setting", *names) + row("---", *("---" for _name in names))
     spelt = [
         spelling(versions[name]["transformers"], catalogue[name]["backend"], IPEX in versions[name]) for name in names
     ]
@@ -53,7 +53,7 @@ def tables(data: dict[str, Any]) -> str:
     ):
         said = (" ".join(run_files.render_arguments(arguments[wish])) for arguments in spelt)
         text += row(title, *(f"`{words}`" if words else "-" for words in said))
-    text += "\n## What is known to fit\n\n"
+    text += "\n## Compatible versions\n\n"
     text += row("torch", "IPEX", "oneccl-bind-pt", "Pythons with wheels of all three") + row(*(["---"] * 4))
     for known in data["__torch_stack_known_good"]:
         text += row(str(known["torch"]), str(known["ipex"]), str(known["oneccl"]), " to ".join(known["python"]))

@@ -1,6 +1,6 @@
 """Compare our plan with what other launchers do, on machines that are made up or captured.
 
-    compare_launchers.py --env PREFIX --ipex-wheel FILE [--tree NAME=FOLDER] [--write docs/core_allocation.md]
+    compare_launchers.py --env PREFIX --ipex-wheel FILE [--tree NAME=FOLDER] [--write docs/launcher_comparison.md]
 
 PREFIX is a Python environment with torch, psutil and Intel MPI (impi-rt); FILE the wheel of
 intel-extension-for-pytorch 2.8.0, of which only the launcher is used. Every launcher is run as its users run it, asked

@@ -1,0 +1,59 @@
+"""Pages that are linked, or named in code and configuration, are there, and so are their headings."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from language import tracked
+
+ROOT = Path(__file__).resolve().parents[3]
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+NAMED = re.compile(r"\bdocs/\w+\.(?:md|yml)\b")
+CODE = ("*.md", "*.yml", "*.py", "*.j2", "*.sh", "Makefile", "*.cfg", "*.toml", "*.txt")
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page, other than those to web pages, that lead nowhere."""
+    found = []
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        path, _sign, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if "://" not in link and (not target.is_file() or (anchor and anchor not in anchors(target))):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("name", tracked("*.md"))
+def test_links_lead_to_pages_and_headings(name: str) -> None:
+    assert broken(ROOT / name) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "b.md").write_text("# `stop.yml` and logs\n", encoding="utf-8")
+    page = tmp_path / "a.md"
+    page.write_text("[1](b.md) [2](b.md#stopyml-and-logs) [3](c.md) [4](b.md#x) [5](https://a.b/c)\n", encoding="utf-8")
+    assert broken(page) == ["c.md", "b.md#x"]
+
+
+def test_pages_that_code_names_are_there() -> None:
+    named = {
+        (name, page)
+        for name in tracked(*CODE)
+        if name != "tests/unit/tools/test_language.py"  # its pages are made up
+        for page in NAMED.findall((ROOT / name).read_text(encoding="utf-8", errors="replace"))
+    }
+    assert {page for _name, page in named} >= {"docs/doctor.md", "docs/stacks.md", "docs/core_allocation.md"}
+    assert [f"{name}: {page}" for name, page in sorted(named) if not (ROOT / page).exists()] == []
+
+
+def test_every_page_is_listed_in_the_readme() -> None:
+    listed = {link.partition("#")[0] for link in LINK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
+    assert {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} <= listed
