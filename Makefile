@@ -1,19 +1,19 @@
-# Every target is a short call of something that can also be called by hand.
+# Every target is a short call of a command that can also be run on its own.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint unit integration sanity molecule docs clean
 
-# Ansible wants UTF-8, and ignores the ansible.cfg of a folder that anyone may write to unless it is named.
+# Ansible needs UTF-8, and ignores the ansible.cfg of a world-writable directory unless it is named.
 export LC_ALL := C.UTF-8
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 # The Python to make .venv with; by default the first of version 3.11 to 3.13 on PATH.
 export PYTHON
 
-help: ## list these targets
+help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: ## make this machine a cluster of one (in .cluster/, no root) and fine-tune a language model on it
-	@echo "Makes this machine a cluster of one inside this folder (.venv, .cluster), then fine-tunes MiniLM on its CPU cores."
+demo: ## make this machine a cluster of one host (in .cluster/, no root) and fine-tune a language model on it
+	@echo "Makes this machine a cluster of one host inside this directory (.venv, .cluster), then fine-tunes MiniLM on its CPU cores."
 	@tools/make_venv.sh
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
@@ -24,20 +24,20 @@ test: ## everything: lint, unit and integration tests, the demo, ansible-test sa
 
 lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, stacks page, language, changelog, the built collection
 unit: ## unit tests
-integration: ## site.yml on this machine; what is refused, in which words; the hub; plans judged by Intel MPI and OpenMP
+integration: ## site.yml on this machine, refusals and their messages, the hub, plans tested with Intel MPI and OpenMP
 sanity: ## ansible-test sanity, in a copy of the collection
 lint unit integration sanity:
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py $@
 
-molecule: ## the scenarios on clusters of containers; one only: make molecule SCENARIO=default
+molecule: ## the scenarios on clusters of containers; a single one: make molecule SCENARIO=default
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## write each role's README.md and the tables of docs/stacks.md from the data they describe
+docs: ## generate the README.md of each role and the tables of docs/stacks.md
 	@tools/make_venv.sh tests
 	@.venv/bin/python tools/role_interfaces.py write
 	@.venv/bin/python tools/stacks_page.py write
 
-clean: ## remove .venv and caches; what the demo installed and trained (.cluster) stays
+clean: ## remove .venv and caches; keep what the demo installed and trained (.cluster)
 	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis
