@@ -29,11 +29,12 @@ def derived(job: Job, suffix: str, **changes: Any) -> Job:
     name = f"{job.name}-{suffix}"
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name of a job: at most 63 lower-case letters, digits, '.', '_' and '-'")
-    merged = {
+    merged: dict[str, Any] = {
         field: {**getattr(job, field), **value} if isinstance(value, dict) else value
         for field, value in changes.items()
     }
-    return replace(job, name=name, **{"expect": {}, **merged})
+    everything: dict[str, Any] = {"expect": {}, **merged, "name": name}
+    return replace(job, **everything)
 
 
 def on_hosts(job: Job, count: int) -> Job:

@@ -346,8 +346,8 @@ def test_a_rank_that_the_kernel_ended_out_of_memory(run: Run) -> None:
     run.program("grep", "#!/bin/sh\necho 'Warning: a banner of sshd'\necho 'oom_kill 4'\n")  # what the kernel counts
     run.start("beat 1 node0 oom_kills=3; sleep 0.5; beat 1 node0 oom_kills=4; sleep 0.5" + KILLED)
     assert run.ended()["reason"] == (
-        "the kernel of node0 ended a rank because it was out of memory: use a smaller batch, shorter sequences, fewer ranks per "
-        "node, or gradient checkpointing"
+        "the kernel of node0 ended a rank because it was out of memory: use a smaller batch, shorter sequences, fewer "
+        "ranks per node, or gradient checkpointing"
     )
 
 

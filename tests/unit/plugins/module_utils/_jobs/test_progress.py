@@ -32,14 +32,6 @@ def test_describe(changes: dict[str, Any], text: str) -> None:
     assert progress.describe({**AT_40, **changes}) == text
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [(0.4, "0 s"), (59.4, "59 s"), (59.6, "1 min 0 s"), (3599.4, "59 min 59 s"), (7501, "2 h 5 min")],
-)
-def test_duration(seconds: float, text: str) -> None:
-    assert progress.duration(seconds) == text
-
-
 LOG = """\
 step 1
 --- rank 3 on node1 failed ---
