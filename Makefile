@@ -34,10 +34,10 @@ molecule: ## the scenarios on clusters of containers; a single one: make molecul
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## generate the README.md of each role and the tables of docs/stacks.md
+docs: ## write each role's README.md and the tables in docs/ from the data they describe
 	@tools/make_venv.sh tests
 	@.venv/bin/python tools/role_interfaces.py write
-	@.venv/bin/python tools/stacks_page.py write
+	@.venv/bin/python tools/doc_tables.py write
 
 clean: ## remove .venv and caches; keep what the demo installed and trained (.cluster)
 	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,42 +11,48 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
 
 display = Display()
 
+WANTED = {
+    "network": {"type": "str", "default": ""},
+    "require": {"type": "str", "choices": ["amx", "avx512", "none"], "default": "none"},
+    "become": {"type": "bool", "required": True},
+    "full": {"type": "bool", "required": True},
+    **{
+        name: {"type": "float", "required": True}
+        for name in ("free_gib", "job_free_gib", "memory_gib", "shm_gib", "clock_seconds")
+    },
+}
+
 
 class ActionModule(ActionBase):
-    """Judges on the control machine what every host has said; no host is asked anything."""
+    """Runs the checks on the control node. No host is contacted."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _result, asked = self.validate_argument_spec(
+        _result, options = self.validate_argument_spec(
             argument_spec={
-                "answers": {"type": "dict", "required": True},
-                "wanted": {"type": "dict", "default": {}},
+                "results": {"type": "dict", "required": True},
+                "wanted": {"type": "dict", "required": True, "options": WANTED},
                 "format": {"type": "str", "choices": ["table", "json", "failures"], "default": "table"},
             }
         )
-        wanted = doctor.Wanted(**asked["wanted"])
-        findings = doctor.examine(asked["answers"], wanted)
-        summary = doctor.summary(findings, len(asked["answers"]), wanted.whole)
+        cluster = Cluster(options["results"], Wanted(**options["wanted"]))
+        findings = doctor.examine(cluster)
+        summary = doctor.summary(findings, cluster)
         report = {"findings": [dataclasses.asdict(finding) for finding in findings], "summary": summary}
-        failures = [finding for finding in findings if finding.severity == doctor.FAILURE]
-        if asked["format"] == "json":
-            display.display(json.dumps({"hosts": list(asked["answers"]), **report}))
-        elif asked["format"] == "table" or failures:
+        failures = [finding for finding in findings if finding.severity == FAILURE]
+        if options["format"] == "json":
+            display.display(json.dumps({"hosts": list(cluster.results), **report}))
+        elif options["format"] == "table" or failures:
             width = shutil.get_terminal_size((160, 24)).columns
-            shown = findings if asked["format"] == "table" else failures
+            shown = findings if options["format"] == "table" else failures
             display.display("\n".join(filter(None, ["", doctor.table(shown, width), summary])))
         if failures:
-            hosts = list(dict.fromkeys(finding.host for finding in failures))
-            told = "\n".join(f"- {one.host}: {one.found}. {one.advice}." for one in failures)
-            return {
-                **report,
-                "failed": True,
-                "msg": f"Nothing was changed. Before {', '.join(hosts)} can be used:\n{told}",
-            }
+            return {**report, "failed": True, "msg": doctor.refusal(failures)}
         return {**report, "changed": False}

@@ -1,55 +1,109 @@
-#!/usr/bin/python
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
+
+# This is the documentation of an action plugin, which runs on the control node.
+
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: doctor_report
-short_description: Judge what the hosts of a cluster said, and show all that is wrong
+short_description: Check the hosts of a cluster and show what is wrong
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - An action that runs on the control machine only. It fails if any check failed, after it has shown all of them.
+  - Evaluates what tasks have gathered on the hosts of a cluster, and shows everything that is wrong. Fails if there is
+    a finding of severity V(failure).
   - The checks are listed in C(docs/doctor.md).
+  - This is an action that runs on the control node and contacts no host.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
-  answers:
+  results:
     description:
-      - By host, the head first, the results of the tasks that asked it, C(facts), C(info), C(sudo), C(listener) and
-        C(peers). A task that did not run has an empty result.
+      - The registered results of the tasks that gathered facts, by host, the head first. Those of a host are C(facts)
+        (M(ansible.builtin.setup)), C(info) (M(amx.cluster.host_info)), C(sudo) (any task that uses sudo), C(listener)
+        (M(amx.cluster.peer_listener)) and C(peers) (M(amx.cluster.peer_info)); none of a task that did not run.
     type: dict
     required: true
   wanted:
-    description: What the cluster has to meet, by the names of the fields of C(_hosts.doctor.Wanted).
+    description: What the cluster has to meet.
     type: dict
-    default: {}
+    required: true
+    suboptions:
+      network:
+        description: The cluster network as a CIDR. Empty for the network of the default route.
+        type: str
+        default: ""
+      require:
+        description: The instruction set that every host must be able to use.
+        type: str
+        choices: [amx, avx512, none]
+        default: none
+      become:
+        description: Whether roles may use sudo.
+        type: bool
+        required: true
+      full:
+        description: Whether checks between hosts and of the installed software are made.
+        type: bool
+        required: true
+      free_gib:
+        description: Free disk space in GiB that is required until the stack is installed.
+        type: float
+        required: true
+      job_free_gib:
+        description: Free disk space in GiB that is required afterwards, for jobs.
+        type: float
+        required: true
+      memory_gib:
+        description: Free memory in GiB that is required.
+        type: float
+        required: true
+      shm_gib:
+        description: Size of C(/dev/shm) in GiB that is required.
+        type: float
+        required: true
+      clock_seconds:
+        description: Seconds that clocks may differ.
+        type: float
+        required: true
   format:
     description:
-      - V(table) shows a table of all findings and a line that sums them up.
+      - V(table) shows a table of all findings and a summary.
       - V(json) shows the same as one line of JSON.
-      - V(failures) shows nothing unless a check failed.
+      - V(failures) shows the failures only, and nothing without one.
     type: str
     choices: [table, json, failures]
     default: table
+seealso:
+  - module: amx.cluster.host_info
+  - module: amx.cluster.peer_info
 """
 
 EXAMPLES = r"""
-- name: Judge what the hosts said
+- name: Show what is wrong with the cluster
   amx.cluster.doctor_report:
-    answers:
-      node0:
-        facts: "{{ hostvars.node0.facts }}"
-        info: "{{ hostvars.node0.info }}"
+    results: "{{ dict(hosts | zip(query('amx.cluster.host_values', hosts, values=registered))) }}"
+    wanted:
+      become: true
+      full: false
+      free_gib: 6
+      job_free_gib: 1
+      memory_gib: 2
+      shm_gib: 0.5
+      clock_seconds: 1
+  vars:
+    hosts: "{{ groups | amx.cluster.host_order }}"
+    registered: {facts: gathered_facts, info: host_info}
   run_once: true
 """
 
 RETURN = r"""
 findings:
-  description: What is not as it should be, in the order of the hosts.
+  description: What is wrong, in the order of the hosts, failures first.
   returned: always
   type: list
   elements: dict
@@ -59,7 +113,7 @@ findings:
       type: str
       returned: success
     check:
-      description: The check, a name from C(docs/doctor.md).
+      description: The name of the check, as in C(docs/doctor.md).
       type: str
       returned: success
     severity:
@@ -75,8 +129,8 @@ findings:
       type: str
       returned: success
 summary:
-  description: How the cluster stands, in a line.
+  description: The number of checks, hosts, failures and warnings, in a line.
   returned: always
   type: str
-  sample: 28 checks on 3 host(s), no failure(s), no warning(s)
+  sample: "28 checks on 3 hosts: no failures, 1 warning"
 """

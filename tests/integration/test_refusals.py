@@ -156,11 +156,12 @@ def test_hosts_that_cannot_do_the_work(cluster: Cluster) -> None:
     cluster.inventory(head=["node0"], workers=["node1"], node1={"ansible_host": "127.0.0.1", "ansible_port": 1})
     said = cluster.refusal("site.yml", "-e", "preflight_free_gib=1000000")
     message = (
-        "Nothing was changed. Before node0, node1 can be used:\n"
-        f"- node0: N GiB are free for {cluster.prefix} and 1000000.0 GiB are needed. "
-        "Make room there, or set cluster_prefix to a folder on a larger file system.\n"
+        "Nothing was changed, because node0, node1 cannot be used:\n"
+        f"- node0: N GiB are free for {cluster.prefix}, 1000000.0 GiB are required. "
+        "Free disk space there, or set cluster_prefix to a directory on a larger file system.\n"
         "- node1: cannot be reached: ssh: connect to host 127.0.0.1 port 1: Connection refused. "
-        "Check its ansible_host and ansible_user, and that ssh from this machine to it works without a question.\n"
+        "Check ansible_host and ansible_user of this host, and that ssh from the control node logs in without a prompt"
+        ".\n"
     )
     assert message in re.sub(r"[0-9.]+ GiB are free", "N GiB are free", said)
     assert not cluster.prefix.exists()

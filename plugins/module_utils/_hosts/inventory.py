@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory must look like, and what is derived from it: the order of hosts, and the cluster network."""
+"""What the inventory must look like, and what is derived from it and from facts: the hosts, and their network."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def errors(groups: Mapping[str, list[str]]) -> list[str]:
-    """Say what is wrong with the inventory's groups (Ansible's `groups`); an empty list is a sound inventory.
+def errors(groups: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return what is wrong with the inventory's groups (Ansible's `groups`); an empty list for a sound inventory.
 
     The contract: group `cluster` with the children `head` (exactly one host) and `workers` (any number).
     """
@@ -46,10 +46,26 @@ def host_order(groups: Mapping[str, list[str]]) -> list[str]:
     return head + [host for host in groups.get("workers", []) if host not in head]
 
 
+def values(variables: Mapping[str, Any], paths: Mapping[str, str]) -> dict[str, Any]:
+    """Pick variables of a host: {key: value}, None where it is not defined.
+
+    paths: the variable of each key; dots lead into mappings.
+    """
+    return {key: _value(variables, path.split(".")) for key, path in paths.items()}
+
+
+def _value(variables: Any, path: Sequence[str]) -> Any:
+    for name in path:
+        if not isinstance(variables, Mapping) or name not in variables:
+            return None
+        variables = variables[name]
+    return variables
+
+
 def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:
     """Find the interface of a host that carries the cluster network.
 
-    addresses: the host's, as `_host.addresses` returns them. network: the CIDR, or an empty string for the network of
+    addresses: the host's, as facts.addresses returns them. network: the CIDR, or an empty string for the network of
     the host's default route.
 
     Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR,

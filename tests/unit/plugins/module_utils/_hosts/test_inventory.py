@@ -63,6 +63,17 @@ def test_the_head_comes_first_and_workers_keep_their_order() -> None:
     assert inventory.host_order({}) == []
 
 
+def test_values() -> None:
+    variables = {"inventory_hostname": "a", "facts": {"user": {"id": 7}, "none": None}}
+    paths = {"host": "inventory_hostname", "id": "facts.user.id", "none": "facts.none"}
+    assert inventory.values(variables, paths) == {"host": "a", "id": 7, "none": None}
+
+
+@pytest.mark.parametrize("path", ["absent", "facts.absent", "absent.user", "facts.user.id.more", "facts.none.more"])
+def test_a_value_that_is_not_defined(path: str) -> None:
+    assert inventory.values({"facts": {"user": {"id": 7}, "none": None}}, {"it": path}) == {"it": None}
+
+
 def address(interface: str, address: str, network: str, default: bool = False) -> dict[str, object]:
     return {"interface": interface, "address": address, "network": network, "default": default}
 

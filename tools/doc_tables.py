@@ -1,8 +1,9 @@
-"""Write the tables of docs/stacks.md from the catalogue (`tools/stacks_page.py write`), or `check` them."""
+"""Write the tables in docs/ that come from data (`tools/doc_tables.py write`), or `check` them."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,13 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import spelling
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import IPEX, versions_of
 
-PAGE = ROOT / "docs/stacks.md"
-CATALOGUE = ROOT / "roles/torch_stack/vars/stacks.yml"
-BEGIN, END = (
-    "<!-- From roles/torch_stack/vars/stacks.yml, by `make docs`. -->",
-    "<!-- The end of what `make docs` writes. -->",
-)
+CATALOGUE = "roles/torch_stack/vars/stacks.yml"
+END = "<!-- The end of what `make docs` writes. -->"
 
 WISHES = {"cpu": "CPU only, always", "distributed": "more than one rank", "bf16": "bf16", "ipex": "IPEX"}
 
@@ -29,8 +27,17 @@ def row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |\n"
 
 
-def tables(data: dict[str, Any]) -> str:
+def checks() -> str:
+    """Return the table of the doctor's checks; those that the short form leaves out have an asterisk."""
+    text = row("check", "severity", "what happens otherwise", "what to do") + row(*["---"] * 4)
+    for check in CHECKS:
+        text += row(f"`{check.name}`{' *' if check.full else ''}", check.severity, check.cause, check.advice)
+    return text
+
+
+def stacks() -> str:
     """Return the tables of stacks, of arguments, and of versions that are known to fit."""
+    data: dict[str, Any] = yaml.safe_load((ROOT / CATALOGUE).read_text(encoding="utf-8"))
     catalogue = data["__torch_stack_catalogue"]
     names = list(catalogue)
     versions = {name: versions_of(stack) for name, stack in catalogue.items()}
@@ -60,17 +67,28 @@ def tables(data: dict[str, Any]) -> str:
     return text
 
 
+# Of each page, from what its tables are made, and the function that makes them.
+PAGES: dict[str, tuple[str, Callable[[], str]]] = {
+    "docs/doctor.md": ("plugins/module_utils/_hosts/checks", checks),
+    "docs/stacks.md": (CATALOGUE, stacks),
+}
+
+
 def main(what: str) -> int:
-    page = PAGE.read_text(encoding="utf-8")
-    head, rest = page.split(BEGIN)
-    _old, tail = rest.split(END)
-    made = f"{head}{BEGIN}\n\n{tables(yaml.safe_load(CATALOGUE.read_text(encoding='utf-8')))}\n{END}{tail}"
-    if what == "write":
-        PAGE.write_text(made, encoding="utf-8")
-    elif made != page:
-        print(f"{PAGE.relative_to(ROOT)} is not current: run `make docs`")
-        return 1
-    return 0
+    """Write or check the tables of all pages. Returns the exit code."""
+    code = 0
+    for name, (source, make) in PAGES.items():
+        page = (ROOT / name).read_text(encoding="utf-8")
+        begin = f"<!-- From {source}, by `make docs`. -->"
+        head, rest = page.split(begin)
+        _old, tail = rest.split(END)
+        made = f"{head}{begin}\n\n{make()}\n{END}{tail}"
+        if what == "write":
+            (ROOT / name).write_text(made, encoding="utf-8")
+        elif made != page:
+            print(f"{name} is not current: run `make docs`")
+            code = 1
+    return code
 
 
 if __name__ == "__main__":

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a check of the doctor is, what it is given and what it yields. The checks themselves lie beside this file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+MIB, GIB = 2**20, 2**30
+FAILURE, WARNING = "failure", "warning"
+# What Ansible puts before the words of ssh; which of the two depends on the moment at which ssh ended.
+WRAPPING = re.compile(
+    r"^(Task failed: )?(Data could not be sent to remote host .* over ssh: |Failed to connect to the host via ssh: )?"
+)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a cluster has to meet. The role preflight states the values, and documents each under its own name.
+
+    network: the cluster network as a CIDR, or "". require: "amx", "avx512" or "none". become: whether roles may use
+    sudo. full: whether checks between hosts and of the installed software are made. free_gib, job_free_gib: free disk
+    space before and after the stack is installed.
+    """
+
+    network: str
+    require: str
+    become: bool
+    full: bool
+    free_gib: float
+    job_free_gib: float
+    memory_gib: float
+    shm_gib: float
+    clock_seconds: float
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the checks look at.
+
+    results: by host, the head first, the results of the tasks that gathered facts there: facts (setup), info
+    (host_info), sudo, and where `wanted.full` listener (peer_listener) and peers (peer_info). None stands for one that
+    did not run.
+    """
+
+    results: Mapping[str, Mapping[str, Any]]
+    wanted: Wanted
+
+    @cached_property
+    def unreachable(self) -> dict[str, str]:
+        """The hosts on which Ansible could not log in: {host: Ansible's message}."""
+        return self._first("unreachable", self.results)
+
+    @cached_property
+    def broken(self) -> dict[str, str]:
+        """The hosts that were reached and on which modules fail: {host: Ansible's message}."""
+        return self._first("failed", [host for host in self.results if host not in self.unreachable])
+
+    @cached_property
+    def answers(self) -> dict[str, Mapping[str, Any]]:
+        """The results of the hosts that could be asked."""
+        silent = {*self.unreachable, *self.broken}
+        return {host: result for host, result in self.results.items() if host not in silent}
+
+    @cached_property
+    def infos(self) -> dict[str, Mapping[str, Any]]:
+        """What host_info returned on each host that could be asked."""
+        return {host: answer["info"]["host"] for host, answer in self.answers.items()}
+
+    @property
+    def head(self) -> str:
+        """The head's name, which is "" without hosts."""
+        return next(iter(self.results), "")
+
+    def _first(self, state: str, hosts: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
+        found = {}
+        for host in hosts:
+            tasks = (self.results[host].get(name) or {} for name in ("facts", "info"))
+            task = next((task for task in tasks if task.get(state)), None)
+            if task is not None:
+                found[host] = message_of(task)
+        return found
+
+
+class Found(NamedTuple):
+    """Something that is wrong on a host. advice: what to do here, without a full stop, where it is not the check's."""
+
+    host: str
+    text: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Check:
+    """Something that is looked at on every host.
+
+    cause: what happens to a job otherwise. advice: what to do, without a full stop. full: whether it needs what hosts
+    report about each other or what is installed, which the short form before each playbook leaves out.
+    """
+
+    name: str
+    severity: str
+    cause: str
+    advice: str
+    full: bool
+    find: Callable[[Cluster], Iterator[Found]]
+
+
+def check(
+    severity: str, *, cause: str, advice: str, full: bool = False
+) -> Callable[[Callable[[Cluster], Iterator[Found]]], Check]:
+    """Make a function that yields what is wrong a check of the same name."""
+
+    def make(find: Callable[[Cluster], Iterator[Found]]) -> Check:
+        return Check(find.__name__, severity, cause, advice, full, find)
+
+    return make
+
+
+def message_of(result: Mapping[str, Any]) -> str:
+    """Return why a task failed, on one line and without a full stop."""
+    text = " ".join(str(result.get("msg") or result.get("module_stderr") or "no reason was given").split())
+    return WRAPPING.sub("", text).rstrip(".")
+
+
+def size(count: float) -> str:
+    """Return a number of bytes as 1.5 GiB or 64 MiB."""
+    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
+
+
+def most_common(values: Sequence[str]) -> str:
+    """Return the value that most hosts have, and the first host's where it is a draw."""
+    return max(values, key=lambda value: (values.count(value), -values.index(value)))
+
+
+def differences(values: Mapping[str, str], what: str) -> Iterator[Found]:
+    """Yield the hosts that differ from most of the others. values: {host: value}. what: begins each text."""
+    if len(set(values.values())) > 1:
+        usual = most_common(list(values.values()))
+        others = ", ".join(host for host, value in values.items() if value == usual)
+        for host, value in values.items():
+            if value != usual:
+                yield Found(host, f"{what} is {value or 'not known'}, but {usual or 'not known'} on {others}")

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether hosts have like CPUs, and which instruction sets training can use on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import ISAS
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
+    FAILURE,
+    WARNING,
+    Cluster,
+    Found,
+    check,
+    differences,
+)
+
+# The reasons of amx.judge with which AMX is used or may be, and those with which no advice brings it back.
+USABLE, ABSENT = ("usable", "not_asked"), ("no_amx", "not_x86_64")
+
+
+@check(
+    WARNING,
+    cause="Every step waits for the slowest rank",
+    advice="Use hosts with the same CPU for one job, or give slower hosts less work",
+)
+def cpu_model(cluster: Cluster) -> Iterator[Found]:
+    yield from differences({host: info["cpu_model"] for host, info in cluster.infos.items()}, "the CPU")
+
+
+@check(
+    WARNING,
+    cause="One host without AMX or bf16 slows down all others, and makes precision auto choose fp32",
+    advice="Leave this host out of jobs, or find out with amx.cluster.amx_info why it offers less",
+)
+def isa(cluster: Cluster) -> Iterator[Found]:
+    yield from differences({host: info["isa"] for host, info in cluster.infos.items()}, "the best instruction set")
+
+
+@check(
+    FAILURE,
+    cause="The host does not have the instruction set that preflight_require demands",
+    advice="Use hosts that have it, or lower preflight_require",
+)
+def amx(cluster: Cluster) -> Iterator[Found]:
+    isas = list(ISAS)
+    enough = isas[: isas.index("avx512") + 1]
+    for host, info in cluster.infos.items():
+        judged = info["amx"]
+        if cluster.wanted.require == "amx" and judged["reason"] not in USABLE:
+            yield Found(host, judged["found"], judged["advice"])
+        if cluster.wanted.require == "avx512" and info["isa"] not in enough:
+            name = info["cpu_model"] or "the CPU"
+            yield Found(host, f"{name} has no AVX-512 that torch uses: its best instruction set is {info['isa']}")
+
+
+@check(
+    WARNING,
+    cause="The CPU has AMX but programs cannot use it: training is several times slower than it could be",
+    advice="See the reason that amx.cluster.amx_info returns",
+)
+def amx_unused(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        judged = info["amx"]
+        # Where AMX is required the check amx reports the same as a failure.
+        if cluster.wanted.require != "amx" and judged["reason"] not in USABLE + ABSENT:
+            yield Found(host, judged["found"], judged["advice"])

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether Ansible can log in and run its modules, and whether the user has what roles need of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
+    FAILURE,
+    Cluster,
+    Found,
+    check,
+    differences,
+    message_of,
+)
+
+
+@check(
+    FAILURE,
+    cause="Ansible cannot log in on the host",
+    advice="Check ansible_host and ansible_user of this host, and that ssh from the control node logs in without a "
+    "prompt",
+)
+def reachable(cluster: Cluster) -> Iterator[Found]:
+    for host, message in cluster.unreachable.items():
+        yield Found(host, f"cannot be reached: {message}")
+
+
+@check(
+    FAILURE,
+    cause="Ansible's modules do not run on the host, or ranks of one job would run with different versions of Python",
+    advice="Install Python 3.9 or newer, the same minor version on every host, and set ansible_python_interpreter to "
+    "it",
+)
+def python(cluster: Cluster) -> Iterator[Found]:
+    for host, message in cluster.broken.items():
+        yield Found(host, f"modules fail on this host: {message}")
+    minor = {host: ".".join(info["python"].split(".")[:2]) for host, info in cluster.infos.items()}
+    yield from differences(minor, "Python")
+
+
+@check(
+    FAILURE,
+    cause="The home directory of the user is missing or belongs to somebody else, so SSH keys cannot be stored in it",
+    advice="Give the user a home directory of its own on this host",
+)
+def user(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        if not info["home_writable"]:
+            yield Found(host, "the user cannot write to its home directory")
+
+
+@check(
+    FAILURE,
+    cause="Roles need sudo for what the user may not do itself",
+    advice="Allow the user sudo without a password, run with --ask-become-pass, or set cluster_become to false",
+)
+def sudo(cluster: Cluster) -> Iterator[Found]:
+    for host, answer in cluster.answers.items():
+        result = answer.get("sudo") or {}
+        if cluster.wanted.become and result.get("failed"):
+            yield Found(host, f"sudo does not work: {message_of(result)}")

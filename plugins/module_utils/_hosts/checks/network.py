@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether hosts have their place on the cluster network, know each other's names and can connect to each other."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
+    FAILURE,
+    WARNING,
+    Cluster,
+    Found,
+    check,
+    message_of,
+)
+
+
+@check(
+    FAILURE,
+    cause="Ranks of this host use another network than the others, and the start of a job hangs indefinitely",
+    advice="Set cluster_network to the network over which ranks communicate",
+)
+def network(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        try:
+            inventory.cluster_interface(info["addresses"], cluster.wanted.network)
+        except ValueError as error:
+            yield Found(host, str(error))
+
+
+@check(
+    WARNING,
+    cause="Programs that listen on the address of the host's own name cannot be reached from other hosts (gloo: Using "
+    "the loopback, connectFullMesh failed). Jobs of this collection use addresses and interfaces instead",
+    advice="In /etc/hosts, map the host's name to its address on the cluster network, in place of 127.0.1.1",
+)
+def own_name(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        try:
+            address = inventory.cluster_interface(info["addresses"], cluster.wanted.network)["address"]
+        except ValueError:
+            continue  # the check network reports it
+        loopback = [known for known in info["name_addresses"] if ipaddress.ip_address(known).is_loopback]
+        # A cluster of one machine communicates over the loopback interface.
+        if loopback and not ipaddress.ip_address(address).is_loopback:
+            yield Found(
+                host,
+                f"its own name {info['name']} resolves to {loopback[0]}",
+                f"In /etc/hosts, map {info['name']} to {address}, in place of {loopback[0]}",
+            )
+
+
+@check(
+    WARNING,
+    cause="Programs that connect to other hosts by name fail (unable to run bstrap_proxy, if it is the name of the "
+    "head). Jobs of this collection use addresses instead",
+    advice="Add the name of every host and its address on the cluster network to DNS, or to /etc/hosts of every host",
+    full=True,
+)
+def names(cluster: Cluster) -> Iterator[Found]:
+    for host, peers in seen(cluster).items():
+        unknown = sorted(name for name, addresses in peers["names"].items() if not addresses)
+        if unknown:
+            yield Found(host, f"it does not resolve {', '.join(unknown)}")
+
+
+@check(
+    FAILURE,
+    cause="Ranks cannot reach each other (unable to connect to server, check for firewalls; or the start hangs)",
+    advice="Open all TCP ports between the cluster's addresses: check nft list ruleset on both hosts, and the security "
+    "groups of cloud servers",
+    full=True,
+)
+def connection(cluster: Cluster) -> Iterator[Found]:
+    for host, answer in cluster.answers.items():
+        tasks = (answer.get(name) or {} for name in ("listener", "peers"))
+        problem = next((task for task in tasks if task.get("failed")), None)
+        if problem:
+            yield Found(host, f"connections could not be tested: {message_of(problem)}")
+    for host, peers in seen(cluster).items():
+        refused: dict[str, list[str]] = {}
+        for name, one in peers["connections"].items():
+            if one["error"]:
+                refused.setdefault(one["error"], []).append(name)
+        for error, others in refused.items():
+            yield Found(host, f"it cannot connect to {', '.join(others)} on a port that listens there: {error}")
+
+
+@check(
+    WARNING,
+    cause="Times in the logs of different hosts cannot be compared, and certificates appear expired or not yet valid",
+    advice="Synchronise the clock of every host with chrony or systemd-timesyncd",
+    full=True,
+)
+def clock(cluster: Cluster) -> Iterator[Found]:
+    """Compare the clocks by what the first host that could connect to others read of theirs."""
+    for watcher, peers in seen(cluster).items():
+        read = {name: one for name, one in peers["connections"].items() if not one["error"]}
+        if not read:
+            continue
+        # The middle of all clocks, the watcher's own (0) among them, is right: one that is off must not blame the rest.
+        offsets = sorted([0.0, *(one["offset"] for one in read.values())])
+        middle = offsets[len(offsets) // 2] if len(offsets) > 2 else 0.0
+        clocks = {watcher: {"offset": 0.0, "uncertainty": 0.0}, **read}
+        for name, one in clocks.items():
+            off = one["offset"] - middle
+            if abs(off) - one["uncertainty"] > cluster.wanted.clock_seconds:
+                side = "ahead of" if off > 0 else "behind"
+                error = f" (± {one['uncertainty']:.3f} s)" if one["uncertainty"] else ""
+                yield Found(name, f"its clock is {abs(off):.1f} s {side} the others'{error}")
+        return
+
+
+def seen(cluster: Cluster) -> dict[str, Mapping[str, Any]]:
+    """Return what peer_info returned on each host that could test its connections."""
+    peers = {host: answer.get("peers") or {} for host, answer in cluster.answers.items()}
+    return {host: result for host, result in peers.items() if "connections" in result}

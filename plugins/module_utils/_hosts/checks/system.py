@@ -1,0 +1,66 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the operating system runs the wheels, and whether it is the same on every host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
+    FAILURE,
+    WARNING,
+    Cluster,
+    Found,
+    check,
+    differences,
+)
+
+ARCHITECTURE = "x86_64"
+# The oldest with which the wheels run: torch's are manylinux_2_28.
+GLIBC = (2, 28)
+
+
+@check(
+    FAILURE,
+    cause="There are no wheels for other architectures",
+    advice=f"Use {ARCHITECTURE} servers",
+)
+def architecture(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        if info["machine"] != ARCHITECTURE:
+            yield Found(host, f"the architecture is {info['machine']}")
+
+
+@check(
+    FAILURE,
+    cause="The wheels cannot be loaded",
+    advice=f"Use a system with glibc {'.'.join(map(str, GLIBC))} or newer (Debian 10, Ubuntu 20.04, RHEL 8)",
+)
+def glibc(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        version = tuple(int(part) for part in info["glibc"].split(".")[:2]) if info["glibc"] else (0, 0)
+        if version < GLIBC:
+            yield Found(host, f"the C library is {'glibc ' + info['glibc'] if info['glibc'] else 'not glibc'}")
+
+
+@check(
+    WARNING,
+    cause="Hosts with different systems differ in libraries, limits and paths",
+    advice="Install the same system on every host, or ignore this if you know the differences",
+)
+def os(cluster: Cluster) -> Iterator[Found]:
+    yield from differences({host: info["os"] for host, info in cluster.infos.items()}, "the system")
+
+
+@check(
+    WARNING,
+    cause="A container's seccomp profile forbids system calls of MPI's shared memory and of NUMA placement "
+    "(process_vm_readv, set_mempolicy: Operation not permitted)",
+    advice="Start the container with --cap-add=SYS_NICE --cap-add=SYS_PTRACE",
+)
+def system_calls(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        denied = info["denied_calls"]
+        if denied:
+            yield Found(host, f"{' and '.join(denied)} {'is' if len(denied) == 1 else 'are'} forbidden")

@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import login
+from sound_cluster import FULL, found, found_on_node1, results, silent
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        (
+            {"facts": {"unreachable": True, "msg": "Failed to connect:\r\n  Connection refused."}},
+            "cannot be reached: Failed to connect: Connection refused",
+        ),
+        ({"facts": {}, "info": {"unreachable": True}}, "cannot be reached: no reason was given"),
+    ],
+)
+def test_reachable(tasks: dict[str, Any], message: str) -> None:
+    reported = {**results(), "node1": silent(**tasks)}
+    assert found(login.reachable, reported) == [("node1", message)]
+    assert found(login.python, reported) == []
+
+
+@pytest.mark.parametrize(
+    ("tasks", "message"),
+    [
+        ({"facts": {"failed": True, "msg": "no Python"}}, "modules fail on this host: no Python"),
+        (
+            {"facts": {}, "info": {"failed": True, "module_stderr": "no ctypes"}},
+            "modules fail on this host: no ctypes",
+        ),
+    ],
+)
+def test_modules_fail(tasks: dict[str, Any], message: str) -> None:
+    reported = {**results(), "node1": silent(**tasks)}
+    assert found(login.python, reported) == [("node1", message)]
+    assert found(login.reachable, reported) == []
+
+
+def test_versions_of_python() -> None:
+    assert found_on_node1(login.python, {"python": "3.11.9"}) == []
+    assert found_on_node1(login.python, {"python": "3.12.1"}) == ["Python is 3.12, but 3.11 on node0, node2"]
+
+
+def test_user() -> None:
+    assert found_on_node1(login.user, {"home_writable": False}) == ["the user cannot write to its home directory"]
+
+
+def test_sudo() -> None:
+    reported = results(1)
+    reported["node0"]["sudo"] = {"failed": True, "msg": "Missing sudo password\n"}
+    assert found(login.sudo, reported) == [("node0", "sudo does not work: Missing sudo password")]
+    assert found(login.sudo, reported, dataclasses.replace(FULL, become=False)) == []

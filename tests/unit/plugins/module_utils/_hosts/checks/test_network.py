@@ -1,0 +1,83 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import network
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
+from sound_cluster import FULL, found, found_on_node1, info, results, silent
+
+
+def test_network() -> None:
+    text = (
+        "none of the host's addresses lies in cluster_network 10.0.0.0/24, where one is expected; its addresses: "
+        "lo 127.0.0.1 in 127.0.0.0/8"
+    )
+    alone = {"addresses": info(1)["addresses"][:1], "name_addresses": ["127.0.1.1"]}
+    assert found_on_node1(network.network, alone) == [text]
+    assert found_on_node1(network.own_name, alone) == [], "without an address on the network there is none to advise"
+
+
+def test_own_name() -> None:
+    loopback = {"name_addresses": ["127.0.1.1"]}
+    assert found_on_node1(network.own_name, loopback) == ["its own name node1 resolves to 127.0.1.1"]
+    assert found_on_node1(network.own_name, loopback, network="127.0.0.0/8") == []
+    reported = results()
+    reported["node1"]["info"]["host"].update(loopback)
+    assert [one.advice for one in network.own_name.find(Cluster(reported, FULL))] == [
+        "In /etc/hosts, map node1 to 10.0.0.1, in place of 127.0.1.1"
+    ]
+
+
+def test_names() -> None:
+    reported = results()
+    reported["node2"]["peers"]["names"].update(node0=[], node1=[])
+    assert found(network.names, reported) == [("node2", "it does not resolve node0, node1")]
+
+
+def test_a_filter_between_two_hosts() -> None:
+    reported = results()
+    connections = reported["node1"]["peers"]["connections"]
+    connections["node2"] = {"error": "no answer"}
+    text = "it cannot connect to node2 on a port that listens there: no answer"
+    assert found(network.connection, reported) == [("node1", text)]
+    connections["node0"] = {"error": "no answer"}
+    text = "it cannot connect to node0, node2 on a port that listens there: no answer"
+    assert found(network.connection, reported) == [("node1", text)]
+
+
+@pytest.mark.parametrize("task", ["listener", "peers"])
+def test_connections_that_could_not_be_tested(task: str) -> None:
+    reported = results()
+    reported["node1"][task] = {"failed": True, "msg": "cannot listen on 10.0.0.1"}
+    text = "connections could not be tested: cannot listen on 10.0.0.1"
+    assert found(network.connection, reported) == [("node1", text)]
+
+
+def clocks(*offsets: float, uncertainty: float = 0.001) -> dict[str, dict[str, Any]]:
+    """A cluster whose other hosts' clocks are this much ahead of the head's."""
+    reported = results(len(offsets) + 1)
+    for number, offset in enumerate(offsets, 1):
+        one = {"error": "", "offset": offset, "uncertainty": uncertainty}
+        reported["node0"]["peers"]["connections"][f"node{number}"] = one
+    return reported
+
+
+def test_clock() -> None:
+    assert found(network.clock, clocks(0.9, -0.05)) == []
+    text = "its clock is 3599.8 s ahead of the others' (± 0.001 s)"
+    assert found(network.clock, clocks(3600.0, 0.2)) == [("node1", text)]
+    # The head's own is the one that is off.
+    text = "its clock is 3600.0 s behind the others'"
+    assert found(network.clock, clocks(3600.0, 3600.2)) == [("node0", text)]
+    # Of two nobody can tell which one is right.
+    text = "its clock is 5.0 s behind the others' (± 0.001 s)"
+    assert found(network.clock, clocks(-5.0)) == [("node1", text)]
+    # What may be the time that the request took is not blamed on the clock.
+    assert found(network.clock, clocks(2.5, uncertainty=2.0)) == []
+
+
+def test_clocks_are_read_by_the_next_host_when_the_head_does_not_answer() -> None:
+    reported = {**clocks(0.0, 0.0), "node0": silent(facts={"unreachable": True})}
+    reported["node1"]["peers"]["connections"]["node2"]["offset"] = 7.0
+    assert [host for host, _text in found(network.clock, reported)] == ["node2"]

@@ -1,0 +1,42 @@
+from __future__ import annotations
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import system
+from sound_cluster import found_on_node1
+
+
+def test_architecture() -> None:
+    assert found_on_node1(system.architecture, {"machine": "aarch64"}) == ["the architecture is aarch64"]
+
+
+@pytest.mark.parametrize(
+    ("version", "texts"),
+    [
+        ("2.28", []),
+        ("2.27", ["the C library is glibc 2.27"]),
+        ("2.9", ["the C library is glibc 2.9"]),
+        ("", ["the C library is not glibc"]),
+    ],
+)
+def test_glibc(version: str, texts: list[str]) -> None:
+    assert found_on_node1(system.glibc, {"glibc": version}) == texts
+
+
+def test_the_advice_names_the_oldest_glibc() -> None:
+    assert system.glibc.advice == "Use a system with glibc 2.28 or newer (Debian 10, Ubuntu 20.04, RHEL 8)"
+
+
+def test_os() -> None:
+    text = "the system is ubuntu 24.04, but debian 12 on node0, node2"
+    assert found_on_node1(system.os, {"os": "ubuntu 24.04"}) == [text]
+
+
+@pytest.mark.parametrize(
+    ("denied", "text"),
+    [
+        (["set_mempolicy"], "set_mempolicy is forbidden"),
+        (["set_mempolicy", "process_vm_readv"], "set_mempolicy and process_vm_readv are forbidden"),
+    ],
+)
+def test_system_calls(denied: list[str], text: str) -> None:
+    assert found_on_node1(system.system_calls, {"denied_calls": denied}) == [text]
