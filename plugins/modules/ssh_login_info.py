@@ -6,56 +6,63 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: ssh_login_info
-short_description: Find out on which hosts this host can log in by ssh
+short_description: Test on which hosts this host can log in by SSH
 version_added: 0.1.0
-author: The amx.cluster maintainers (@amx-cluster)
+author:
+  - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Logs in from the managed host on each of the hosts, with no terminal, no password and no question, as mpirun does.
-  - One task for one host whatever the number of others, several logins at a time.
+  - Logs in from the managed host on each of the hosts, without a terminal, a password or a prompt, as mpirun does.
+  - Several logins are made at a time.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
   hosts:
-    description: Where to log in, by the names that ssh knows.
+    description: The hosts on which to log in, by names that the SSH client knows.
     type: list
     elements: str
     required: true
+  after:
+    description:
+      - The host of O(hosts) after which to begin. Hosts that log in on each other do not all begin with the same one
+        if each names itself here.
+    type: str
   timeout:
-    description: Seconds that a host has to accept a connection. It has three times as many to let the user in.
+    description: Seconds that a host has to accept a connection. It has three times as many to complete the login.
     type: int
     default: 10
   parallel:
-    description: How many logins are under way at a time.
+    description: The number of logins that are made at a time.
     type: int
     default: 8
 """
 
 EXAMPLES = r"""
-- name: Log in on every host of the cluster
+- name: Test the login on every host of the cluster
   amx.cluster.ssh_login_info:
     hosts: "{{ groups['cluster'] }}"
+    after: "{{ inventory_hostname }}"
   register: logins
   failed_when: logins.refused | length > 0
 """
 
 RETURN = r"""
 logins:
-  description: What came of each login, in the order of O(hosts).
+  description: The outcome of each login, in the order in which they were made.
   returned: success
   type: list
   elements: dict
   contains:
     host:
-      description: As asked.
+      description: The host.
       type: str
       returned: always
     ok:
-      description: Whether the user was let in.
+      description: Whether the login succeeded.
       type: bool
       returned: always
     message:
-      description: What ssh said otherwise.
+      description: The message of ssh if the login failed, else empty.
       type: str
       returned: always
 refused:
@@ -73,12 +80,15 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "hosts": {"type": "list", "elements": "str", "required": True},
+            "after": {"type": "str"},
             "timeout": {"type": "int", "default": 10},
             "parallel": {"type": "int", "default": 8},
         },
         supports_check_mode=True,
     )
-    logins = ssh_mesh.log_in_everywhere(module.params["hosts"], module.params["timeout"], module.params["parallel"])
+    options = module.params
+    hosts = ssh_mesh.rotated(options["hosts"], options["after"])
+    logins = ssh_mesh.log_in_everywhere(hosts, options["timeout"], options["parallel"])
     module.exit_json(changed=False, logins=logins, refused=[login for login in logins if not login["ok"]])
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host's firewall lets in, as one list of rules that each backend spells in its own way."""
+"""The connections that a host's firewall accepts, as one list of rules which each backend has its own syntax for."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def rules(
 ) -> list[dict[str, Any]]:
     """Return who may open connections: [{network: CIDR, protocol: tcp or udp, port: number, 0 for every one}].
 
-    cluster: the hosts' addresses on the cluster network, between which all TCP passes, because MPI and gloo listen on
-    ephemeral ports. admin_networks: CIDRs from which ssh passes. allow: {networks, port, protocol (tcp)} of what else.
-    Raises ValueError for what is no address, network or port.
+    cluster: the hosts' addresses on the cluster network, between which all TCP is accepted, because MPI and gloo listen
+    on ephemeral ports. admin_networks: CIDRs from which ssh is accepted. allow: {networks, port, protocol (tcp)} of
+    what else is. Raises ValueError for what is no address, network or port.
     """
     found = [{"network": _network(address, "cluster address"), "protocol": "tcp", "port": 0} for address in cluster]
     port = _port(ssh_port, "firewall_ssh_port")
@@ -61,7 +61,10 @@ def rules(
 
 
 def admits(rules: Iterable[Mapping[str, Any]], source: str, port: int, protocol: str = "tcp") -> bool:
-    """Whether a new connection from the address `source` to `port` gets through. Raises ValueError for no address."""
+    """Return whether a new connection from the address `source` to `port` is accepted.
+
+    Raises ValueError when `source` is no address.
+    """
     address = ipaddress.ip_address(source.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     address = mapped or address
@@ -74,10 +77,10 @@ def admits(rules: Iterable[Mapping[str, Any]], source: str, port: int, protocol:
 
 
 def cut_off(rules: Iterable[Mapping[str, Any]], connection: str) -> str:
-    """Say why Ansible could not come back in; empty when it could.
+    """Return why Ansible could not connect again; empty when it could.
 
-    connection: what the host's sshd says of the connection that Ansible uses, SSH_CONNECTION in ssh(1): the client's
-    address and port, and the host's. Empty when Ansible does not come by ssh, and then nothing can be cut. Behind a
+    connection: what the host's sshd reports of the connection that Ansible uses, SSH_CONNECTION in ssh(1): the client's
+    address and port, and the host's. Empty when Ansible does not use ssh, and then nothing can be cut off. Behind a
     jump host the client is the jump host, which is what the firewall sees, too.
     """
     words = connection.split()
@@ -88,11 +91,35 @@ def cut_off(rules: Iterable[Mapping[str, Any]], connection: str) -> str:
     source, port = words[0], int(words[3])
     if ipaddress.ip_address(source.partition("%")[0]).is_loopback or admits(rules, source, port):
         return ""
-    return f"Ansible comes from {source} to port {port}, and no rule lets that in"
+    return f"Ansible connects from {source} to port {port}, which no rule accepts"
+
+
+def stale(recorded: Iterable[Mapping[str, Any]], rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rules that a previous run made, and that are no longer in `rules`."""
+    keys = ("network", "protocol", "port")
+    current = [[rule[key] for key in keys] for rule in rules]
+    made = [{key: rule[key] for key in keys} for rule in recorded]
+    return [rule for rule in made if list(rule.values()) not in current]
+
+
+def written(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule together with its text for nftables (nft_rule) and for firewalld (rich_rule)."""
+    return {**rule, "nft_rule": nft_rule(rule), "rich_rule": rich_rule(rule)}
+
+
+def nft_rule(rule: Mapping[str, Any]) -> str:
+    """Return a rule in the syntax of nft(8).
+
+    Without a port the protocol is given by its number, since a small host has no /etc/protocols that knows its name.
+    """
+    family = "ip" if ipaddress.ip_network(rule["network"]).version == 4 else "ip6"
+    number = {"tcp": 6, "udp": 17}[rule["protocol"]]
+    what = f"{rule['protocol']} dport {rule['port']}" if rule["port"] else f"meta l4proto {number}"
+    return f"{family} saddr {rule['network']} {what} accept"
 
 
 def rich_rule(rule: Mapping[str, Any]) -> str:
-    """Spell a rule as firewalld's rich language does (firewalld.richlanguage(5))."""
+    """Return a rule in firewalld's rich language (firewalld.richlanguage(5))."""
     family = f"ipv{ipaddress.ip_network(rule['network']).version}"
     what = (
         f'port port="{rule["port"]}" protocol="{rule["protocol"]}"'

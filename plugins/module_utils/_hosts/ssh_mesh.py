@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who may log in where: authorized_keys, pinned host keys, and logins that prove them. File formats: sshd(8)."""
+"""Which host may log in where: authorized_keys, pinned host keys, and logins that test them. File formats: sshd(8)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any
 
 # The types of host keys that Ansible's facts know, best first.
 HOST_KEY_TYPES = ("ed25519", "ecdsa", "rsa")
-# Stands for a key that a dry run has not made: an ed25519 public key of zeros.
+# Stands for a key that a dry run has not generated: an ed25519 public key of zeros.
 NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 # What a line of authorized_keys allows besides running commands: a terminal, so that a person can log in with it, too.
 RESTRICTIONS = "restrict,pty"
@@ -59,21 +59,20 @@ def pinned_keys(known_hosts: str) -> dict[str, dict[str, str]]:
 
 
 def changed_hosts(
-    known_hosts: Mapping[str, str], shown: Mapping[str, Mapping[str, str]], accepted: Sequence[str] | str = ()
+    known_hosts: Iterable[str], shown: Mapping[str, Mapping[str, str]], accepted: Iterable[str] = ()
 ) -> list[dict[str, str]]:
-    """Compare the keys pinned by an earlier run with those that hosts show now.
+    """Compare the keys pinned by a previous run with those that hosts show now.
 
-    known_hosts: {host that pinned: content of its file, empty without one}. shown: {host: as host_keys returns them}.
-    accepted: hosts whose change is known to be right, as a list or separated by commas.
+    known_hosts: the content of each host's file of pinned keys. shown: {host: as host_keys returns them}. accepted:
+    hosts whose change is known to be right.
 
     Returns {host, pinned, shown} for each host that changed, the keys as "type fingerprint" joined by commas. A host is
     the same when all key types that it had and has are equal, and there is one at least: a type that comes or goes
     changes nothing, all types replaced do.
     """
-    words = accepted.split(",") if isinstance(accepted, str) else accepted
-    known = {word.strip() for word in words}
+    known = {host.strip() for host in accepted}
     found = {}
-    for content in known_hosts.values():
+    for content in known_hosts:
         pinned = pinned_keys(content)
         for host, keys in shown.items():
             before = pinned.get(host)
@@ -83,6 +82,31 @@ def changed_hosts(
             if not both or any(before[kind] != keys[kind] for kind in both):
                 found[host] = {"host": host, "pinned": _described(before), "shown": _described(keys)}
     return [found[host] for host in shown if host in found]
+
+
+def refusal(shown: Mapping[str, Mapping[str, str]], changed: Sequence[Mapping[str, str]]) -> str:
+    """Return why hosts cannot be trusted, and what to do; empty when they can.
+
+    shown: {host: as host_keys returns them}. changed: as changed_hosts returns it.
+    """
+    lines = [
+        f"- {host} shows no SSH host key in /etc/ssh: check that sshd is installed there, and generate its keys with "
+        "ssh-keygen -A."
+        for host, keys in shown.items()
+        if not keys
+    ]
+    lines += [
+        f"- {one['host']}'s own SSH keys have changed. Pinned by a previous run: {one['pinned']}. Shown now: "
+        f"{one['shown']}."
+        for one in changed
+    ]
+    if changed:
+        lines.append(
+            "Find out why: a new installation changes a host's keys, and so does another machine that answers in its "
+            "place. If the change is right, pin the new keys with "
+            f"-e ssh_mesh_accept_changed_keys={','.join(one['host'] for one in changed)}"
+        )
+    return "\n".join(["Nothing was changed.", *lines]) if lines else ""
 
 
 def _described(keys: Mapping[str, str]) -> str:
@@ -95,10 +119,10 @@ def marked_comment(name: str, host: str) -> str:
 
 
 def authorized_lines(sources: Iterable[Mapping[str, str]], name: str) -> list[str]:
-    """Return the lines of authorized_keys that let the mesh in.
+    """Return the lines of authorized_keys that allow the hosts of the mesh to log in.
 
     sources: {host, address, public_key} of each host that may log in; an empty public_key stands for one that is not
-    made yet. Each key is good for connections from its own host's address only.
+    generated yet. Each key is accepted in connections from its own host's address only.
     """
     lines = []
     for source in sources:
@@ -131,8 +155,8 @@ def stale_keys(
     return stale
 
 
-def rotated(hosts: Sequence[str], host: str) -> list[str]:
-    """Return `hosts` beginning after `host`: not all hosts of a mesh should log in on the same one at the same time."""
+def rotated(hosts: Sequence[str], host: str | None) -> list[str]:
+    """Return `hosts` beginning after `host`, so that the hosts of a mesh do not all log in on the same one at once."""
     place = hosts.index(host) + 1 if host in hosts else 0
     return [*hosts[place:], *hosts[:place]]
 
@@ -143,9 +167,9 @@ def log_in(
     run: Callable[..., subprocess.CompletedProcess[str]] = subprocess.run,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, Any]:
-    """Log in on a host by ssh as a starter does, with no terminal and no question. Returns {host, ok, message}.
+    """Log in on a host by ssh as mpirun does, without a terminal and without a prompt. Returns {host, ok, message}.
 
-    sshd drops connections at random when many come at once (MaxStartups in sshd_config(5)): those are tried again.
+    sshd drops connections at random when many arrive at once (MaxStartups in sshd_config(5)): those are tried again.
     """
     # A connection that is open already (ControlMaster) would hide what has changed since: -S none makes a new one.
     options = ["-x", "-S", "none", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={max(1, int(timeout))}"]

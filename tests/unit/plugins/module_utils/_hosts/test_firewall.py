@@ -62,9 +62,9 @@ def test_rules_refused(arguments: dict[str, Any], message: str) -> None:
         ("2001:db8::5 50000 2001:db8::1 2222", ""),
         ("127.0.0.1 50000 127.0.0.1 22", ""),
         ("::1 50000 ::1 22", ""),
-        ("192.0.2.200 50000 10.0.0.2 22", "Ansible comes from 192.0.2.200 to port 22, and no rule lets that in"),
-        ("203.0.113.5 50000 10.0.0.2 2222", "Ansible comes from 203.0.113.5 to port 2222, and no rule lets that in"),
-        ("fe80::1%eth0 50000 fe80::2 2222", "Ansible comes from fe80::1%eth0 to port 2222, and no rule lets that in"),
+        ("192.0.2.200 50000 10.0.0.2 22", "Ansible connects from 192.0.2.200 to port 22, which no rule accepts"),
+        ("203.0.113.5 50000 10.0.0.2 2222", "Ansible connects from 203.0.113.5 to port 2222, which no rule accepts"),
+        ("fe80::1%eth0 50000 fe80::2 2222", "Ansible connects from fe80::1%eth0 to port 2222, which no rule accepts"),
     ],
 )
 def test_cut_off(connection: str, reason: str) -> None:
@@ -83,11 +83,32 @@ def test_admits_by_protocol() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "text"),
+    ("place", "nft", "rich"),
     [
-        (0, 'rule family="ipv4" source address="10.0.0.1/32" protocol value="tcp" accept'),
-        (3, 'rule family="ipv6" source address="2001:db8::/32" port port="2222" protocol="tcp" accept'),
+        (
+            0,
+            "ip saddr 10.0.0.1/32 meta l4proto 6 accept",
+            'rule family="ipv4" source address="10.0.0.1/32" protocol value="tcp" accept',
+        ),
+        (
+            3,
+            "ip6 saddr 2001:db8::/32 tcp dport 2222 accept",
+            'rule family="ipv6" source address="2001:db8::/32" port port="2222" protocol="tcp" accept',
+        ),
+        (
+            5,
+            "ip saddr 198.51.100.0/24 udp dport 161 accept",
+            'rule family="ipv4" source address="198.51.100.0/24" port port="161" protocol="udp" accept',
+        ),
     ],
 )
-def test_rich_rule(place: int, text: str) -> None:
-    assert firewall.rich_rule(RULES[place]) == text
+def test_written(place: int, nft: str, rich: str) -> None:
+    assert firewall.written(RULES[place]) == {**RULES[place], "nft_rule": nft, "rich_rule": rich}
+
+
+def test_stale() -> None:
+    gone = {"network": "10.0.0.9/32", "protocol": "tcp", "port": 0}
+    recorded = [firewall.written(RULES[0]), firewall.written(gone), {**RULES[2], "port": 22}]
+    assert firewall.stale(recorded, RULES) == [gone, {**RULES[2], "port": 22}]
+    assert firewall.stale([], RULES) == []
+    assert firewall.stale(RULES, []) == RULES

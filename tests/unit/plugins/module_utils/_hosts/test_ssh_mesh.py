@@ -50,24 +50,45 @@ def test_pinned_keys() -> None:
     ],
 )
 def test_changed_hosts(before: dict[str, str], now: dict[str, str], changed: bool) -> None:
-    files = {"n0": "".join(f"n1 {kind} {key}\n" for kind, key in before.items()), "n1": ""}
-    found = ssh_mesh.changed_hosts(files, {"n1": now})
+    content = "".join(f"n1 {kind} {key}\n" for kind, key in before.items())
+    found = ssh_mesh.changed_hosts([content, ""], {"n1": now})
     assert [row["host"] for row in found] == (["n1"] if changed else [])
 
 
 def test_changed_hosts_says_both_fingerprints_once_in_the_hosts_order() -> None:
     content = f"n2 {ED} {A}\nn1 {ED} {A}\n"
-    found = ssh_mesh.changed_hosts({"n0": content, "n3": content}, {"n1": {ED: B}, "n2": {ED: C}})
+    found = ssh_mesh.changed_hosts([content, content], {"n1": {ED: B}, "n2": {ED: C}})
     assert [row["host"] for row in found] == ["n1", "n2"]
     assert found[0]["pinned"] == f"{ED} {ssh_mesh.fingerprint(A)}"
     assert found[0]["shown"] == f"{ED} {ssh_mesh.fingerprint(B)}"
 
 
-@pytest.mark.parametrize("accepted", ["n1", "n0, n1", ["n1"]])
-def test_changed_hosts_may_be_accepted(accepted: Any) -> None:
+@pytest.mark.parametrize("accepted", [["n1"], ["n0", " n1"]])
+def test_changed_hosts_may_be_accepted(accepted: list[str]) -> None:
     shown = {"n1": {ED: B}, "n2": {ED: B}}
-    found = ssh_mesh.changed_hosts({"n0": f"n1 {ED} {A}\nn2 {ED} {A}\n"}, shown, accepted)
+    found = ssh_mesh.changed_hosts([f"n1 {ED} {A}\nn2 {ED} {A}\n"], shown, accepted)
     assert [row["host"] for row in found] == ["n2"]
+
+
+def test_refusal() -> None:
+    assert ssh_mesh.refusal({"n0": {ED: A}}, []) == ""
+    changed = [
+        {"host": "n1", "pinned": f"{ED} SHA256:a", "shown": f"{ED} SHA256:b"},
+        {"host": "n2", "pinned": f"{ED} SHA256:c", "shown": f"{ED} SHA256:d"},
+    ]
+    assert ssh_mesh.refusal({"n0": {}, "n1": {ED: B}, "n2": {ED: C}}, changed) == (
+        "Nothing was changed.\n"
+        "- n0 shows no SSH host key in /etc/ssh: check that sshd is installed there, and generate its keys with "
+        "ssh-keygen -A.\n"
+        f"- n1's own SSH keys have changed. Pinned by a previous run: {ED} SHA256:a. Shown now: {ED} SHA256:b.\n"
+        f"- n2's own SSH keys have changed. Pinned by a previous run: {ED} SHA256:c. Shown now: {ED} SHA256:d.\n"
+        "Find out why: a new installation changes a host's keys, and so does another machine that answers in its "
+        "place. If the change is right, pin the new keys with -e ssh_mesh_accept_changed_keys=n1,n2"
+    )
+    assert ssh_mesh.refusal({"n0": {}}, []).splitlines()[1:] == [
+        "- n0 shows no SSH host key in /etc/ssh: check that sshd is installed there, and generate its keys with "
+        "ssh-keygen -A."
+    ]
 
 
 def test_authorized_lines() -> None:
@@ -112,6 +133,7 @@ def test_rotated() -> None:
     assert ssh_mesh.rotated(["a", "b", "c"], "b") == ["c", "a", "b"]
     assert ssh_mesh.rotated(["a", "b", "c"], "c") == ["a", "b", "c"]
     assert ssh_mesh.rotated(["a", "b"], "x") == ["a", "b"]
+    assert ssh_mesh.rotated(["a", "b"], None) == ["a", "b"]
 
 
 class Ssh:

@@ -1,0 +1,163 @@
+"""The actions that check hosts and derive rules from data that is there: they run without Ansible's task queue."""
+
+from __future__ import annotations
+
+import base64
+import json
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+from ansible.errors import AnsibleError
+from ansible_collections.amx.cluster.plugins.action import (
+    doctor_report,
+    firewall_rules,
+    inventory_check,
+    ssh_host_keys_check,
+)
+from ansible_collections.amx.cluster.plugins.modules import doctor_report as doctor_report_documentation
+from ansible_collections.amx.cluster.plugins.modules import firewall_rules as firewall_rules_documentation
+from ansible_collections.amx.cluster.plugins.modules import inventory_check as inventory_check_documentation
+from ansible_collections.amx.cluster.plugins.modules import ssh_host_keys_check as ssh_host_keys_check_documentation
+from sound_cluster import results
+
+A = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+B = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
+
+
+def run(action: ModuleType, **options: Any) -> dict[str, Any]:
+    """Return what an action returns for these options."""
+    task = SimpleNamespace(args=options, async_val=0, check_mode=False, diff=False, action=action.__name__)
+    plugin = action.ActionModule(
+        task=task,
+        connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
+        play_context=None,
+        loader=None,
+        templar=None,
+        shared_loader_obj=None,
+    )
+    answer: dict[str, Any] = plugin.run(task_vars={})
+    return answer
+
+
+def documented(module: ModuleType) -> set[str]:
+    return set(yaml.safe_load(module.RETURN))
+
+
+def test_inventory_check() -> None:
+    sound = {"cluster": ["a"], "head": ["a"], "workers": []}
+    assert run(inventory_check, groups=sound) == {"changed": False, "errors": []}
+    answer = run(inventory_check, groups={"cluster": ["a", "b"], "head": ["a"], "workers": []})
+    assert answer["failed"]
+    assert answer["msg"] == (
+        "The inventory cannot be used:\n"
+        "- b is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them\n"
+    )
+    assert documented(inventory_check_documentation) <= set(answer)
+
+
+def test_firewall_rules() -> None:
+    stale = {"network": "10.0.0.9/32", "protocol": "tcp", "port": 0}
+    answer = run(
+        firewall_rules,
+        addresses=["10.0.0.1"],
+        admin_networks=["192.0.2.0/24"],
+        allow=[{"port": "161", "protocol": "udp", "networks": ["198.51.100.7"]}],
+        recorded=[stale],
+        connection="203.0.113.5 50000 10.0.0.1 22",
+    )
+    assert documented(firewall_rules_documentation) <= set(answer)
+    assert [rule["nft_rule"] for rule in answer["rules"]] == [
+        "ip saddr 10.0.0.1/32 meta l4proto 6 accept",
+        "ip saddr 192.0.2.0/24 tcp dport 22 accept",
+        "ip saddr 198.51.100.7/32 udp dport 161 accept",
+    ]
+    rich = 'rule family="ipv4" source address="10.0.0.9/32" protocol value="tcp" accept'
+    assert [rule["rich_rule"] for rule in answer["stale"]] == [rich]
+    assert answer["cut_off"] == "Ansible connects from 203.0.113.5 to port 22, which no rule accepts"
+
+
+def test_firewall_rules_refuse_what_is_no_network() -> None:
+    answer = run(firewall_rules, addresses=["10.0.0.1"], admin_networks=["office"])
+    assert answer == {
+        "failed": True,
+        "msg": "firewall_admin_networks: 'office' is not a network such as 10.0.0.0/24",
+    }
+
+
+def host(name: str, key: str | None, pinned: str | None = None) -> dict[str, Any]:
+    facts = {"ssh_host_key_ed25519_public": key, "ssh_host_key_ed25519_public_keytype": "ssh-ed25519"} if key else {}
+    content = None if pinned is None else base64.b64encode(pinned.encode()).decode()
+    return {"host": name, "facts": facts, "known_hosts": content}
+
+
+def test_ssh_host_keys_check() -> None:
+    pinned = f"node0 ssh-ed25519 {A}\nnode1 ssh-ed25519 {A}\n"
+    hosts = [host("node0", A, pinned), host("node1", A)]
+    answer = run(ssh_host_keys_check, hosts=hosts)
+    assert documented(ssh_host_keys_check_documentation) <= set(answer)
+    assert answer["host_keys"] == {"node0": {"ssh-ed25519": A}, "node1": {"ssh-ed25519": A}}
+    changed = [hosts[0], host("node1", B)]
+    answer = run(ssh_host_keys_check, hosts=changed)
+    assert answer["failed"]
+    assert answer["msg"].startswith(
+        "Nothing was changed.\n- node1's own SSH keys have changed. Pinned by a previous run: "
+    )
+    assert [one["host"] for one in answer["changed_hosts"]] == ["node1"]
+    assert run(ssh_host_keys_check, hosts=changed, accept_changed="node0, node1")["host_keys"]["node1"] == {
+        "ssh-ed25519": B
+    }
+    answer = run(ssh_host_keys_check, hosts=[hosts[0], host("node1", None)])
+    assert answer["msg"].startswith("Nothing was changed.\n- node1 shows no SSH host key in /etc/ssh: ")
+
+
+WANTED = {
+    "network": "10.0.0.0/24",
+    "become": True,
+    "full": True,
+    "free_gib": 6,
+    "job_free_gib": 1,
+    "memory_gib": 2,
+    "shm_gib": 0.5,
+    "clock_seconds": 1,
+}
+
+
+def report(capsys: pytest.CaptureFixture[str], form: str, **facts: Any) -> tuple[dict[str, Any], list[str]]:
+    reported = results()
+    reported["node1"]["info"]["host"].update(facts)
+    answer = run(doctor_report, results=reported, wanted=WANTED, format=form)
+    return answer, capsys.readouterr().out.splitlines()
+
+
+def test_doctor_report_of_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    answer, shown = report(capsys, "failures", shm_bytes=0, tcmalloc="")
+    assert documented(doctor_report_documentation) <= set(answer)
+    assert answer["failed"]
+    assert answer["msg"].splitlines()[0] == "Nothing was changed, because node1 cannot be used:"
+    assert [finding["check"] for finding in answer["findings"]] == ["shm", "tcmalloc"]
+    assert answer["summary"].endswith(" checks on 3 hosts: 1 failure, 1 warning")
+    assert shown[-1] == answer["summary"]
+    assert not any("tcmalloc" in line for line in shown)
+
+
+def test_doctor_report_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    answer, shown = report(capsys, "failures", tcmalloc="")
+    assert "failed" not in answer
+    assert shown == []
+    answer, shown = report(capsys, "table", tcmalloc="")
+    assert "failed" not in answer
+    assert any("tcmalloc" in line for line in shown)
+
+
+def test_doctor_report_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    answer, shown = report(capsys, "json", tcmalloc="")
+    assert [json.loads(line) for line in shown] == [
+        {"hosts": ["node0", "node1", "node2"], "findings": answer["findings"], "summary": answer["summary"]}
+    ]
+
+
+def test_doctor_report_refuses_an_unknown_requirement() -> None:
+    with pytest.raises(AnsibleError, match="disk_gib"):
+        run(doctor_report, results={}, wanted={**WANTED, "disk_gib": 1})

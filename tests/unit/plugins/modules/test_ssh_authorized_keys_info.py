@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
+from ansible_collections.amx.cluster.plugins.modules import ssh_authorized_keys_info
+
+ROOT = Path(__file__).resolve().parents[4]
+A = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
+B = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
+
+
+def run(path: Path, check_mode: bool = False, **options: Any) -> dict[str, Any]:
+    """What the module answers when it is run as a program, as Ansible does."""
+    arguments = {"path": str(path), "name": "mesh", "hosts": ["n0", "n1"], "_ansible_check_mode": check_mode, **options}
+    done = subprocess.run(
+        [sys.executable, "-m", ssh_authorized_keys_info.__name__],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def source(**more: Any) -> list[dict[str, Any]]:
+    return [{"host": "n0", "address": "10.0.0.1", "public_key": f"{A} comment", **more}]
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+def test_keys_to_add_and_to_remove(tmp_path: Path, check_mode: bool) -> None:
+    path = tmp_path / "authorized_keys"
+    answer = run(path, check_mode, sources=source())
+    line = f'restrict,pty,from="10.0.0.1" {A} mesh@n0'
+    assert (answer["changed"], answer["lines"], answer["stale"]) == (False, [line], [])
+    path.write_text(f"{line}\n{B} mesh@n0\n{B} mesh@gone\n{B} a person\n")
+    assert run(path, check_mode, sources=source())["stale"] == [f"{B} mesh@n0", f"{B} mesh@gone"]
+    assert run(path, check_mode, sources=source(), exclusive=False)["stale"] == [f"{B} mesh@n0"]
+
+
+def test_a_key_that_a_dry_run_has_not_generated(tmp_path: Path) -> None:
+    for check_mode, pending, key in ((True, True, ssh_mesh.NO_KEY), (True, False, A), (False, True, A)):
+        answer = run(tmp_path / "none", check_mode, sources=source(pending=pending))
+        assert answer["lines"] == [f'restrict,pty,from="10.0.0.1" {key} mesh@n0']
+    answer = run(tmp_path / "none", True, sources=source(pending=True, public_key=None))
+    assert answer["lines"] == [f'restrict,pty,from="10.0.0.1" {ssh_mesh.NO_KEY} mesh@n0']
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    assert run(tmp_path, sources=source())["msg"] == f"{tmp_path} cannot be read: Is a directory"
