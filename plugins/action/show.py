@@ -12,13 +12,13 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Shows a text to the person at the terminal. Nothing runs on the host."""
+    """Prints a text on the control node. No host is contacted."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _checked, asked = self.validate_argument_spec({"text": {"type": "str", "required": True}})
-        display.display(asked["text"])
+        _result, options = self.validate_argument_spec({"text": {"type": "str", "required": True}})
+        display.display(options["text"])
         return {"changed": False}

@@ -6,52 +6,52 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: amx_info
-short_description: Tell truthfully whether programs on a host can use AMX
+short_description: Gather facts about AMX
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Reads the CPU's flags, then asks the kernel for the permission to use AMX, as a program that uses it has to. The
-    request is made in a child process, so that the module's own process is left as it was.
-  - The permission is a process's own, and a container may be refused it. So the question is put by the interpreter that
-    will train, where it will train. Name it in O(python), or in C(ansible_python_interpreter) of the task.
+  - Reads the flags of the CPU, then requests the permission to use AMX from the kernel, as a program that uses AMX has
+    to. The request is made in a child process, so that it does not change the process of the module.
+  - Permissions are per process, and a container may be refused. Set O(python), or C(ansible_python_interpreter) of the
+    task, to the Python interpreter that will train, so that the request is made where the training will run.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
   python:
     description:
-      - The command that starts the interpreter to ask in, by default the one that runs the module. It can enter a
-        container.
+      - The command of the Python interpreter in which to make the request, by default the one that runs the module. It
+        can enter a container.
     type: list
     elements: str
   root:
     description:
-      - A folder with a captured C(proc/cpuinfo) and C(proc/sys/kernel/osrelease) of another machine. The kernel of that
-        machine cannot be asked then.
+      - A directory with the captured C(proc/cpuinfo) and C(proc/sys/kernel/osrelease) of another machine. No request is
+        made then.
     type: path
     default: /
 """
 
 EXAMPLES = r"""
-- name: Ask in the environment that will train
+- name: Gather facts about AMX in the virtual environment
   amx.cluster.amx_info:
     python: [/opt/amx-cluster/env/bin/python]
   register: amx
 
-- name: Ask in a container
+- name: Gather facts about AMX in a container
   amx.cluster.amx_info:
     python: [apptainer, exec, /opt/images/training.sif, python3]
   register: amx
 
-- name: Show what was found
+- name: Show whether AMX can be used
   ansible.builtin.debug:
     msg: "{{ amx.reason }}: {{ amx.found }}. {{ amx.advice }}."
 """
 
 RETURN = r"""
 usable:
-  description: Whether programs can use AMX to train; none if the CPU shows it and the kernel was not asked.
+  description: Whether programs can use AMX to train; none if the CPU has it but no request was made.
   returned: success
   type: bool
 isa:
@@ -63,24 +63,25 @@ isa:
   sample: amx
 reason:
   description:
-    - V(usable) - the kernel grants it.
+    - V(usable) - the kernel grants AMX.
     - V(not_x86_64) - another architecture, or a 32-bit interpreter.
-    - V(no_amx) - the CPU has no AMX, or shows a guest none and does not say that it is one that has it.
-    - V(kernel_too_old) - the CPU has it and the kernel knows nothing of it.
-    - V(kernel_refuses) - the kernel knows it and refuses it to this process.
-    - V(hidden_by_hypervisor) - the CPU is of a model that has it, and the hypervisor does not show it.
-    - V(switched_off) - the same with no hypervisor, so firmware or a boot parameter switched it off.
-    - V(not_asked) - the flags show it, and with O(root) the kernel was not asked.
+    - V(no_amx) - the CPU has no AMX, or is shown to a virtual machine as a model without AMX.
+    - V(kernel_too_old) - the CPU has AMX but the kernel does not support it.
+    - V(kernel_refuses) - the kernel supports AMX but refuses it to this process.
+    - V(hidden_by_hypervisor) - the model of the CPU has AMX but the hypervisor hides it.
+    - V(switched_off) - the model of the CPU has AMX but its flags do not show it, and there is no hypervisor. It is
+      disabled in the firmware or by a boot parameter.
+    - V(not_asked) - the flags show AMX but with O(root) no request was made.
   returned: success
   type: str
   sample: usable
 found:
-  description: What was seen, in words.
+  description: What was found, as a sentence.
   returned: success
   type: str
   sample: Intel(R) Xeon(R) Platinum 8480+ shows AMX, and kernel 6.1.0 grants it
 advice:
-  description: What to do, in words.
+  description: What to do, as a sentence.
   returned: success
   type: str
   sample: Train in bf16
@@ -90,27 +91,27 @@ cpu:
   type: dict
   contains:
     model:
-      description: The model's name.
+      description: The name of the model.
       type: str
       returned: success
     vendor:
-      description: The vendor, as CPUID has it.
+      description: The vendor, as in CPUID.
       type: str
       returned: success
     family:
-      description: The family, 0 if it is not told.
+      description: The family, 0 if it is not known.
       type: int
       returned: success
     number:
-      description: The model's number, 0 if it is not told.
+      description: The number of the model, 0 if it is not known.
       type: int
       returned: success
     generation:
-      description: The name of the generation if it is one that has AMX, else empty.
+      description: The name of the generation if it has AMX, else empty.
       type: str
       returned: success
     virtual:
-      description: Whether a hypervisor runs below.
+      description: Whether the host is a virtual machine.
       type: bool
       returned: success
 kernel:
@@ -119,21 +120,21 @@ kernel:
   type: dict
   contains:
     release:
-      description: As C(uname -r) has it.
+      description: The release, as in C(uname -r).
       type: str
       returned: success
     meets_rule:
       description:
-        - Whether it meets the rule of thumb, 5.16 or newer, or a 5.15 with AMX added by its vendor. RV(reason) is what
-          counts.
+        - Whether it meets the rule of thumb, 5.16 or newer, or a 5.15 with AMX added by its vendor. RV(reason) takes
+          precedence.
       type: bool
       returned: success
     asked:
-      description: Whether it was asked.
+      description: Whether a request was made.
       type: bool
       returned: success
     supports:
-      description: Whether it knows of AMX and its like; none if it was not asked.
+      description: Whether it supports requests for AMX; none if no request was made.
       type: bool
       returned: success
 """
@@ -149,11 +150,11 @@ def main() -> None:
     )
     python, root = module.params["python"], module.params["root"]
     if python and root != "/":
-        module.fail_json(msg=f"python asks the running machine, and root {root} names another: give one of them")
+        module.fail_json(msg=f"python and root ({root}) exclude each other: set one of them")
     try:
         answer = amx.judge(**(amx.probe_with(python) if python else amx.probe(root)))
     except (OSError, ValueError) as error:
-        module.fail_json(msg=f"cannot find out whether AMX can be used: {error}")
+        module.fail_json(msg=f"facts about AMX cannot be gathered: {error}")
     module.exit_json(changed=False, **answer)
 
 

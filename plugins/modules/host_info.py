@@ -6,35 +6,35 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_info
-short_description: Tell what a host is, as far as training on it needs to know
+short_description: Gather facts about a host that matter for training
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Reads what hardware and system the host has, what is installed and which processes of jobs run there.
-  - Changes nothing.
+  - Gathers facts about hardware, operating system, network, installed software and running jobs of a host. Changes
+    nothing.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
   prefix:
-    description: The folder in which environments and jobs live, or will live.
+    description: The directory for virtual environments and jobs, which need not exist.
     type: path
     required: true
   python:
     description:
-      - The command of the interpreter that will train, in which the kernel is asked for AMX. By default the one of the
-        environment in O(prefix), or the one that runs the module while nothing is installed there.
+      - The command of the Python interpreter of the ranks, in which the kernel is asked for AMX. By default that of the
+        virtual environment in O(prefix), or the one that runs the module if there is none.
     type: list
     elements: str
   amx_root:
-    description: As O(amx.cluster.amx_info#module:root), where flags and kernel of a captured machine are read.
+    description: The directory of a captured machine, see O(amx.cluster.amx_info#module:root).
     type: path
     default: /
 """
 
 EXAMPLES = r"""
-- name: Read what the host is
+- name: Gather facts about the host
   amx.cluster.host_info:
     prefix: /opt/amx-cluster
   register: host
@@ -42,17 +42,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 host:
-  description: What was read.
+  description: The facts.
   returned: success
   type: dict
   contains:
     machine:
-      description: The architecture, as C(uname -m) has it.
+      description: The architecture, as in C(uname -m).
       type: str
       returned: success
       sample: x86_64
     glibc:
-      description: The version of the GNU C library, empty with another one.
+      description: The version of the GNU C library, empty with another C library.
       type: str
       returned: success
       sample: "2.36"
@@ -66,11 +66,11 @@ host:
       type: str
       returned: success
     prefix:
-      description: As asked.
+      description: The value of O(prefix).
       type: str
       returned: success
     prefix_ancestor:
-      description: The prefix, or the nearest folder above it that is there.
+      description: The prefix, or the nearest directory above it that exists.
       type: str
       returned: success
     prefix_free_bytes:
@@ -78,11 +78,11 @@ host:
       type: int
       returned: success
     prefix_writable:
-      description: Whether the user may write there.
+      description: Whether the user may write to RV(host.prefix_ancestor).
       type: bool
       returned: success
     addresses:
-      description: The IPv4 addresses, each with its interface, its network and whether the default route leaves by it.
+      description: The IPv4 addresses, each with its interface, its network and whether it has the default route.
       type: list
       elements: dict
       returned: success
@@ -99,31 +99,31 @@ host:
       returned: success
       sample: "3.11.2"
     amx:
-      description: Whether AMX can be used, as M(amx.cluster.amx_info) returns it.
+      description: The facts about AMX, as M(amx.cluster.amx_info) returns them.
       type: dict
       returned: success
     memory_bytes:
-      description: Memory of the host.
+      description: Memory in bytes.
       type: int
       returned: success
     memory_available_bytes:
-      description: Memory that new programs can have.
+      description: Memory in bytes that is available to new programs.
       type: int
       returned: success
     shm_bytes:
-      description: Size of C(/dev/shm), 0 if there is none.
+      description: Size of C(/dev/shm) in bytes, 0 if there is none.
       type: int
       returned: success
     home_writable:
-      description: Whether the user may write its home folder.
+      description: Whether the user may write to its home directory.
       type: bool
       returned: success
     jobs_free_bytes:
-      description: Free bytes on the file system of the jobs, which may be another one.
+      description: Free bytes on the file system of the jobs, which may be another one than that of the prefix.
       type: int
       returned: success
     name:
-      description: What the host calls itself.
+      description: The host's own name.
       type: str
       returned: success
       sample: node0
@@ -133,29 +133,29 @@ host:
       elements: str
       returned: success
     tcmalloc:
-      description: The file of the allocator tcmalloc in the loader's cache, or empty.
+      description: The path of the allocator tcmalloc in the loader's cache, empty if it has none.
       type: str
       returned: success
     denied_calls:
-      description: System calls that MPI and NUMA placement want and that are forbidden here.
+      description: System calls of MPI and NUMA placement that are forbidden here.
       type: list
       elements: str
       returned: success
     stack:
       description:
-        - The installed environment. C(env), C(key), C(name), C(pinned) and installed C(versions), libfabric's
-          C(providers) and C(provider_error); empty if there is none.
+        - The installed virtual environment, with C(env) (its directory), C(key), C(name), C(pinned) and installed
+          C(versions), C(providers) of libfabric and C(provider_error); empty if there is none.
       type: dict
       returned: success
     processes:
       description:
-        - Processes of jobs. C(pid), C(kind) (C(rank), or C(starter) of ranks), C(job), the C(ports) on which they
-          listen, and what they use.
+        - Processes of jobs, with C(pid), C(kind) (rank or launcher), C(job), the C(ports) on which they listen, and the
+          resources that they use.
       type: list
       elements: dict
       returned: success
     running_jobs:
-      description: Directories of the jobs that run and were started here.
+      description: Directories of running jobs that were started on this host.
       type: list
       elements: str
       returned: success
@@ -178,18 +178,18 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
+    options = module.params
     try:
-        prefix = Path(asked["prefix"])
+        prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")
         host = {
-            **facts.read(prefix, asked["python"] or (), asked["amx_root"]),
+            **facts.read(prefix, options["python"] or (), options["amx_root"]),
             "stack": installed.describe(prefix / "env"),
             "processes": found,
             "running_jobs": processes.running_jobs(prefix / "jobs", found),
         }
     except (OSError, ValueError) as error:
-        module.fail_json(msg=f"cannot read what the host is: {error}")
+        module.fail_json(msg=f"facts about the host cannot be gathered: {error}")
     module.exit_json(changed=False, host=host)
 
 

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kernel_settings
-short_description: Change settings of the running kernel, and put them back
+short_description: Change and restore settings of the running kernel
 version_added: 0.1.0
-author: The amx.cluster maintainers (@amx-cluster)
+author:
+  - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Writes files below C(/sys) and C(/proc), and sets the size of C(/dev/shm). What was there before the first change is
-    kept in O(state_file).
-  - A setting that was made by an earlier run and is not asked for any more is put back, unless somebody else has
-    changed it since.
-  - What the kernel refuses is told as a warning and in RV(refused); it is no failure.
-  - It is about the running kernel only, a reboot forgets it.
+  - Writes files below C(/sys) and C(/proc), and sets the size of C(/dev/shm). The values before the first change are
+    stored in O(state_file).
+  - A setting of a previous run that is not requested any more is restored, unless somebody else has changed it since.
+  - A setting that the kernel refuses is reported as a warning and in RV(refused); it is no failure.
+  - Only the running kernel is changed. The settings are lost at a reboot.
 extends_documentation_fragment:
   - amx.cluster.attributes
 attributes:
@@ -27,38 +27,38 @@ attributes:
     support: full
 options:
   settings:
-    description: The wanted value of each setting, by its path below O(root), which may have wildcards.
+    description: The value of each setting, by its path below O(root), which may contain wildcards.
     type: dict
     default: {}
   shm_gib:
     description:
-      - The least size of C(/dev/shm) in GiB, limited to half of the memory. A larger one is left as it is. V(0) leaves
-        it alone.
+      - The least size of C(/dev/shm) in GiB, limited to half of the memory. A larger one is not changed. V(0) leaves
+        the size unchanged.
     type: float
     default: 0
   state_file:
-    description: Where to keep what was there before.
+    description: The file in which the previous values are stored.
     type: path
     required: true
   root:
-    description: The folder in which C(sys), C(proc) and C(dev) are.
+    description: The directory that contains C(sys), C(proc) and C(dev).
     type: path
     default: /
   host:
-    description: How warnings call this host.
+    description: The name of this host in warnings.
     type: str
     required: true
 """
 
 EXAMPLES = r"""
-- name: Use huge pages wherever they fit
+- name: Enable transparent huge pages
   amx.cluster.kernel_settings:
     settings:
       sys/kernel/mm/transparent_hugepage/enabled: always
     state_file: /var/lib/amx-cluster/kernel_settings.json
     host: "{{ inventory_hostname }}"
 
-- name: Put everything back
+- name: Restore all settings
   amx.cluster.kernel_settings:
     state_file: /var/lib/amx-cluster/kernel_settings.json
     host: "{{ inventory_hostname }}"
@@ -66,14 +66,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changes:
-  description: What was changed, or would be.
+  description: The settings that were changed, or would be in check mode.
   returned: success
   type: list
   elements: dict
   sample:
     - {path: sys/kernel/mm/transparent_hugepage/enabled, before: madvise, after: always}
 applied:
-  description: The settings that are as asked for. That of C(dev/shm) is in bytes.
+  description: The settings that have the requested value. That of C(dev/shm) is in bytes.
   returned: success
   type: dict
 refused:
@@ -111,7 +111,7 @@ def main() -> None:
 
     def remount(path: Path, size: int) -> str:
         code, _out, error = module.run_command(["mount", "-o", f"remount,size={size}", str(path)])
-        return f"it cannot be made {size} bytes: {' '.join(error.split())}" if code else ""
+        return f"it cannot be resized to {size} bytes: {' '.join(error.split())}" if code else ""
 
     settings = {pattern: str(value) for pattern, value in module.params["settings"].items()}
     try:
@@ -127,7 +127,7 @@ def main() -> None:
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     for refusal in outcome.refused:
-        module.warn(f"{module.params['host']}: {refusal['setting']} is not as wanted: {refusal['reason']}")
+        module.warn(f"{module.params['host']}: {refusal['setting']} cannot be set: {refusal['reason']}")
     module.exit_json(
         changed=bool(outcome.changed),
         changes=outcome.changed,

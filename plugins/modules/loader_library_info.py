@@ -8,11 +8,12 @@ DOCUMENTATION = r"""
 module: loader_library_info
 short_description: Find a shared library that can be preloaded
 version_added: 0.1.0
-author: The amx.cluster maintainers (@amx-cluster)
+author:
+  - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Asks the dynamic loader's cache where a library is, because its path differs by distribution, and tries whether it
-    can be preloaded.
-  - Needs no root.
+  - Looks up a library in the cache of the dynamic loader, since its path depends on the distribution, and tests whether
+    it can be preloaded.
+  - Root is not needed.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
@@ -32,7 +33,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The path of the first library that is there and can be preloaded, empty if there is none.
+  description: The path of the first of O(names) that is installed and can be preloaded, empty if there is none.
   returned: success
   type: str
   sample: /lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4

@@ -6,45 +6,45 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: peer_info
-short_description: Tell what a host sees of the other hosts of its cluster
+short_description: Test names, connections and logins from a host to its peers
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Resolves their names, connects to their M(amx.cluster.peer_listener), reads their clocks, and can log in on them by
-    ssh. All hosts are tried at once. Changes nothing.
+  - Resolves the names of other hosts, connects to their M(amx.cluster.peer_listener), reads their clocks, and can log
+    in on them by SSH. All peers are tested at the same time. Changes nothing.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
   peers:
-    description: The other hosts.
+    description: The hosts to test.
     type: list
     elements: dict
     required: true
     suboptions:
       name:
-        description: Its name, as ssh and the name service are asked for it.
+        description: The name of the peer, which is resolved and which the SSH client logs in to.
         type: str
         required: true
       address:
-        description: Its address on the cluster network.
+        description: The address of the peer on the cluster network.
         type: str
       port:
-        description: The port on which it listens; without one no connection is tried.
+        description: The port on which the peer listens. Without one no connection is tested.
         type: int
   logins:
-    description: Whether to log in on them by ssh, in batch mode and with this user's configuration.
+    description: Whether to log in on the peers by SSH, in batch mode and with this user's configuration.
     type: bool
     default: false
   timeout:
-    description: Seconds that a host has to answer.
+    description: Seconds that a peer has to answer.
     type: float
     default: 5
 """
 
 EXAMPLES = r"""
-- name: Try the other hosts
+- name: Test names, connections and logins
   amx.cluster.peer_info:
     peers:
       - {name: node1, address: 10.0.0.6, port: 40123}
@@ -60,14 +60,14 @@ names:
   sample: {node1: [10.0.0.6]}
 connections:
   description:
-    - For each host that listens, why it cannot be reached (C(error), empty if it can), how many seconds its clock is
-      ahead of this host's (C(offset)), and how exact that is (C(uncertainty)).
+    - For each peer that listens, why it cannot be reached (C(error), empty if it can), by how many seconds its clock is
+      ahead of this host's (C(offset)), and the uncertainty of that in seconds (C(uncertainty)).
   returned: success
   type: dict
   sample:
     node1: {error: "", offset: 0.0013, uncertainty: 0.0002}
 logins:
-  description: Why the login on each host failed, empty if it did not.
+  description: Why the login on each peer failed, empty if it succeeded.
   returned: success
   type: dict
   sample: {node1: ""}
@@ -87,8 +87,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    module.exit_json(changed=False, **peers.look(asked["peers"], asked["logins"], asked["timeout"]))
+    options = module.params
+    module.exit_json(changed=False, **peers.look(options["peers"], options["logins"], options["timeout"]))
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: peer_listener
-short_description: Listen for a short time, so that other hosts can try to connect
+short_description: Start a listener to which other hosts can connect
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Starts a process that listens on a port which the kernel gives it, and tells this host's clock to who connects.
+  - Starts a process that listens on a port which the kernel chooses, and sends this host's clock to whoever connects.
   - The process ends by itself. It writes no file and reads nothing of what is sent to it.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -32,7 +32,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Listen on the cluster network
+- name: Start a listener on the cluster network
   amx.cluster.peer_listener:
     address: 10.0.0.5
     visitors: 2
@@ -41,7 +41,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 port:
-  description: The port on which it listens.
+  description: The port on which the process listens.
   returned: success
   type: int
   sample: 40123
@@ -60,11 +60,11 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
+    options = module.params
     try:
-        port = peers.listen(asked["address"], asked["seconds"], asked["visitors"])
+        port = peers.listen(options["address"], options["seconds"], options["visitors"])
     except OSError as error:
-        module.fail_json(msg=f"cannot listen on {asked['address']}: {error}")
+        module.fail_json(msg=f"cannot listen on {options['address']}: {error}")
     module.exit_json(changed=False, port=port)
 
 

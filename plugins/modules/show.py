@@ -2,18 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-# This is the documentation of an action plugin, which runs on the control machine.
+# This is the documentation of an action plugin, which runs on the control node.
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: show
-short_description: Show a text as it is
+short_description: Print a text to the terminal
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Prints a text to the terminal, lines and colours as they are, where M(ansible.builtin.debug) would write it as YAML.
+  - Prints a text to the terminal with its own lines and colours, where M(ansible.builtin.debug) prints it as YAML.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module

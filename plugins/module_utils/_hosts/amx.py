@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which instruction sets a CPU offers to training, and whether AMX can really be used.
 
-The kernel's version tells neither way: 5.16 brought AMX, 5.14 and 5.15 kernels of some vendors have it too, and a
+The kernel's version does not decide this: AMX came with 5.16, 5.14 and 5.15 kernels of some vendors have it too, and a
 hypervisor may hide it from any kernel. So the kernel is asked, as a program that uses AMX has to ask it.
 
 This file imports nothing but the standard library: its source is also given to other interpreters (see `probe_with`).
@@ -67,7 +67,7 @@ REASONS = (
 
 
 def cpu_flags(cpuinfo: str) -> frozenset[str]:
-    """Return the flags of the first CPU in the text of /proc/cpuinfo; empty where it names none (not x86)."""
+    """Return the flags of the first CPU in the text of /proc/cpuinfo; empty where it lists none (not x86)."""
     return frozenset(_first_cpu(cpuinfo).get("flags", "").split())
 
 
@@ -101,12 +101,12 @@ def ask_kernel() -> dict[str, int]:
             os._exit(0)
     os.close(writer)
     with os.fdopen(reader, encoding="ascii") as stream:
-        said = stream.read()
+        answer = stream.read()
     status = os.waitpid(child, 0)[1]
     none = {"supported": 0, "granted": 0, "supported_errno": 0, "request_errno": 0, "granted_errno": 0, "killed": 0}
-    if not said:
+    if not answer:
         return {**none, "killed": os.WTERMSIG(status) if os.WIFSIGNALED(status) else signal.SIGKILL}
-    return {**none, **json.loads(said)}
+    return {**none, **json.loads(answer)}
 
 
 def _request_permission() -> dict[str, int]:
@@ -151,7 +151,7 @@ def probe(root: str = "/") -> dict[str, Any]:
 def probe_with(python: Sequence[str], timeout: float = 30) -> dict[str, Any]:
     """Return what `probe` finds in another interpreter, which may be in a container.
 
-    python: the command that starts it. Raises ValueError when it does not start or does not answer.
+    python: the command that starts it. Raises ValueError when it cannot be started or returns no result.
     """
     source = inspect.getsource(sys.modules[__name__])
     program = f"{source}\n\nprint(json.dumps(probe()))\n"
@@ -159,30 +159,30 @@ def probe_with(python: Sequence[str], timeout: float = 30) -> dict[str, Any]:
     try:
         ran = subprocess.run(words, input=program, capture_output=True, text=True, timeout=timeout, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ValueError(f"the interpreter {' '.join(python)} cannot be asked: {error}") from None
+        raise ValueError(f"the interpreter {' '.join(python)} cannot be run: {error}") from None
     try:
         answer = json.loads(ran.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
-        said = " ".join((ran.stderr or ran.stdout).split())[-400:] or "it said nothing"
+        output = " ".join((ran.stderr or ran.stdout).split())[-400:] or "no output"
         raise ValueError(
-            f"the interpreter {' '.join(python)} gave no answer (exit code {ran.returncode}): {said}"
+            f"the interpreter {' '.join(python)} returned no result (exit code {ran.returncode}): {output}"
         ) from None
     if not isinstance(answer, dict):
-        raise ValueError(f"the interpreter {' '.join(python)} gave another answer than was asked for: {answer!r}")
+        raise ValueError(f"the interpreter {' '.join(python)} returned {answer!r} instead of a result")
     return answer
 
 
 def judge(machine: str, release: str, cpuinfo: str, answer: Mapping[str, int] | None) -> dict[str, Any]:
-    """Say whether AMX can be used for training, from what `probe` read.
+    """Determine whether AMX can be used for training, from what `probe` read.
 
     Returns {usable: True, False, or None when the kernel was not asked and might grant it; isa: the best instruction
-    set that can be used, see ISAS; reason: one of REASONS; found: what was seen, a sentence; advice: what to do, a
+    set that can be used, see ISAS; reason: one of REASONS; found: what was found, a sentence; advice: what to do, a
     sentence; cpu: {model, vendor, family, number, generation ("" when it is none of AMX_MODELS), virtual};
     kernel: {release, meets_rule, asked, supports (None when it was not asked)}}.
     """
     cpu = _cpu(cpuinfo)
     flags = cpu_flags(cpuinfo)
-    # Kernel 5.16 prints amx_tile alone: what kinds of number the CPU multiplies is told by its model there.
+    # Kernel 5.16 prints amx_tile alone: which kinds of number the CPU multiplies follows from its model there.
     if "amx_tile" in flags and "amx_int8" not in flags and cpu["generation"]:
         flags |= {"amx_bf16"}
     supports = None if answer is None else not (answer["supported_errno"] or answer["killed"])
@@ -206,7 +206,7 @@ def judge(machine: str, release: str, cpuinfo: str, answer: Mapping[str, int] | 
 
 
 def meets_rule(release: str, supports: bool | None) -> bool:
-    """Tell whether a kernel is 5.16 or newer, or a 5.15 to which its vendor added AMX.
+    """Return whether a kernel is 5.16 or newer, or a 5.15 to which its vendor added AMX.
 
     This is the rule of thumb; what the kernel grants overrules it. supports: whether the kernel knows the requests.
     """
@@ -236,7 +236,7 @@ def _cpu(cpuinfo: str) -> dict[str, Any]:
 def _reason(
     machine: str, release: str, cpu: Mapping[str, Any], flags: frozenset[str], answer: Mapping[str, int] | None
 ) -> tuple[str, str, str]:
-    """Return (reason, what was seen, what to do)."""
+    """Return (reason, what was found, what to do)."""
     name = cpu["model"] or "the CPU"
     if machine != "x86_64":
         return (
@@ -247,31 +247,33 @@ def _reason(
     if flags.issuperset(ISAS["amx"]):
         return _permission(name, release, cpu, answer)
     if "amx_tile" in flags:
-        return "no_amx", f"{name} has AMX for integers only", "It cannot train with AMX"
+        return "no_amx", f"{name} has AMX for integers only", "Use a CPU whose AMX multiplies bf16"
     if not cpu["generation"]:
         guest = cpu["virtual"] and cpu["vendor"] == "GenuineIntel"
         advice = "AMX needs an Intel Xeon of the 4th generation (Sapphire Rapids) or newer"
         if guest:
-            advice += "; if this virtual machine runs on one, have it given the host's own CPU model"
+            advice += "; if this virtual machine runs on one, give it the CPU model of its host"
         return "no_amx", f"{name} has no AMX", advice
-    seen = f"{name} ({cpu['generation']}) has AMX, and the CPU's flags do not show it"
+    seen = f"{name} ({cpu['generation']}) has AMX, but the CPU's flags do not show it"
     too_old = _version(release) < (5, 15) if answer is None else answer["supported_errno"] == errno.EINVAL
     if too_old:
-        return "kernel_too_old", f"{seen}: kernel {release} knows nothing of it", OLD_KERNEL
+        return "kernel_too_old", f"{seen}: kernel {release} does not support it", OLD_KERNEL
     if cpu["virtual"]:
         return (
             "hidden_by_hypervisor",
             f"{seen}: the hypervisor hides it",
-            "Use bare metal, another type of virtual machine, or a host whose hypervisor passes AMX on",
+            HYPERVISOR,
         )
     return (
         "switched_off",
-        f"{seen}: it is switched off in the firmware or by a boot parameter",
-        "Switch AMX on in the firmware, and look for clearcpuid= and noxsave in /proc/cmdline",
+        f"{seen}: it is disabled in the firmware or by a boot parameter",
+        f"{BOOT_PARAMETERS}, and enable AMX in the firmware",
     )
 
 
 OLD_KERNEL = "Boot a kernel of 5.16 or newer, or a vendor's older one with AMX added (RHEL 9, Ubuntu 22.04 HWE)"
+HYPERVISOR = "Use bare metal, another type of virtual machine, or a host whose hypervisor passes AMX on"
+BOOT_PARAMETERS = "Remove clearcpuid= and noxsave from the boot parameters (/proc/cmdline)"
 SECCOMP = "Allow arch_prctl in the container's seccomp profile, or run outside of the container"
 
 
@@ -282,47 +284,43 @@ def _permission(
     if answer is None:
         return (
             "not_asked",
-            f"{name} shows AMX, and kernel {release} was not asked for it",
-            "Ask on the running machine, in the interpreter that will train",
+            f"{name} shows AMX, but kernel {release} was not asked for it",
+            "Ask it on the running machine, with the Python interpreter of the ranks",
         )
     if answer["killed"]:
         return (
             "kernel_refuses",
-            f"{name} shows AMX, and the process that asked for it was ended by signal {answer['killed']}",
+            f"{name} shows AMX, but the process that requested it was killed by signal {answer['killed']}",
             SECCOMP,
         )
     failed = answer["supported_errno"]
     if failed == errno.EINVAL:
-        return "kernel_too_old", f"{name} shows AMX, and kernel {release} cannot let programs use it", OLD_KERNEL
+        return "kernel_too_old", f"{name} shows AMX, but kernel {release} does not grant it to programs", OLD_KERNEL
     if failed:
-        return "kernel_refuses", f"{name} shows AMX, and asking for it fails: {os.strerror(failed)}", SECCOMP
+        return "kernel_refuses", f"{name} shows AMX, but the request for it fails: {os.strerror(failed)}", SECCOMP
     needed = 1 << XTILE_CFG | 1 << XTILE_DATA
     if answer["supported"] & needed != needed:
-        seen = f"{name} shows AMX, and kernel {release} has no room for its registers"
+        seen = f"{name} shows AMX, but kernel {release} cannot save its registers"
         if cpu["virtual"]:
-            return (
-                "hidden_by_hypervisor",
-                f"{seen}: the hypervisor does not let it save them",
-                ("Use bare metal, another type of virtual machine, or a host whose hypervisor passes AMX on"),
-            )
-        return "kernel_refuses", seen, "Look for clearcpuid= and noxsave in /proc/cmdline"
+            return "hidden_by_hypervisor", f"{seen}: the hypervisor does not enable them", HYPERVISOR
+        return "kernel_refuses", seen, BOOT_PARAMETERS
     if answer["request_errno"]:
         advice = {
             errno.EPERM: SECCOMP,
             errno.ENOSYS: SECCOMP,
-            errno.ENOSPC: "Give the process a larger alternate signal stack: this one cannot hold AMX's registers",
-        }.get(answer["request_errno"], "Look for a seccomp profile, or a small alternate signal stack, of this process")
+            errno.ENOSPC: "Give the process a larger alternate signal stack: this one is too small for AMX's registers",
+        }.get(answer["request_errno"], "Check the process for a seccomp profile or a small alternate signal stack")
         return (
             "kernel_refuses",
-            f"{name} shows AMX, and the kernel refuses it: {os.strerror(answer['request_errno'])}",
+            f"{name} shows AMX, but the kernel refuses it: {os.strerror(answer['request_errno'])}",
             advice,
         )
     if not answer["granted"] >> XTILE_DATA & 1:
-        return "kernel_refuses", f"{name} shows AMX, and the kernel granted it without effect", SECCOMP
+        return "kernel_refuses", f"{name} shows AMX, but the kernel granted it without effect", SECCOMP
     return "usable", f"{name} shows AMX, and kernel {release} grants it", "Train in bf16"
 
 
 def _instead(flags: frozenset[str]) -> str:
     if best_isa(flags) in BF16_ISAS:
-        return "without AMX train in bf16, which AVX-512 multiplies here"
+        return "without AMX train in bf16, which the AVX-512 of this CPU multiplies"
     return "without AMX train in fp32, because this CPU does not multiply bf16"

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Facts about a host: read on the host itself, evaluated by the checks on the control node."""
+"""Facts about a host: read on the host itself, evaluated by the checks on the control node.
+
+Ansible's own setup is not asked for these: its subset network needs the ip command, hardware walks all mounts, devices
+and DMI tables, and neither has available memory, the size of /dev/shm, the C library, or what a process may do.
+"""
 
 from __future__ import annotations
 
@@ -27,21 +31,21 @@ SYS_PROCESS_VM_READV = 310
 
 
 def existing_ancestor(path: Path) -> Path:
-    """Return `path`, or the nearest folder above it that is there."""
+    """Return `path`, or the nearest directory above it that exists."""
     while True:
         try:
             if path.exists():
                 return path
         except PermissionError:
-            pass  # it is behind a folder that this user may not enter
+            pass  # it is below a directory that this user may not enter
         path = path.parent
 
 
 def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
     """Read the host's IPv4 addresses, also where the ip command is not installed.
 
-    Returns one entry {interface, address, network (CIDR), default} for each; default tells whether the default route
-    leaves by that interface. Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes,
+    Returns one entry {interface, address, network (CIDR), default} for each; default: whether the default route leaves
+    by that interface. Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes,
     an entry of 40.
     """
     default = ""
@@ -70,17 +74,17 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
 
 
 def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[str, Any]:
-    """Read what a host says of itself.
+    """Read the facts about this host.
 
-    prefix: where the environments and jobs are to live; it need not be there yet. python: the command of the
-    interpreter that will train, by default the one of the environment in `prefix`, else this one. amx_root: where
-    probe reads, for a captured machine.
+    prefix: the directory for virtual environments and jobs, which need not exist. python: the command of the ranks'
+    interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe reads, for
+    a captured machine.
 
     Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, python, isa (the best of ISAS
     that can be used), amx (see judge), cpu_model, memory_bytes and memory_available_bytes, shm_bytes,
-    home_writable, prefix, prefix_ancestor (the folder of prefix that is there), prefix_free_bytes, jobs_free_bytes,
-    prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (what it calls itself, and
-    how that resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError and ValueError.
+    home_writable, prefix, prefix_ancestor (see existing_ancestor), prefix_free_bytes, jobs_free_bytes,
+    prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (its own name, and how that
+    resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError and ValueError.
     """
     ancestor = existing_ancestor(prefix)
     library, version = platform.libc_ver()
@@ -137,7 +141,7 @@ def _os_name(path: Path = Path("/etc/os-release")) -> str:
 
 
 def denied_calls() -> list[str]:
-    """Return which system calls are forbidden here that MPI and NUMA placement want; containers forbid them."""
+    """Return which system calls of MPI and NUMA placement are forbidden here, as they are in some containers."""
     if platform.machine() != "x86_64":
         return []
     call = ctypes.CDLL(None, use_errno=True).syscall
@@ -145,13 +149,13 @@ def denied_calls() -> list[str]:
     vector = ctypes.c_uint64 * 2
     local, remote = (vector(ctypes.addressof(buffer), 1) for buffer in (target, source))
     one, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
-    asked = {
+    calls = {
         SYS_SET_MEMPOLICY: (ctypes.c_long(0), None, none),
         SYS_PROCESS_VM_READV: (ctypes.c_long(os.getpid()), local, one, remote, one, none),
     }
     names = {SYS_SET_MEMPOLICY: "set_mempolicy", SYS_PROCESS_VM_READV: "process_vm_readv"}
     denied = []
-    for number, arguments in asked.items():
+    for number, arguments in calls.items():
         ctypes.set_errno(0)
         if call(ctypes.c_long(number), *arguments) == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
             denied.append(names[number])
@@ -162,4 +166,4 @@ def _tcmalloc() -> str:
     try:
         return loader.find(loader.TCMALLOC)
     except ValueError:
-        return ""  # no loader's cache: whatever it would hold, ranks cannot be given it
+        return ""  # without a cache of the loader nothing can be preloaded into ranks

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Shared libraries as the dynamic loader of this host finds them: by its cache, never by a fixed path."""
+"""Shared libraries as the dynamic loader of this host finds them: through its cache, never by a fixed path."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _environment(**more: str) -> Mapping[str, str]:
 def find(names: Sequence[str], run: Run = subprocess.run, machine: str = "") -> str:
     """Return the path of the first of the sonames that the loader knows and can preload; empty if there is none.
 
-    Whether it can be preloaded is tried on a process: the loader only says `cannot be preloaded ... ignored` otherwise
+    Whether it can be preloaded is tested on a process: the loader otherwise prints `cannot be preloaded ... ignored`
     and goes on without it. Raises ValueError when the cache cannot be read.
     """
     try:

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host sees of the others: names, real connections, their clocks, and whether it can log in there.
+"""What a host finds out about its peers: names, real connections, their clocks, and whether it can log in there.
 
-Every host listens on a port that the kernel gives it and tells its clock to who connects; then every host connects to
-all the others at once. So all pairs are tried with two runs on each host.
+Every host listens on a port that the kernel chooses and sends its clock to whoever connects; then every host connects
+to all others at once. So all pairs are tested with two module runs on each host.
 """
 
 from __future__ import annotations
@@ -27,10 +27,13 @@ _Answer = TypeVar("_Answer")
 
 
 def listen(address: str, seconds: float, visitors: int) -> int:
-    """Start a process that tells this host's clock to who connects to `address`, and return its port.
+    """Start a process that sends this host's clock to whoever connects to `address`, and return its port.
 
-    It ends by itself, when `visitors` different addresses have been there and at the latest after `seconds`. Raises
+    It ends by itself, when `visitors` different addresses have connected and at the latest after `seconds`. Raises
     OSError when the address is not this host's.
+
+    The module cannot be run with Ansible's `async` and `poll: 0` instead: the kernel chooses the port, and the result
+    of such a task, which would return it, is known only when the listener has ended. Nor can async tasks be checked.
     """
     server = socket.create_server((address, 0), backlog=256)
     port: int = server.getsockname()[1]
@@ -45,7 +48,7 @@ def listen(address: str, seconds: float, visitors: int) -> int:
 
 
 def _become_independent(keep: int) -> None:
-    """Leave the session of who started this process, and let go of all its files but `keep`."""
+    """Become a daemon in a session of its own, with all files but `keep` closed, so that the module can end."""
     os.setsid()
     if os.fork():
         os._exit(0)
@@ -57,7 +60,7 @@ def _become_independent(keep: int) -> None:
 
 
 def serve(server: socket.socket, seconds: float, visitors: int) -> None:
-    """Tell the clock to whoever connects, as `listen` says."""
+    """Send the clock to whoever connects, until the end that `listen` describes."""
     end = time.monotonic() + seconds
     seen: set[str] = set()
     while len(seen) < visitors and (left := end - time.monotonic()) > 0:
@@ -72,18 +75,18 @@ def serve(server: socket.socket, seconds: float, visitors: int) -> None:
 def connect(address: str, port: int, timeout: float) -> dict[str, Any]:
     """Connect to a listener and read its clock.
 
-    Returns {"error": ""; offset: seconds that its clock is ahead of this host's; uncertainty: half the time that asking
-    took} or {"error": why not}.
+    Returns {"error": ""; offset: seconds that its clock is ahead of this host's; uncertainty: half the time that the
+    request took} or {"error": why not}.
     """
     try:
         with socket.create_connection((address, port), timeout) as connection:
-            asked = time.time(), time.monotonic()
+            began = time.time(), time.monotonic()
             with connection.makefile(encoding="ascii", errors="replace") as stream:
                 greeting, _space, clock = stream.readline().partition(" ")
-            took = time.monotonic() - asked[1]
+            took = time.monotonic() - began[1]
         if greeting != GREETING:
             return {"error": "something else answers on that port"}
-        return {"error": "", "offset": float(clock) - (asked[0] + took / 2), "uncertainty": took / 2}
+        return {"error": "", "offset": float(clock) - (began[0] + took / 2), "uncertainty": took / 2}
     except ValueError:
         return {"error": "something else answers on that port"}
     except OSError as error:
@@ -113,9 +116,9 @@ def resolve(names: Iterable[str], seconds: float = 6) -> dict[str, list[str]]:
 
 
 def look(peers: Sequence[Mapping[str, Any]], logins: bool, timeout: float) -> dict[str, Any]:
-    """Try all that this host can see of its peers.
+    """Test names, connections and, with `logins`, logins to all peers.
 
-    peers: {name, address, port (None when it does not listen)}. logins: whether to log in on them.
+    peers: {name, address, port (None when it does not listen)}.
 
     Returns {names: as `resolve` does; connections: {name: as `connect` does}; logins: {name: why not, or ""}}.
     """

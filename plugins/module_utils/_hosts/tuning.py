@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kernel settings that are remembered before they are changed, so that each can be put back."""
+"""Kernel settings whose previous values are recorded, so that each can be restored."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+
 SHM = "dev/shm"
 Remount = Callable[[Path, int], str]
 
 
 @dataclass
 class Outcome:
-    """What came of it. Settings are named by their pattern below the root, as they were asked for."""
+    """What was done. Settings are named by their pattern below the root, as in the request."""
 
     changed: list[dict[str, str]] = field(default_factory=list)  # {path, before, after}
-    applied: dict[str, str] = field(default_factory=dict)  # patterns whose every file has the wanted value
+    applied: dict[str, str] = field(default_factory=dict)  # patterns whose every file has the requested value
     refused: list[dict[str, str]] = field(default_factory=list)  # {setting, reason}
     missing: list[str] = field(default_factory=list)  # patterns of which this kernel has no file
 
@@ -34,7 +36,7 @@ def read(path: Path) -> str:
 
 
 def load(state: Path) -> dict[str, dict[str, str]]:
-    """Read what was there before: {path below the root: {before, set}}; empty when nothing is remembered.
+    """Read the previous values: {path below the root: {before, set}}; empty when none are recorded.
 
     Raises ValueError when the file is not one that `store` wrote.
     """
@@ -43,23 +45,21 @@ def load(state: Path) -> dict[str, dict[str, str]]:
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError):
-        raise ValueError(f"{state} does not say what the settings were before: repair or remove it") from None
+        raise ValueError(f"{state} is no record of previous settings: repair or remove it") from None
     return dict(remembered)
 
 
 def store(state: Path, remembered: Mapping[str, Mapping[str, str]]) -> None:
-    """Write what was there before, or remove the file when there is nothing to put back."""
+    """Write the previous values, or remove the file when there is nothing to restore."""
     if not remembered:
         state.unlink(missing_ok=True)
         return
     state.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    new = state.with_name(f"{state.name}.new")
-    new.write_text(json.dumps({"before": remembered}, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-    new.replace(state)
+    _io.write_json(state, {"before": dict(remembered)})
 
 
 def least_shm(gib: float, meminfo: str) -> int:
-    """Return the bytes that /dev/shm is to have at least: `gib`, but no more than half of the memory.
+    """Return the bytes that /dev/shm must have at least: `gib`, but no more than half of the memory.
 
     meminfo: the content of /proc/meminfo. The kernel's own default is half of the memory, too.
     """
@@ -77,11 +77,12 @@ def apply(
     remount: Remount,
     check: bool = False,
 ) -> Outcome:
-    """Set what is wanted, and put back what was set earlier and is wanted no more. Changes `remembered` accordingly.
+    """Apply the requested settings, and restore those of a previous run that are not requested any more.
 
-    settings: {pattern below the root: value}. shm_bytes: the least size of /dev/shm, 0 to leave it alone; it is never
-    made smaller than it was. remount: makes a mounted tmpfs that size and returns what went wrong, empty if nothing.
-    With `check` nothing is written, and it is foretold what would be.
+    settings: {pattern below the root: value}. shm_bytes: the least size of /dev/shm, 0 to leave it unchanged; it is
+    never made smaller than it was. remembered: the previous values, which are updated. remount: gives a mounted tmpfs
+    that size and returns what went wrong, empty if nothing. With `check` nothing is written, and what would be is
+    predicted.
     """
     outcome = Outcome()
     wanted: set[str] = set()
@@ -117,13 +118,13 @@ def _judge(pattern: str, value: str, reasons: list[str], outcome: Outcome) -> No
 def _write(path: Path, value: str, check: bool) -> str:
     """Write a setting; returns what went wrong, empty if nothing."""
     if check:
-        return "" if os.access(path, os.W_OK) else "it cannot be written to"
+        return "" if os.access(path, os.W_OK) else "it cannot be written"
     try:
         path.write_text(value, encoding="ascii")
         now = read(path)
     except OSError as error:
         return f"the kernel refuses {value}: {error.strerror}"
-    return "" if now == value else f"it is {now} after {value} was written"
+    return "" if now == value else f"the kernel has {now} after {value} was written"
 
 
 def _set(
@@ -168,7 +169,7 @@ def _grow(
 
 
 def _restore(name: str, memory: Mapping[str, str], root: Path, remount: Remount, outcome: Outcome, check: bool) -> str:
-    """Put one setting back; what somebody else has changed since is left as it is. Returns what went wrong."""
+    """Restore one setting, unless somebody else has changed it since. Returns what went wrong."""
     path = root / name
     if not path.exists():
         return ""  # such as a CPU that is gone

@@ -52,8 +52,8 @@ def test_this_machine_in_either_interpreter() -> None:
 
 def test_refusals() -> None:
     assert run(root="/nonexistent")["msg"] == (
-        "cannot find out whether AMX can be used: [Errno 2] No such file or directory: '/nonexistent/proc/cpuinfo'"
+        "facts about AMX cannot be gathered: [Errno 2] No such file or directory: '/nonexistent/proc/cpuinfo'"
     )
     assert run(root="/captured", python=["python3"])["msg"] == (
-        "python asks the running machine, and root /captured names another: give one of them"
+        "python and root (/captured) exclude each other: set one of them"
     )

@@ -45,7 +45,8 @@ def test_host_info_returns_what_it_documents(tmp_path: Path, check_mode: bool) -
 def test_host_info_tells_what_it_cannot_read(tmp_path: Path) -> None:
     answer = run(host_info, prefix=str(tmp_path), python=["/nonexistent/python"])
     assert answer["failed"]
-    assert answer["msg"].startswith("cannot read what the host is: the interpreter /nonexistent/python cannot be asked")
+    begin = "facts about the host cannot be gathered: the interpreter /nonexistent/python cannot be run: [Errno 2] "
+    assert answer["msg"].startswith(begin)
 
 
 def test_two_hosts_that_meet() -> None:

@@ -86,7 +86,7 @@ def test_granted() -> None:
 
 
 SECCOMP = "Allow arch_prctl in the container's seccomp profile, or run outside of the container"
-BF16 = "; without AMX train in bf16, which AVX-512 multiplies here"
+BF16 = "; without AMX train in bf16, which the AVX-512 of this CPU multiplies"
 FP32 = "; without AMX train in fp32, because this CPU does not multiply bf16"
 OTHER_HOST = "Use bare metal, another type of virtual machine, or a host whose hypervisor passes AMX on"
 NAME = "Intel(R) Xeon(R) Platinum 8480+"
@@ -106,7 +106,7 @@ NAME = "Intel(R) Xeon(R) Platinum 8480+"
         (
             "generic_guest", {}, "avx512_vnni", "no_amx", "Intel Xeon Processor (Icelake) has no AMX",
             "AMX needs an Intel Xeon of the 4th generation (Sapphire Rapids) or newer; if this virtual machine runs on "
-            "one, have it given the host's own CPU model" + FP32,
+            "one, give it the CPU model of its host" + FP32,
         ),
         (
             "graviton", {}, "none", "not_x86_64", "the architecture is another",
@@ -115,47 +115,47 @@ NAME = "Intel(R) Xeon(R) Platinum 8480+"
         (
             "emerald_rapids_guest_hidden", {"supported": 0x2E7, "request_errno": errno.EOPNOTSUPP}, "avx512_bf16",
             "hidden_by_hypervisor",
-            "INTEL(R) XEON(R) PLATINUM 8573C (Emerald Rapids) has AMX, and the CPU's flags do not show it: the "
+            "INTEL(R) XEON(R) PLATINUM 8573C (Emerald Rapids) has AMX, but the CPU's flags do not show it: the "
             "hypervisor hides it",
             OTHER_HOST + BF16,
         ),
         (
             "sapphire_rapids_5.10", {"supported_errno": errno.EINVAL, "request_errno": errno.EINVAL}, "avx512_bf16",
             "kernel_too_old",
-            f"{NAME} (Sapphire Rapids) has AMX, and the CPU's flags do not show it: kernel 5.10.0-28-amd64 knows "
-            "nothing of it",
+            f"{NAME} (Sapphire Rapids) has AMX, but the CPU's flags do not show it: kernel 5.10.0-28-amd64 does "
+            "not support it",
             amx.OLD_KERNEL + BF16,
         ),
         (
             "sapphire_rapids", {"supported_errno": errno.EINVAL, "request_errno": errno.EINVAL}, "avx512_bf16",
-            "kernel_too_old", f"{NAME} shows AMX, and kernel 6.1.0-18-amd64 cannot let programs use it",
+            "kernel_too_old", f"{NAME} shows AMX, but kernel 6.1.0-18-amd64 does not grant it to programs",
             amx.OLD_KERNEL + BF16,
         ),
         (
             "sapphire_rapids", {"request_errno": errno.EPERM, "granted": 0x2E7}, "avx512_bf16", "kernel_refuses",
-            f"{NAME} shows AMX, and the kernel refuses it: Operation not permitted", SECCOMP + BF16,
+            f"{NAME} shows AMX, but the kernel refuses it: Operation not permitted", SECCOMP + BF16,
         ),
         (
             "sapphire_rapids", {"request_errno": errno.ENOSPC, "granted": 0x2E7}, "avx512_bf16", "kernel_refuses",
-            f"{NAME} shows AMX, and the kernel refuses it: No space left on device",
-            "Give the process a larger alternate signal stack: this one cannot hold AMX's registers" + BF16,
+            f"{NAME} shows AMX, but the kernel refuses it: No space left on device",
+            "Give the process a larger alternate signal stack: this one is too small for AMX's registers" + BF16,
         ),
         (
             "sapphire_rapids", {"supported_errno": errno.EPERM}, "avx512_bf16", "kernel_refuses",
-            f"{NAME} shows AMX, and asking for it fails: Operation not permitted", SECCOMP + BF16,
+            f"{NAME} shows AMX, but the request for it fails: Operation not permitted", SECCOMP + BF16,
         ),
         (
             "sapphire_rapids", {"killed": signal.SIGSYS}, "avx512_bf16", "kernel_refuses",
-            f"{NAME} shows AMX, and the process that asked for it was ended by signal 31", SECCOMP + BF16,
+            f"{NAME} shows AMX, but the process that requested it was killed by signal 31", SECCOMP + BF16,
         ),
         (
             "sapphire_rapids", {"granted": 0x2E7}, "avx512_bf16", "kernel_refuses",
-            f"{NAME} shows AMX, and the kernel granted it without effect", SECCOMP + BF16,
+            f"{NAME} shows AMX, but the kernel granted it without effect", SECCOMP + BF16,
         ),
         (
             "sapphire_rapids", {"supported": 0x2E7}, "avx512_bf16", "kernel_refuses",
-            f"{NAME} shows AMX, and kernel 6.1.0-18-amd64 has no room for its registers",
-            "Look for clearcpuid= and noxsave in /proc/cmdline" + BF16,
+            f"{NAME} shows AMX, but kernel 6.1.0-18-amd64 cannot save its registers",
+            "Remove clearcpuid= and noxsave from the boot parameters (/proc/cmdline)" + BF16,
         ),
     ],
 )  # fmt: skip
@@ -265,11 +265,11 @@ def test_another_interpreter_gives_the_same_answer() -> None:
     [
         (
             ["/nonexistent/python"],
-            "the interpreter /nonexistent/python cannot be asked: [Errno 2] No such file or directory: "
+            "the interpreter /nonexistent/python cannot be run: [Errno 2] No such file or directory: "
             "'/nonexistent/python'",
         ),
-        (["false"], "the interpreter false gave no answer (exit code 1): it said nothing"),
-        (["echo", "[1]"], "the interpreter echo [1] gave no answer (exit code 0): [1] -"),
+        (["false"], "the interpreter false returned no result (exit code 1): no output"),
+        (["echo", "[1]"], "the interpreter echo [1] returned no result (exit code 0): [1] -"),
     ],
 )
 def test_an_interpreter_that_does_not_answer(python: list[str], message: str) -> None:

@@ -160,6 +160,6 @@ def test_memory(tmp_path: Path) -> None:
     tuning.store(state, {})
     assert not state.exists()
     state.write_text("[]")
-    message = f"{state} does not say what the settings were before: repair or remove it"
+    message = f"{state} is no record of previous settings: repair or remove it"
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         tuning.load(state)
