@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import spelling
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import by_version
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import IPEX, versions_of
 
 CATALOGUE = "roles/torch_stack/vars/stacks.yml"
@@ -50,7 +50,7 @@ def stacks() -> str:
     text += "\n## Argument names by version\n\n"
     text += row("setting", *names) + row("---", *("---" for _name in names))
     spelt = [
-        spelling(versions[name]["transformers"], catalogue[name]["backend"], IPEX in versions[name]) for name in names
+        by_version(versions[name]["transformers"], catalogue[name]["backend"], IPEX in versions[name]) for name in names
     ]
     for wish, title in (
         ("cpu", "CPU only, always"),

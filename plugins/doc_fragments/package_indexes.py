@@ -6,36 +6,36 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """How package indexes are reached; the arguments are _package_indexes.ARGUMENTS."""
+    """Options for reaching package indexes; the arguments are module_utils/_stacks/indexes.ARGUMENTS."""
 
     DOCUMENTATION = r"""
 options:
   index_timeout:
-    description: Seconds that an index has to answer; one that does not is left out.
+    description: Seconds within which an index must answer; one that does not is left out.
     type: int
     default: 5
   ca_certificate:
-    description: A file of certificates by which indexes are trusted, where the module runs.
+    description: A file with the certificates of authorities that indexes are trusted by, where the module runs.
     type: path
   proxy:
     description: The proxy for all indexes, such as V(http://proxy.example.com:3128).
     type: str
   credentials:
-    description: How to log in on indexes. They reach pip in a file that only its user can read.
+    description: Credentials for indexes. They are passed to pip in a file that only its user can read.
     type: list
     elements: dict
     default: []
     suboptions:
       host:
-        description: The index's host name.
+        description: The host name of the index.
         type: str
         required: true
       user:
-        description: The user's name there.
+        description: The name of the user there.
         type: str
         required: true
       password:
-        description: The user's password or token.
+        description: The password or token of the user.
         type: str
         required: true
 """

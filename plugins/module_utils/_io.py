@@ -11,9 +11,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-# The stack of a virtual environment, written into it once it has passed its checks.
-MARKER = "amx-cluster.json"
-
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the mapping in a JSON file; None when the file is missing, not complete JSON, or no mapping."""

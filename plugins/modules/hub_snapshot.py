@@ -11,10 +11,12 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Has all files of a repository at one revision in a folder, each verified by the sum that the hub tells.
-  - Each commit has a folder of its own, so that a branch that moves leaves the folder of its earlier commit as it is.
-  - An interrupted fetch goes on. What is there whole is not fetched again, and a commit that is there whole is not
-    asked for. When the hub cannot be reached, a branch is what it was when the hub was last asked, with a warning.
+  - Fetches all files of a repository at one revision into a directory, each verified by the checksum of the hub.
+  - Each commit has a directory of its own, so that a branch that moves leaves the directory of its previous commit as
+    it is.
+  - An interrupted download is resumed by the next run. Complete files are not fetched again, and for a commit that is
+    complete the hub is not asked. When the hub is unavailable, a branch is at the commit of the previous run, with a
+    warning.
 requirements:
   - huggingface_hub >= 0.12 in the Python that runs the module
 extends_documentation_fragment:
@@ -23,7 +25,7 @@ attributes:
   check_mode:
     support: full
     details:
-      - The hub is asked what there is.
+      - The hub is asked for the commit of the revision.
   diff_mode:
     support: none
   idempotent:
@@ -34,7 +36,7 @@ options:
     type: str
     required: true
   kind:
-    description: What it is a repository of.
+    description: The kind of repository.
     type: str
     choices: [model, dataset, space]
     default: model
@@ -43,12 +45,12 @@ options:
     type: str
     default: main
   files:
-    description: Patterns of the files that are fetched, such as V(*.safetensors). All by default.
+    description: Patterns of the files to fetch, such as V(*.safetensors). All by default.
     type: list
     elements: str
     default: []
   path:
-    description: The folder below which repositories are kept, as huggingface_hub keeps its cache.
+    description: The directory below which repositories are kept, as huggingface_hub keeps its cache.
     type: path
     required: true
   address:
@@ -74,11 +76,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 path:
-  description: The folder that has the files of this commit.
+  description: The directory with the files of the commit.
   returned: success
   type: str
 commit:
-  description: The commit that the revision is.
+  description: The commit of the revision.
   returned: success
   type: str
 """
@@ -93,7 +95,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "repository": {"type": "str", "required": True},
-            "kind": {"type": "str", "choices": ["model", "dataset", "space"], "default": "model"},
+            "kind": {"type": "str", "choices": list(hub.KINDS), "default": "model"},
             "revision": {"type": "str", "default": "main"},
             "files": {"type": "list", "elements": "str", "default": []},
             "path": {"type": "path", "required": True},
@@ -102,10 +104,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    wish = hub.Wish(asked["kind"], asked["repository"], asked["revision"], asked["token"], tuple(asked["files"]))
+    options = module.params
+    request = hub.Request(
+        options["kind"], options["repository"], options["revision"], options["token"], tuple(options["files"])
+    )
     try:
-        snapshot = hub.fetch(wish, Path(asked["path"]), asked["address"], only_look=module.check_mode)
+        snapshot = hub.fetch(request, Path(options["path"]), options["address"], check_only=module.check_mode)
     except hub.HubError as error:
         module.fail_json(msg=str(error))
     if snapshot.warning:

@@ -138,8 +138,8 @@ def test_an_example_from_an_archive_may_not_move_a_pin(site: Site) -> None:
     assert code != 0
     torch = CATALOGUE["native"]["packages"]["torch"]
     assert (
-        f"Job example cannot run with this stack: - torch < 2 would move torch from {torch}, which the stack pins"
-        in (" ".join(output.split()))
+        "Job example cannot run with this stack; change its requirements, or choose another stack (cluster_stack): "
+        f"- torch < 2 conflicts with torch {torch}, which is installed" in (" ".join(output.split()))
     )
     assert not (site.prefix / "jobs/example").exists()
     code, output = site.train(script=f"transformers/examples/{EXAMPLE_TASK}/run_txt.py")

@@ -1,6 +1,6 @@
-"""Models, data sets and metrics of the Hugging Face hub: real plays and the real huggingface_hub on a stand-in hub.
+"""Models, datasets and metrics of the Hugging Face hub: real plays and the real huggingface_hub on a stand-in hub.
 
-The control machine fetches with the Python that runs these tests (requirements.txt names huggingface_hub), the head
+The control node fetches with the Python that runs these tests (requirements.txt names huggingface_hub), the head
 with the one of the environment that site.yml installed.
 """
 
@@ -29,21 +29,21 @@ TOKEN = "hf_ThisMustNeverBeSeen"
 HERE = socket.gethostname()
 # huggingface_hub writes 10 MiB at a time: so large that some are written when a transfer breaks in the middle.
 LARGE = 32 << 20
-INSTEAD = "or take it from a folder (directory:)"
+INSTEAD = "or take it from a directory (directory:)"
 FETCH = """
 import sys
 from pathlib import Path
 from typing import Any
-from ansible_collections.amx.cluster.plugins.module_utils import _hub
+from ansible_collections.amx.cluster.plugins.module_utils._data import hub
 try:
-    print(_hub.fetch(_hub.Wish("model", "acme/tiny"), Path(sys.argv[1]), sys.argv[2]).path)
-except _hub.HubError as error:
+    print(hub.fetch(hub.Request("model", "acme/tiny"), Path(sys.argv[1]), sys.argv[2]).path)
+except hub.HubError as error:
     sys.exit(str(error))
 """
 
 
 class Control:
-    """A control machine's folder with an inventory of one host, this machine, and a play of the role data_cache."""
+    """A control node's directory with an inventory of one host, this machine, and a play of the role data_cache."""
 
     def __init__(self, folder: Path, hub: Hub, environment: Path) -> None:
         self.folder = folder
@@ -168,8 +168,11 @@ def test_some_of_its_files(control: Control) -> None:
     assert control.files_asked() == ["config.json"]
     assert list(contents(control.path())) == ["config.json"]
     said = control.play(data_cache_sources={"models/tiny": {"hub": "acme/tiny", "files": ["*.onnx", "x"]}})
-    told = "model acme/tiny has no file like *.onnx, x; it has config.json, model.safetensors, vocabulary/words.txt"
-    assert told in " ".join(said.split())
+    message = (
+        "model acme/tiny has no file like *.onnx, x; it has config.json, model.safetensors, vocabulary/words.txt: "
+        "correct files"
+    )
+    assert message in " ".join(said.split())
 
 
 def test_it_is_sent_to_a_head_that_is_another_machine(control: Control) -> None:
@@ -206,7 +209,7 @@ def test_a_hub_that_is_away(control: Control) -> None:
     said = control.play()
     assert "changed=0" in said, said
     assert control.path() == path
-    assert f"commit {commit} is used, which it was when last asked." in " ".join(said.split())
+    assert f"commit {commit} of the previous run is used." in " ".join(said.split())
 
 
 @pytest.mark.parametrize(
@@ -215,20 +218,21 @@ def test_a_hub_that_is_away(control: Control) -> None:
         (
             "control",
             "unknown",
-            "The hub {hub} shows no model acme/tiny; it was asked with no token in data_cache_hub_token. Check its "
-            f"name; if it is private, set data_cache_hub_token to a token that may read it; {INSTEAD}",
+            "The hub {hub} has no model acme/tiny, or does not show it; it was requested with no token "
+            "(data_cache_hub_token is empty). Check its name; if it is private, set data_cache_hub_token to a token "
+            f"that may read it; {INSTEAD}",
         ),
         (
             "head",
             "gated",
-            "model acme/tiny is gated, and was asked for with no token in data_cache_hub_token: accept its terms at "
-            f"{{hub}}/acme/tiny, set data_cache_hub_token to a token of the same account, {INSTEAD}",
+            "model acme/tiny is gated, and was requested with no token (data_cache_hub_token is empty): accept its "
+            f"terms at {{hub}}/acme/tiny, set data_cache_hub_token to a token of the same account, {INSTEAD}",
         ),
         (
             "control",
             "token",
-            "The hub {hub} does not know the token with which model acme/tiny was asked for (data_cache_hub_token, or "
-            f"what HF_TOKEN or a login left on {HERE}): replace it, {INSTEAD}",
+            "The hub {hub} does not accept the token with which model acme/tiny was requested (data_cache_hub_token, "
+            f"or HF_TOKEN or a login on {HERE}): replace it, {INSTEAD}",
         ),
         (
             "head",
@@ -239,8 +243,8 @@ def test_a_hub_that_is_away(control: Control) -> None:
             "control",
             "refused",
             f"The hub http://127.0.0.1:9 cannot be reached from {HERE}, or not any more, to fetch model acme/tiny: "
-            "[Errno 111] Connection refused. Check the network and proxy (HTTPS_PROXY) and run again, it goes on with "
-            "the files that are wanting; name another hub in data_cache_hub; let the other machine fetch (at: head, "
+            "[Errno 111] Connection refused. Check the network and proxy (HTTPS_PROXY) and run again, which "
+            "fetches the missing files; name another hub in data_cache_hub; let the other machine fetch (at: head, "
             f"at: control); {INSTEAD}",
         ),
     ],
@@ -338,7 +342,7 @@ def test_a_connection_that_always_breaks_off(control: Control) -> None:
     said, error = fetch(control)
     assert not said
     assert "cannot be reached" in error
-    assert "run again, it goes on with the files that are wanting" in error
+    assert "run again, which fetches the missing files; " in error
     control.hub.break_off = {}
     said, error = fetch(control)
     assert control.files_asked() == ["model.safetensors"], error
@@ -378,8 +382,8 @@ def test_what_arrives_damaged(control: Control, name: str) -> None:
     shutil.rmtree(control.folder / "cache")
     control.hub.damage = {name: 2}
     assert fetch(control)[1] == (
-        f"model acme/tiny, fetched from the hub {control.address}, did not come whole, twice: {name} is damaged. "
-        f"Look for a proxy or mirror that alters or keeps files, {INSTEAD}\n"
+        f"model acme/tiny, fetched from the hub {control.address}, failed verification twice: {name} is damaged. "
+        f"Look for a proxy or mirror that alters or caches files, {INSTEAD}\n"
     )
 
 

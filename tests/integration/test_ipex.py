@@ -2,7 +2,7 @@
 
 Downloads some 4 GB and needs 8 GB of disk, because the main package index has torch only as its CUDA build, so it runs
 only where AMX_CLUSTER_TEST_IPEX=1 is set. The CUDA build does not matter to what is tested here, the two packages
-together on a CPU; the role refuses it (see test_stack.py). oneccl_bind_pt is not on the main index and is not tested.
+together on a CPU; the role refuses it (see test_pip.py). oneccl_bind_pt is not on the main index and is not tested.
 """
 
 from __future__ import annotations

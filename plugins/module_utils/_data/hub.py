@@ -1,11 +1,12 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Repositories of the Hugging Face hub, fetched with huggingface_hub and verified by the sums that the hub tells.
+"""Repositories of the Hugging Face hub, fetched with huggingface_hub and verified by the checksums of the hub.
 
-They are kept as huggingface_hub keeps them: a folder for each commit, so that a branch that has moved leaves the folder
-of the earlier commit to the jobs that use it, and a file that both have is there once. Beside it a record tells which
-commits are whole, so that these are not asked for again. Works with huggingface_hub from 0.12, the oldest stack's.
+They are kept as huggingface_hub keeps them: a directory for each commit, so that a branch that has moved leaves the
+directory of the previous commit to the jobs that use it, and a file that both have is there once. Beside it is a record
+of each complete commit, so that the hub is not asked for it again. Works with huggingface_hub from 0.12 on, the version
+of the oldest stack.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data.file_set import DAMAGED, MISSING, describe, sha256
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record, stamp
+from ansible_collections.amx.cluster.plugins.module_utils._io import write_text
 
 COMMIT = re.compile(r"[0-9a-f]{40}")
-WORDS = {"model": "model", "dataset": "data set", "space": "space"}
-# The hub is asked to answer within so many seconds. A hub behind a firewall that drops packets is told as fast.
+KINDS = ("model", "dataset", "space")
+# Seconds within which the hub has to answer. A hub behind a firewall that drops packets is reported as fast.
 TIMEOUT = 10
 WORKERS = 8  # as many files at a time as huggingface_hub's own snapshot_download
-INSTEAD = "take it from a folder (directory:)"
+INSTEAD = "take it from a directory (directory:)"
 
 
 class HubError(ValueError):
@@ -41,8 +44,8 @@ class HubError(ValueError):
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What is asked of which hub; kind: model, dataset or space; files: patterns (fnmatch) of paths, none for all."""
+class Request:
+    """What to fetch; kind: one of KINDS; files: patterns (fnmatch) of paths, none for all."""
 
     kind: str
     repository: str
@@ -51,12 +54,12 @@ class Wish:
     files: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{WORDS[self.kind]} {self.repository}"
+        return f"{self.kind} {self.repository}"
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The folder that holds a commit of a repository; `warning` is what the user should know about it."""
+    """The directory with a commit of a repository; `warning` is what the user should know about it."""
 
     path: Path
     commit: str
@@ -66,59 +69,59 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class _File:
-    """A file as the hub tells it; digest: its SHA-256 or, in 40 digits, git's SHA-1, empty when the hub tells none."""
+    """A file as the hub lists it; digest: its SHA-256 or, in 40 digits, git's SHA-1; empty when the hub has none."""
 
     size: int | None
     digest: str
 
 
 class _Store:
-    """The folders of a repository, and the record of what was found whole in them."""
+    """The directories of a repository, and the records of what was verified in them."""
 
-    def __init__(self, folder: Path, wish: Wish) -> None:
-        self.folder = folder / f"{wish.kind}s--{wish.repository.replace('/', '--')}"
+    def __init__(self, directory: Path, request: Request) -> None:
+        self.directory = directory / f"{request.kind}s--{request.repository.replace('/', '--')}"
 
     def snapshot(self, commit: str) -> Path:
-        return self.folder / "snapshots" / commit
+        return self.directory / "snapshots" / commit
 
     def commit(self, revision: str) -> str:
-        """Return the commit that a branch or tag was when the hub was last asked, empty when it never was."""
+        """Return the commit at which a branch or tag was in the previous run, empty when there was none."""
         try:
-            return (self.folder / "refs" / revision).read_text(encoding="utf-8").strip()
+            return (self.directory / "refs" / revision).read_text(encoding="utf-8").strip()
         except OSError:
             return ""
 
     def remember(self, revision: str, commit: str) -> None:
         """Keep which commit a branch or tag is, where huggingface_hub does."""
         if revision != commit and self.commit(revision) != commit:
-            reference = self.folder / "refs" / revision
+            reference = self.directory / "refs" / revision
             reference.parent.mkdir(parents=True, exist_ok=True)
-            reference.write_text(commit, encoding="utf-8")
+            write_text(reference, commit)
 
-    def is_whole(self, commit: str) -> bool:
+    def record(self, commit: str) -> Record:
+        """Return the record of a commit's files, which is kept once all of them were verified."""
+        return Record(self.directory / "verified" / f"{commit}.json")
+
+    def is_complete(self, commit: str) -> bool:
         """Whether all files of a commit were verified here and have not changed since."""
-        seen = self._seen(commit)
-        return bool(seen) and all(entry[1:] == _told(self.snapshot(commit) / name) for name, entry in seen.items())
+        return self.record(commit).is_current()
 
-    def wanting(self, commit: str, files: Mapping[str, _File]) -> dict[str, str]:
-        """Return {file: "is missing" or "is damaged"} and record what was read."""
-        seen = self._seen(commit)
-        found, kept = {}, {}
+    def differences(self, commit: str, files: Mapping[str, _File]) -> dict[str, str]:
+        """Return {file: MISSING or DAMAGED}; where there are none, record that the commit is complete."""
+        record = self.record(commit)
+        found = {}
         for name, expected in files.items():
             path = self.snapshot(commit) / name
-            told = _told(path)
-            if not told:
-                found[name] = "is missing"
-            elif seen.get(name) != [expected.digest, *told] and not _is_as_told(path, expected):
-                found[name] = "is damaged"
+            before = stamp(path)
+            if not before:
+                found[name] = MISSING
+            elif record.digest(path) != expected.digest and not _is_as_expected(path, expected):
+                found[name] = DAMAGED
             else:
-                kept[name] = [expected.digest, *told]
+                record.enter(path, before, expected.digest)
         if not found:
-            record = self._record(commit)
-            record.parent.mkdir(parents=True, exist_ok=True)
-            beside = record.with_suffix(".new")
-            beside.write_text(json.dumps(kept), encoding="utf-8")
-            beside.replace(record)
+            record.keep_only(self.snapshot(commit) / name for name in files)
+            record.save()
         return found
 
     def drop(self, commit: str, name: str) -> None:
@@ -127,93 +130,87 @@ class _Store:
         path.resolve().unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
-    def _record(self, commit: str) -> Path:
-        return self.folder / "verified" / f"{commit}.json"
 
-    def _seen(self, commit: str) -> dict[str, list[Any]]:
-        """Return {file: [digest, size, time]} of what was verified."""
-        try:
-            seen: dict[str, list[Any]] = json.loads(self._record(commit).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}  # none, or a damaged one: everything is verified again
-        return seen
+def fetch(request: Request, directory: Path, address: str = "", check_only: bool = False) -> Snapshot:
+    """Fetch a commit of a repository into a directory below `directory`, unless it is there already.
 
-
-def fetch(wish: Wish, folder: Path, address: str = "", only_look: bool = False) -> Snapshot:
-    """Have a commit of a repository whole in a folder below `folder`.
-
-    address: the hub's, empty for huggingface_hub's own default. only_look: say what would be fetched and fetch nothing.
-    Files that are whole are not fetched again, neither after an interruption nor for another commit; of others,
-    whatever huggingface_hub keeps is used. A revision that is a commit, and is there, asks nothing of the hub. A branch
-    of a hub that cannot be reached is what it was when last asked. Raises HubError.
+    address: the hub's, empty for huggingface_hub's own default. check_only: report whether files would be fetched, and
+    fetch none. Complete files are not fetched again, neither after an interruption nor for another commit; of others,
+    whatever huggingface_hub keeps is used. For a revision that is a commit, and is there, the hub is not asked. When
+    the hub is unavailable, a branch is at the commit of the previous run. Raises HubError.
     """
     hub = _library(address)
     api = hub.HfApi()
     address = hub.constants.ENDPOINT
-    if wish.files:  # some files are another snapshot than all
-        folder = folder / hashlib.sha256(json.dumps(sorted(wish.files)).encode()).hexdigest()[:8]
-    store = _Store(folder, wish)
-    if COMMIT.fullmatch(wish.revision) and store.is_whole(wish.revision):
-        return Snapshot(store.snapshot(wish.revision), wish.revision, changed=False)
-    asked = {"repo_type": wish.kind, "token": wish.token or None}
+    if request.files:  # some files are another snapshot than all
+        directory = directory / hashlib.sha256(json.dumps(sorted(request.files)).encode()).hexdigest()[:8]
+    store = _Store(directory, request)
+    if COMMIT.fullmatch(request.revision) and store.is_complete(request.revision):
+        return Snapshot(store.snapshot(request.revision), request.revision, changed=False)
+    common = {"repo_type": request.kind, "token": request.token or None}
     try:
-        info = api.repo_info(wish.repository, revision=wish.revision, timeout=TIMEOUT, files_metadata=True, **asked)
+        info = api.repo_info(
+            request.repository, revision=request.revision, timeout=TIMEOUT, files_metadata=True, **common
+        )
     except Exception as error:
-        kept = store.commit(wish.revision)
-        if _has_no_say(error) and kept and store.is_whole(kept):
+        kept = store.commit(request.revision)
+        if _is_unavailable(error) and kept and store.is_complete(kept):
             warning = (
-                f"The hub {address} cannot be asked for revision {wish.revision} of {wish} ({_reason(error)}): "
-                f"commit {kept} is used, which it was when last asked."
+                f"The hub {address} is unavailable ({_reason(error)}): for revision {request.revision} of {request}, "
+                f"commit {kept} of the previous run is used."
             )
             return Snapshot(store.snapshot(kept), kept, changed=False, warning=warning)
-        raise HubError(_explain(error, wish, address, _revisions(api, wish, error, asked))) from error
-    whole = store.is_whole(info.sha)
-    if not whole and not only_look:
+        raise HubError(_explain(error, request, address, _revisions(api, request, error, common))) from error
+    complete = store.is_complete(info.sha)
+    if not complete and not check_only:
 
         def download(name: str) -> None:
-            # Not snapshot_download: it lists the files once more, and waits for that list without end.
-            there = {"revision": info.sha, "cache_dir": str(folder), "etag_timeout": TIMEOUT, **asked}
+            # Not snapshot_download: it lists the files once more, and waits for that list indefinitely.
+            options = {"revision": info.sha, "cache_dir": str(directory), "etag_timeout": TIMEOUT, **common}
             try:
-                hub.hf_hub_download(wish.repository, name, **there)
+                hub.hf_hub_download(request.repository, name, **options)
             except Exception as error:
-                if not _broke_off(error):
+                if not _is_broken_connection(error):
                     raise
-                hub.hf_hub_download(wish.repository, name, **there)  # older versions do not go on by themselves
+                hub.hf_hub_download(request.repository, name, **options)  # older versions do not resume by themselves
 
         siblings = {sibling.rfilename: sibling for sibling in info.siblings or []}
         files = {
             name: _expected(sibling)
             for name, sibling in siblings.items()
-            if not wish.files or any(fnmatch.fnmatchcase(name, pattern) for pattern in wish.files)
+            if not request.files or any(fnmatch.fnmatchcase(name, pattern) for pattern in request.files)
         }
         if siblings and not files:
-            raise HubError(f"{wish} has no file like {', '.join(wish.files)}; it has {', '.join(sorted(siblings)[:8])}")
+            raise HubError(
+                f"{request} has no file like {', '.join(request.files)}; it has {', '.join(sorted(siblings)[:8])}: "
+                "correct files"
+            )
         try:
             _complete(store, info.sha, files, download)
         except HubError as error:
-            raise HubError(f"{wish}, fetched from the hub {address}, {error}, or {INSTEAD}") from error
+            raise HubError(f"{request}, fetched from the hub {address}, {error}, or {INSTEAD}") from error
         except Exception as error:
-            raise HubError(_explain(error, wish, address)) from error
-    if not only_look:
-        store.remember(wish.revision, info.sha)
-    return Snapshot(store.snapshot(info.sha), info.sha, changed=not whole)
+            raise HubError(_explain(error, request, address)) from error
+    if not check_only:
+        store.remember(request.revision, info.sha)
+    return Snapshot(store.snapshot(info.sha), info.sha, changed=not complete)
 
 
 def _complete(store: _Store, commit: str, files: Mapping[str, _File], download: Callable[[str], None]) -> None:
-    """Download what is wanting of a commit, and once more what has arrived damaged."""
+    """Download the missing files of a commit, and once more what has arrived damaged."""
     if not files:
-        raise HubError("holds no files: check its name")
-    wanting = store.wanting(commit, files)
+        raise HubError("has no files: check its name")
+    found = store.differences(commit, files)
     for _attempt in range(2):
-        if wanting:
-            for name in [name for name, what in wanting.items() if what == "is damaged"]:
+        if found:
+            for name in [name for name, what in found.items() if what == DAMAGED]:
                 store.drop(commit, name)
             with ThreadPoolExecutor(WORKERS) as pool:
-                list(pool.map(download, wanting))
-            wanting = store.wanting(commit, files)
-    if wanting:
-        told = ", ".join(f"{name} {what}" for name, what in sorted(wanting.items())[:3])
-        raise HubError(f"did not come whole, twice: {told}. Look for a proxy or mirror that alters or keeps files")
+                list(pool.map(download, found))
+            found = store.differences(commit, files)
+    if found:
+        first = describe(dict(sorted(found.items())[:3]))
+        raise HubError(f"failed verification twice: {first}. Look for a proxy or mirror that alters or caches files")
 
 
 def _library(address: str) -> Any:
@@ -221,7 +218,7 @@ def _library(address: str) -> Any:
     if address:
         os.environ["HF_ENDPOINT"] = address.rstrip("/")
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
-    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # one request less on networks that let few through
+    os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")  # one request less where few are allowed
     # Files of several repositories that are one must not be damaged by one: drop() removes what a link leads to.
     os.environ["HF_HUB_DISABLE_SHARED_BLOBS"] = "1"
     os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", str(TIMEOUT))
@@ -236,28 +233,19 @@ def _library(address: str) -> Any:
     return huggingface_hub
 
 
-def _told(path: Path) -> list[int]:
-    """Return size and time of a file, nothing when there is none."""
-    try:
-        told = path.stat()
-    except OSError:
-        return []
-    return [told.st_size, told.st_mtime_ns]
-
-
 def _expected(sibling: Any) -> _File:
     large = sibling.lfs or {}
     return _File(sibling.size, large.get("sha256") or sibling.blob_id or "")
 
 
-def _is_as_told(path: Path, expected: _File) -> bool:
+def _is_as_expected(path: Path, expected: _File) -> bool:
     size = path.stat().st_size
     if expected.size is not None and size != expected.size:
         return False
     if not expected.digest:
         return True
     if len(expected.digest) == 64:
-        return file_set.sha256(path) == expected.digest
+        return sha256(path) == expected.digest
     digest = hashlib.sha1(b"blob %d\0" % size, usedforsecurity=False)  # as git names a file
     with path.open("rb") as stream:
         for block in iter(lambda: stream.read(1 << 20), b""):
@@ -279,8 +267,8 @@ def _response(error: BaseException) -> Any:
     return next((answer for answer in answers if answer is not None), None)
 
 
-def _has_no_say(error: BaseException) -> bool:
-    """Whether an error says nothing of the repository: the hub was not reached, or is out of order itself."""
+def _is_unavailable(error: BaseException) -> bool:
+    """Whether an error is none of the repository: the hub cannot be reached, or fails itself."""
     answer = _response(error)
     return answer is None or answer.status_code >= 500
 
@@ -290,13 +278,13 @@ def _names(error: BaseException) -> set[str]:
     return {base.__name__ for cause in _chain(error) for base in type(cause).__mro__}
 
 
-def _broke_off(error: BaseException) -> bool:
-    """Whether a connection broke while a file was on its way."""
+def _is_broken_connection(error: BaseException) -> bool:
+    """Whether a connection broke while a file was transferred."""
     return bool(_names(error) & {"ProtocolError", "RemoteProtocolError", "ReadError"})
 
 
 def _server(error: BaseException) -> str:
-    """Return scheme, name and port of the server of which nothing came, empty when no error tells."""
+    """Return scheme, name and port of the server that did not answer, empty when no error has them."""
     for cause in _chain(error):
         with contextlib.suppress(RuntimeError):  # what httpx raises when an error has no request
             url = urlsplit(str(getattr(getattr(cause, "request", None), "url", "")))
@@ -311,66 +299,70 @@ def _reason(error: BaseException) -> str:
     return " ".join(str(innermost).split()).rstrip(".") or type(innermost).__name__
 
 
-def _revisions(api: Any, wish: Wish, error: BaseException, asked: Mapping[str, Any]) -> str:
-    """Return which revisions a repository has when the error is that it lacks one, else nothing."""
+def _revisions(api: Any, request: Request, error: BaseException, common: Mapping[str, Any]) -> str:
+    """Return which revisions a repository has when the error is that one is missing, else nothing."""
     answer = _response(error)
     if answer is None or answer.headers.get("X-Error-Code") != "RevisionNotFound":
         return ""
     try:
-        refs = api.list_repo_refs(wish.repository, **asked)
+        refs = api.list_repo_refs(request.repository, **common)
     except Exception:  # only an addition to the message
         return ""
     names = [reference.name for reference in [*refs.branches, *refs.tags]]
     return f" (it has {', '.join(names[:10])}{' and others' if names[10:] else ''})"
 
 
-def _explain(error: BaseException, wish: Wish, address: str, revisions: str = "") -> str:
-    """Say what an error means for the user."""
+def _explain(error: BaseException, request: Request, address: str, revisions: str = "") -> str:
+    """Return what an error means for the user."""
     answer = _response(error)
-    token = "the token in data_cache_hub_token" if wish.token else "no token in data_cache_hub_token"
+    token = "the token in data_cache_hub_token" if request.token else "no token (data_cache_hub_token is empty)"
     if answer is None:
-        return _explain_without_answer(error, wish, address)
-    code, said = answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", "")
+        return _explain_without_answer(error, request, address)
+    code, message = answer.headers.get("X-Error-Code", ""), answer.headers.get("X-Error-Message", "")
     if code == "GatedRepo":
-        kind = "" if wish.kind == "model" else f"{wish.kind}s/"
+        kind = "" if request.kind == "model" else f"{request.kind}s/"
         return (
-            f"{wish} is gated, and was asked for with {token}: accept its terms at {address}/{kind}{wish.repository}, "
+            f"{request} is gated, and was requested with {token}: accept its terms at "
+            f"{address}/{kind}{request.repository}, "
             f"set data_cache_hub_token to a token of the same account, or {INSTEAD}"
         )
     if code == "RevisionNotFound":
-        return f"{wish} has no revision {wish.revision!r}{revisions}: set revision to a branch, tag or commit of it"
-    if answer.status_code == 401 and "credentials" in said:
         return (
-            f"The hub {address} does not know the token with which {wish} was asked for (data_cache_hub_token, or what "
-            f"HF_TOKEN or a login left on {platform.node()}): replace it, or {INSTEAD}"
+            f"{request} has no revision {request.revision!r}{revisions}: set revision to a branch, tag or commit of it"
+        )
+    if answer.status_code == 401 and "credentials" in message:
+        return (
+            f"The hub {address} does not accept the token with which {request} was requested (data_cache_hub_token, or "
+            f"HF_TOKEN or a login on {platform.node()}): replace it, or {INSTEAD}"
         )
     if code == "RepoNotFound" or answer.status_code in (401, 403, 404):
         return (
-            f"The hub {address} shows no {wish}; it was asked with {token}. Check its name; if it is private, "
-            f"set data_cache_hub_token to a token that may read it; or {INSTEAD}"
+            f"The hub {address} has no {request}, or does not show it; it was requested with {token}. Check its name; "
+            f"if it is private, set data_cache_hub_token to a token that may read it; or {INSTEAD}"
         )
     return (
-        f"The hub {address} answered {answer.status_code} ({said or _reason(error)}) when {platform.node()} asked for "
-        f"{wish}: run again later, it goes on with the files that are wanting, or {INSTEAD}"
+        f"The hub {address} answered {answer.status_code} ({message or _reason(error)}) when {platform.node()} "
+        f"requested {request}: run again later, which fetches the missing files, or {INSTEAD}"
     )
 
 
-def _explain_without_answer(error: BaseException, wish: Wish, address: str) -> str:
-    """The same when the hub gave no answer: the network, the disk, or something else that answers."""
+def _explain_without_answer(error: BaseException, request: Request, address: str) -> str:
+    """Return the same when the hub gave no answer: the network, the disk, or something else that answers."""
     here, reason = platform.node(), _reason(error)
     for cause in _chain(error):
         if isinstance(cause, OSError) and (cause.filename or cause.errno in (errno.ENOSPC, errno.EDQUOT)):
-            return f"{wish} cannot be kept on {here}: {cause.strerror}{f': {cause.filename}' if cause.filename else ''}"
+            where = f": {cause.filename}" if cause.filename else ""
+            return f"{request} cannot be stored on {here}: {cause.strerror}{where}"
     if _names(error) & {"TransportError", "RequestException", "OfflineModeIsEnabled"}:
         server = _server(error) or address
         itself = urlsplit(server).netloc == urlsplit(address).netloc
         what = f"The hub {address}" if itself else f"{server}, where the hub {address} has files,"
         return (
-            f"{what} cannot be reached from {here}, or not any more, to fetch {wish}: {reason}. Check the network and "
-            "proxy (HTTPS_PROXY) and run again, it goes on with the files that are wanting; name another hub in "
+            f"{what} cannot be reached from {here}, or not any more, to fetch {request}: {reason}. Check the network "
+            "and proxy (HTTPS_PROXY) and run again, which fetches the missing files; name another hub in "
             f"data_cache_hub; let the other machine fetch (at: head, at: control); or {INSTEAD}"
         )
     return (
-        f"{wish} at revision {wish.revision} could not be fetched from {address}: {type(error).__name__}: {reason}. "
-        f"Check the address of the hub (data_cache_hub), or {INSTEAD}"
+        f"{request} at revision {request.revision} could not be fetched from {address}: {type(error).__name__}: "
+        f"{reason}. Check the address of the hub (data_cache_hub), or {INSTEAD}"
     )

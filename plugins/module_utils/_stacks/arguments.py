@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How a job's wishes are spelt as arguments of transformers' TrainingArguments, by version."""
+"""What a job requests as arguments of transformers' TrainingArguments, whose names differ by version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 # What each version's training_args.py has, read from the wheels 4.24.0, 4.28.1, 4.29.0, 4.31.0, 4.32.0, 4.35.2, 4.55.4,
 # 4.56.2, 5.0.0 and 5.1.0, and from the release notes between them. (first version with it, first version without it)
-BF16 = (4, 11)
+# bf16 is there from 4.11 on, in every version that can train on CPUs.
 XPU_BACKEND = ((4, 11, 3), (4, 32))
 DDP_BACKEND = (4, 29)
 CCL_CHOICE_GONE = (5, 1)
@@ -36,8 +36,8 @@ def number(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in found.group().split("."))
 
 
-def spelling(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str, Any]]:
-    """Return {"cpu", "distributed", "bf16", "ipex"}: each the arguments that say it to this version of transformers.
+def by_version(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str, Any]]:
+    """Return {"cpu", "distributed", "bf16", "ipex"}: each the arguments for it in this version of transformers.
 
     backend: "gloo" or "ccl". ipex: whether the stack has the Intel extension. "ipex" is empty where the version has no
     such argument. Raises ValueError when the version cannot train with this backend, or not in bf16, on CPUs.
@@ -47,11 +47,11 @@ def spelling(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str,
         raise ValueError(f"backend {backend!r} is not one of gloo, ccl")
     if have < XPU_BACKEND[0]:
         raise ValueError(
-            f"transformers {transformers} cannot spread training over CPUs: 4.11.3 is the first version that can"
+            f"transformers {transformers} cannot distribute training over CPUs: 4.11.3 is the first version that can"
         )
     if backend == "ccl" and have >= CCL_CHOICE_GONE:
         raise ValueError(
-            f"transformers {transformers} does not know the backend ccl: 5.0.0 is the last version that does; "
+            f"transformers {transformers} does not have the backend ccl: 5.0.0 is the last version that does; "
             "take it, or backend gloo"
         )
     return {
@@ -63,7 +63,7 @@ def spelling(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str,
 
 
 def checkpoints(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return how {steps, keep} is told to the Trainer, the same in every version: a checkpoint each so many steps, of
+    """Return the Trainer's arguments for {steps, keep}, the same in every version: a checkpoint each so many steps, of
     which the last `keep` stay (None: all)."""
     if not wanted:
         return {}
@@ -72,26 +72,26 @@ def checkpoints(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def arguments(
-    spelt: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str
+    stack: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str
 ) -> dict[str, Any]:
-    """Return a script's arguments: the job's `own`, and what the launcher adds, as `spelt` (see spelling).
+    """Return a script's arguments: the job's `own`, and those added, by the stack's names (see by_version).
 
     Added are output_dir, CPU only, the backend when there is more than one rank, bf16 when that is the precision, and
     the Intel extension where the stack has it. Without the CPU argument every rank would train a model of its own, and
-    with another backend none would find the others: the job's own words for these two never win, and always for
+    with another backend none would find the others: the job's own arguments never win for these two, and always for
     anything else.
-    Raises ValueError when the spelling has no argument for CPU only.
+    Raises ValueError when the stack has no argument for CPU only.
     """
-    if not spelt.get("cpu"):
+    if not stack.get("cpu"):
         raise ValueError(
-            "the stack's arguments say nothing for cpu: without such an argument every rank would train a model of its "
-            "own"
+            "the stack's arguments have none for cpu: without it every rank would train a model of its own; set "
+            "arguments.cpu of the stack"
         )
-    distributed = spelt["distributed"] if world_size > 1 else {}
+    distributed = stack["distributed"] if world_size > 1 else {}
     kept = {
         name: value
         for name, value in own.items()
         if name not in DEVICE_ARGUMENTS and (not distributed or name not in BACKEND_ARGUMENTS)
     }
-    bf16 = spelt["bf16"] if precision == "bf16" else {}
-    return {"output_dir": "output", **distributed, **bf16, **spelt.get("ipex", {}), **kept, **spelt["cpu"]}
+    bf16 = stack["bf16"] if precision == "bf16" else {}
+    return {"output_dir": "output", **distributed, **bf16, **stack.get("ipex", {}), **kept, **stack["cpu"]}

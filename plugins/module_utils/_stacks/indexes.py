@@ -1,13 +1,17 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How modules are told to reach package indexes, and how pip is told in turn."""
+"""Package indexes: the options that modules have for them, which of them answer, and pip's variables for them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import os
+import re
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 # As the fragment amx.cluster.package_indexes documents them.
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -25,28 +29,99 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         },
     },
 }
+# Instead of a URL: no index at all, and the one that pip uses by itself.
+NONE, DEFAULT = "none", "default"
+
+# Says why a URL does not answer within some seconds, or nothing: (URL, its credentials {host, user, password} or None).
+Ask = Callable[[str, "Mapping[str, str] | None"], str]
 
 
 def netrc(credentials: Iterable[Mapping[str, str]]) -> str:
-    """Return a netrc file, from which pip takes what it logs in with, of credentials {host, user, password}."""
+    """Return a netrc file, from which pip reads how to log in, of credentials {host, user, password}."""
     return "".join(f"machine {c['host']} login {c['user']} password {c['password']}\n" for c in credentials)
 
 
-def variables(asked: Mapping[str, Any], scratch: Path, certificate: str | None = None) -> dict[str, str]:
-    """Return the variables by which pip reaches indexes as `asked`, the values of ARGUMENTS.
+def variables(options: Mapping[str, Any], scratch: Path, certificate: str | None = None) -> dict[str, str]:
+    """Return the variables by which pip reaches indexes with these options, the values of ARGUMENTS.
 
-    scratch: a folder of this run alone, for the file with the credentials. certificate: the one by which indexes are
-    trusted where none is asked for.
+    scratch: a directory of this run alone, for the file with the credentials. certificate: the one by which indexes are
+    trusted where the options name none.
     """
     made: dict[str, str] = {}
-    trusted = asked["ca_certificate"] or certificate
+    trusted = options["ca_certificate"] or certificate
     if trusted:
         made["PIP_CERT"] = trusted
-    if asked["proxy"]:
-        made.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), asked["proxy"]))
-    if asked["credentials"]:
+    if options["proxy"]:
+        made.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), options["proxy"]))
+    if options["credentials"]:
         file = scratch / "netrc"
         file.touch(mode=0o600)
-        file.write_text(netrc(asked["credentials"]), encoding="utf-8")
+        file.write_text(netrc(options["credentials"]), encoding="utf-8")
         made["NETRC"] = str(file)
+    return made
+
+
+def unreachable(
+    urls: Collection[str], credentials: Iterable[Mapping[str, str]], ask: Ask, seconds: float
+) -> dict[str, str]:
+    """Return {url: why it does not answer} for those that do not; all are asked at once, for so many seconds."""
+    reasons = dict.fromkeys(urls, f"no answer within {seconds} s")
+    logins = {login["host"]: login for login in credentials}
+
+    def try_one(url: str) -> None:
+        host = re.sub(r"^\w+://([^/@]*@)?", "", url).partition("/")[0].partition(":")[0]
+        reasons[url] = ask(url, logins.get(host))
+
+    # The name service knows no time limit, so the threads are left to themselves when time is up.
+    threads = [threading.Thread(target=try_one, args=(url,), daemon=True) for url in urls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(seconds)
+    return {url: reason for url, reason in reasons.items() if reason}
+
+
+def search(
+    options: Mapping[str, Any], main: str, settings: Mapping[str, str], silent: Collection[str]
+) -> dict[str, str]:
+    """Return the variables by which pip on the control node looks for wheels in the indexes that answer.
+
+    options: {index_urls, find_links}. main: the main index, or NONE. settings: see pip.settings. silent: the indexes
+    that do not answer. In variables and not as arguments: a URL may hold a password, and everyone sees arguments.
+    """
+    mains = [] if main == NONE else [main]
+    answering = [url for url in [*mains, *options["index_urls"]] if url not in silent]
+    links = [url for url in options["find_links"] if url not in silent]
+    extra = [*answering[1:], *([] if main == NONE else settings.get("extra-index-url", "").split())]
+    return {
+        "PIP_INDEX_URL": answering[0] if answering else "",
+        **({"PIP_NO_INDEX": "1"} if main == NONE or not answering else {}),
+        "PIP_EXTRA_INDEX_URL": " ".join(extra),
+        "PIP_FIND_LINKS": " ".join([*links, *settings.get("find-links", "").split()]),
+    }
+
+
+def search_from_host(options: Mapping[str, Any], directory: str) -> dict[str, str]:
+    """Return the variables by which pip on a host finds wheels, without this host's own configuration of pip.
+
+    options: {index_urls, find_links, index_timeout}, the first index the main one or DEFAULT; without any, pip uses no
+    network. directory: a directory with wheels.
+    """
+    links, urls = [directory, *options["find_links"]], options["index_urls"]
+    # Plain HTTP is enough for what is verified by its SHA-256 anyway.
+    plain = [urlsplit(url).netloc.rpartition("@")[2] for url in [*urls, *links] if url.startswith("http://")]
+    made = {
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+        "PIP_FIND_LINKS": " ".join(links),
+        "PIP_EXTRA_INDEX_URL": " ".join(urls[1:]),
+        "PIP_TRUSTED_HOST": " ".join(plain),
+        "PIP_RETRIES": "1",
+        "PIP_TIMEOUT": str(options["index_timeout"]),
+    }
+    if urls[:1] != [DEFAULT]:
+        made["PIP_INDEX_URL"] = urls[0] if urls else ""
+    if not urls:
+        made["PIP_NO_INDEX"] = "1"
     return made

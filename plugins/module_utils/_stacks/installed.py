@@ -7,43 +7,50 @@ from __future__ import annotations
 
 import importlib.metadata
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER, read_json
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 
 def describe(env: Path) -> dict[str, Any]:
-    """Describe the environment that `env` points to; empty when it is not there.
+    """Describe the virtual environment that `env` points to; empty when it is not there.
 
-    Returns {env (its own folder), key, name, pinned: {package: version}, versions: what is installed, providers: the
+    Returns {env (its own directory), key, name, pinned: {package: version}, versions: what is installed, providers: the
     libfabric providers as "NAME of INTERFACE", provider_error}.
     """
     marker = read_json(env / MARKER)
     if marker is None:
         return {}
-    folders = [str(path) for path in env.glob("lib/python3*/site-packages")]
-    versions = {}
-    for distribution in importlib.metadata.distributions(path=folders):
-        name = distribution.metadata["Name"]
-        if name:
-            versions[catalogue.canonical(name)] = distribution.version
     providers, error = fabric_providers(env.resolve())
     return {
         "env": str(env.resolve()),
         "key": marker.get("key", ""),
         "name": marker.get("name", ""),
-        "pinned": {catalogue.canonical(name): version for name, version in marker.get("packages", {}).items()},
-        "versions": versions,
+        "pinned": {canonical(name): version for name, version in marker.get("packages", {}).items()},
+        "versions": packages([str(path) for path in env.glob("lib/python3*/site-packages")]),
         "providers": providers,
         "provider_error": error,
     }
 
 
+def packages(path: Sequence[str]) -> dict[str, str]:
+    """Return {package: version} of what is installed in the directories of a library path; the first one counts."""
+    found: dict[str, str] = {}
+    for distribution in importlib.metadata.distributions(path=list(path)):
+        name = distribution.metadata["Name"]
+        if name:
+            found.setdefault(canonical(name), distribution.version)
+    return found
+
+
 def fabric_providers(env: Path, provider: str = "tcp") -> tuple[list[str], str]:
-    """Ask the environment's libfabric for a provider: (sorted "NAME of INTERFACE", why there is none or "")."""
-    # bin/fi_info of the wheel is a wrapper for another layout of folders.
+    """Ask libfabric in a virtual environment for a provider: (sorted "NAME of INTERFACE", why there is none or "")."""
+    # bin/fi_info of the wheel is a wrapper for another layout of directories.
     tool = env / "bin" / "libfabric" / "fi_info"
     try:
         ran = subprocess.run(

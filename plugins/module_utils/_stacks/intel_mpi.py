@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Intel MPI as the wheels bring it: where it lies in a virtual environment, and what it needs to run."""
+"""Intel MPI out of wheels: where it is in a virtual environment, and the variables that it needs to run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def bindings_folder(stack: Mapping[str, Any]) -> str:
-    """Return where in an environment the package lies that brings oneCCL and Intel MPI along; empty without one.
+    """Return where in a virtual environment the package with oneCCL and Intel MPI is; empty without one.
 
     stack: an entry of the catalogue with `interpreter`, the hosts' Python.
     """
@@ -22,7 +22,7 @@ def bindings_folder(stack: Mapping[str, Any]) -> str:
 def mpi_environment(env: str, bindings: str = "") -> dict[str, str]:
     """Return the variables that Intel MPI and oneCCL need, as a vendor's setvars.sh would set them.
 
-    env: the folder of the virtual environment. bindings: see bindings_folder; their env/setvars.sh (from oneCCL's
+    env: the path of the virtual environment. bindings: see bindings_folder; their env/setvars.sh (from oneCCL's
     cmake/setvars.sh.in and vars.sh.in) sets CCL_ROOT, I_MPI_ROOT, PATH, LD_LIBRARY_PATH and FI_PROVIDER_PATH. Without
     bindings Intel MPI comes out of the wheel impi-rt. With a wrong FI_PROVIDER_PATH MPI_Init dies with `OFI
     fi_getinfo() failed`, without the library path a script with `libccl.so.1 not found`.

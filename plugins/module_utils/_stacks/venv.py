@@ -1,87 +1,91 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The environments on a host: PREFIX/envs/NAME, and the link PREFIX/env to the one in use.
+"""The virtual environments on a host: PREFIX/envs/NAME, and the link PREFIX/env to the active one.
 
-An environment has passed its check when the file amx-cluster.json is in it; its time is when the environment was last
-in use. Nothing here touches one that is in use.
+A virtual environment has passed its checks when the file MARKER is in it; the file's time is when the virtual
+environment was last active.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import inspect
 import json
 import os
 import shutil
+import subprocess
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi, venv_check, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.pip import masked
 
-# What pip says, and what it means on a host.
+# The stack of a virtual environment, written into it once it has passed its checks.
+MARKER = "amx-cluster.json"
+# Errors of pip, and what they mean on a host.
 CAUSES = (
     ("No space left on device", "there is no space left under {prefix}: free some, or set cluster_prefix elsewhere"),
     ("Disk quota exceeded", "the user's quota under {prefix} is used up: raise it, or set cluster_prefix elsewhere"),
     (
         "THESE PACKAGES DO NOT MATCH THE HASHES",
-        "a wheel is not the one that was locked: it was damaged on the way, or the index has another of that name",
+        "a wheel is not the one that was locked: it was damaged in transfer, or the index has another of that name",
     ),
     ("is not a supported wheel on this platform", "a wheel is for another Python, architecture or C library"),
     (
         "No matching distribution found",
-        "no index that this host reaches has that version for it; torch_stack_source: wheelhouse needs none",
+        "no index that this host reaches has that version for it: set torch_stack_source to wheelhouse",
     ),
-    ("Read-only file system", "{prefix} is on a file system that cannot be written to"),
-    ("Permission denied", "this user may not write under {prefix}"),
+    ("Read-only file system", "{prefix} is on a read-only file system: set cluster_prefix elsewhere"),
+    ("Permission denied", "this user may not write under {prefix}: set cluster_prefix elsewhere"),
 )
 
 
-def current(prefix: Path) -> tuple[str, dict[str, Any]]:
-    """Return where the environment lies that PREFIX/env points to, and its stack as it was installed; both may be
-    empty."""
-    link = prefix / "env"
-    if not link.is_symlink():
-        return "", {}
-    try:
-        return str(link.readlink()), dict(json.loads((link / MARKER).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
-        return "", {}  # it was removed by hand
-
-
-def in_use(prefix: Path) -> str:
-    """Return the name of the environment that PREFIX/env points to, or an empty string."""
+def active(prefix: Path) -> str:
+    """Return the name of the virtual environment that PREFIX/env points to, or an empty string."""
     link = prefix / "env"
     return link.readlink().name if link.is_symlink() else ""
 
 
+def active_stack(prefix: Path) -> tuple[str, dict[str, Any]]:
+    """Return the path of the active virtual environment, and its stack as it was installed; both empty if there is
+    none."""
+    link = prefix / "env"
+    stack = read_json(link / MARKER) if link.is_symlink() else None
+    return ("", {}) if stack is None else (str(link.readlink()), stack)
+
+
 def installed(prefix: Path) -> list[str]:
-    """Return the names of the environments that have passed their check, the one last in use first."""
+    """Return the names of the virtual environments that have passed their checks, the last active one first."""
     marks = [(path.stat().st_mtime, path.parent.name) for path in (prefix / "envs").glob(f"*/{MARKER}")]
     return [name for _time, name in sorted(marks, reverse=True)]
 
 
-def choose(prefix: Path, wanted: str) -> str:
-    """Return the name of the installed environment that `wanted` means: a name, the end of one, or "previous".
+def find(prefix: Path, wanted: str) -> str:
+    """Return the name of the installed virtual environment that `wanted` means: a name, its end, or "previous".
 
     Raises ValueError when there is none, naming those that there are.
     """
-    names, now = installed(prefix), in_use(prefix)
-    there = f"{prefix} has {', '.join(names) or 'none'}" + (f", and {now} is in use" if now else "")
+    names, now = installed(prefix), active(prefix)
+    there = f"{prefix} has {', '.join(names) or 'none'}" + (f", and {now} is active" if now else "")
     if wanted == "previous":
         others = [name for name in names if name != now]
         if not others:
-            raise ValueError(f"torch_stack_use: there is no earlier environment to go back to: {there}")
+            raise ValueError(f"torch_stack_use is previous, and there is no previous virtual environment: {there}")
         return others[0]
     found = [name for name in names if name == wanted] or [name for name in names if name.endswith("-" + wanted)]
     if len(found) != 1:
-        raise ValueError(f"torch_stack_use: there is no environment {wanted!r}: {there}")
+        raise ValueError(f"torch_stack_use is {wanted!r}, and there is no such virtual environment: {there}")
     return found[0]
 
 
-def use(prefix: Path, name: str) -> None:
-    """Point PREFIX/env to an environment, at once: whoever looks finds the old one or the new one."""
-    before = in_use(prefix)
+def activate(prefix: Path, name: str) -> None:
+    """Point PREFIX/env to a virtual environment, at once: everyone sees the previous one or the new one."""
+    before = active(prefix)
     if before and before != name and (prefix / "envs" / before / MARKER).exists():
         (prefix / "envs" / before / MARKER).touch()
     beside = prefix / ".env.new"
@@ -90,15 +94,81 @@ def use(prefix: Path, name: str) -> None:
     beside.replace(prefix / "env")
 
 
+def marker(env: Path) -> dict[str, Any]:
+    """Return the stack in a virtual environment's marker. Raises ValueError when it has not passed its checks."""
+    stack = read_json(env / MARKER)
+    if stack is None:
+        raise ValueError(f"{env} has not passed its checks: run site.yml, which installs it again")
+    return stack
+
+
+def mark(env: Path, stack: Mapping[str, Any]) -> None:
+    """Record that a virtual environment with this stack has passed its checks."""
+    write_json(env / MARKER, stack)
+
+
+def remove(env: Path) -> None:
+    """Remove a virtual environment, its marker first: half of one must not pass for a complete one."""
+    (env / MARKER).unlink()
+    shutil.rmtree(env)
+
+
+def lock(stream: BinaryIO, seconds: int) -> None:
+    """Take the lock on a file. Raises TimeoutError. The kernel releases it when this process and pip have ended."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > until:
+                raise TimeoutError(f"{stream.name} is locked by another installation for {seconds} s: end it") from None
+            time.sleep(1)
+
+
+def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
+    """Check a virtual environment in a process of its own interpreter: {problems, found}, see venv_check.
+
+    stack: {backend, bindings, interpreter}, see catalogue.choose. versions: {package: version} that must be installed.
+    """
+    options = {"versions": dict(versions), "backend": stack["backend"], "bindings": stack.get("bindings", "")}
+    variables = intel_mpi.mpi_environment(str(env), intel_mpi.bindings_folder(stack))
+    # From standard input, so that nothing of this process' library path is in that one.
+    program = inspect.getsource(venv_check)
+    try:
+        ran = subprocess.run(
+            [str(env / "bin" / "python"), "-", json.dumps(options)],
+            input=program,
+            cwd=env,  # where nothing can be imported from
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except OSError as error:
+        return {"problems": [f"the checks did not start: {error}"], "found": {}}
+    return result_of_check(ran.returncode, ran.stdout, ran.stderr)
+
+
+def result_of_check(code: int, output: str, errors: str) -> dict[str, Any]:
+    """Return what venv_check printed; when it did not finish, that is the problem, with its last words."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    with contextlib.suppress(IndexError, ValueError, TypeError, KeyError):
+        result = json.loads(lines[-1])
+        return {"problems": list(result["problems"]), "found": dict(result["found"])}
+    words = " ".join(errors.split())[-600:] or "it printed nothing"
+    return {"problems": [f"the checks did not finish (exit code {code}): {words}"], "found": {}}
+
+
 def surplus(prefix: Path, keep: int, proc: Path = Path("/proc")) -> list[str]:
-    """Return the environments that may go: all but the one in use, the `keep` last before it, and busy ones."""
-    now = in_use(prefix)
+    """Return the virtual environments to remove: all but the active one, the `keep` previous ones, and busy ones."""
+    now = active(prefix)
     old = [name for name in installed(prefix) if name != now]
     return [name for name in old[keep:] if not busy(prefix / "envs" / name, proc)]
 
 
 def busy(env: Path, proc: Path = Path("/proc")) -> bool:
-    """Whether a process on this host was started from an environment, as far as this user may see."""
+    """Whether a process on this host was started from a virtual environment, as far as this user may see."""
     inside = os.fsencode(f"{env}{os.sep}")
     for path in proc.glob("[0-9]*/cmdline"):
         try:
@@ -109,60 +179,52 @@ def busy(env: Path, proc: Path = Path("/proc")) -> bool:
     return False
 
 
-def needed_bytes(wheels: Iterable[Mapping[str, Any]], copied: bool) -> int:
-    """Return the room that an installation takes: what is in the wheels, and the wheels if they are copied."""
-    return sum(wheel.get("unpacked", 0) + (wheel.get("bytes", 0) if copied else 0) for wheel in wheels)
+def needed_bytes(needed: Iterable[Mapping[str, Any]], copied: bool) -> int:
+    """Return the bytes that an installation takes: what is in the wheels, and the wheels if they are copied."""
+    return sum(wheel.get("unpacked", 0) + (wheel.get("bytes", 0) if copied else 0) for wheel in needed)
 
 
 def problems(
-    prefix: Path, wheels: list[Mapping[str, Any]], copied: bool, machine: str, python: str, glibc: str
+    prefix: Path, needed: list[Mapping[str, Any]], copied: bool, machine: str, python: str, glibc: str
 ) -> list[str]:
-    """Return why an environment of these wheels cannot be installed under `prefix`, each with what to do.
+    """Return why a virtual environment of these wheels cannot be installed under `prefix`, each with what to do.
 
-    copied: whether the wheels take room here, too. machine, python ("3.11"), glibc ("2.36"): this host's.
+    copied: whether the wheels are copied to this host, too. machine, python ("3.11"), glibc ("2.36"): this host's.
     """
     if machine != "x86_64":
-        return [f"this host is {machine} and the wheels are for x86_64: take it out of the inventory"]
+        return [f"this host is {machine} and the wheels are for x86_64: remove it from the inventory"]
     found = []
-    unfit = catalogue.unfit_wheels(wheels, python, glibc)
+    unfit = wheels.unfit(needed, python, glibc)
     if unfit:
         found.append(
             f"this host has Python {python} and glibc {glibc}, which cannot use {', '.join(unfit)}: "
-            "set ansible_python_interpreter, or take a host with a newer system"
+            "set ansible_python_interpreter, or use a host with a newer system"
         )
-    folder = next(path for path in (prefix, *prefix.parents) if path.exists())
-    free, need = shutil.disk_usage(folder).free, needed_bytes(wheels, copied)
+    directory = next(path for path in (prefix, *prefix.parents) if path.exists())
+    free, need = shutil.disk_usage(directory).free, needed_bytes(needed, copied)
     if free < need:
         found.append(
-            f"{folder} has {free / 1e9:.1f} GB free and the installation takes {need / 1e9:.1f} GB: free some, "
+            f"{directory} has {free / 1e9:.1f} GB free and the installation takes {need / 1e9:.1f} GB: free some, "
             "or set cluster_prefix elsewhere"
         )
     return found
 
 
-def remove_halves(env: Path) -> list[str]:
-    """Remove the records of packages that an interrupted pip has not finished, so that it installs them again.
+def remove_incomplete(env: Path) -> list[str]:
+    """Remove the metadata of packages that an interrupted pip has not finished, so that it installs them again.
 
-    pip writes INSTALLER after a package's files. Returns the records' names.
+    pip writes INSTALLER after a package's files. Returns the names of the metadata directories.
     """
-    halves = [path for path in env.glob("lib/python*/site-packages/*.dist-info") if not (path / "INSTALLER").exists()]
-    for path in halves:
+    incomplete = [
+        path for path in env.glob("lib/python*/site-packages/*.dist-info") if not (path / "INSTALLER").exists()
+    ]
+    for path in incomplete:
         shutil.rmtree(path)
-    return [path.name for path in halves]
+    return [path.name for path in incomplete]
 
 
-def explain(said: str, prefix: Path) -> str:
-    """Return pip's last words with the cause and the remedy in front of them."""
-    words = [line.strip() for line in catalogue.masked(said).splitlines() if line.strip()]
-    told = next(
-        (cause.format(prefix=prefix) for sign, cause in CAUSES if sign in said), "pip could not install the wheels"
-    )
-    return "\n".join([told, *words[-8:]])
-
-
-def marker(env: Path) -> dict[str, Any]:
-    """Return what an environment's marker holds: its stack. Raises ValueError when it has not passed its check."""
-    try:
-        return dict(json.loads((env / MARKER).read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{env} has not passed its check: {error}") from error
+def explain(output: str, prefix: Path) -> str:
+    """Return pip's last lines with the cause and the remedy in front of them."""
+    lines = [line.strip() for line in masked(output).splitlines() if line.strip()]
+    cause = next((cause.format(prefix=prefix) for sign, cause in CAUSES if sign in output), "pip failed")
+    return "\n".join([cause, *lines[-8:]])

@@ -1,4 +1,4 @@
-"""What needs no hub: what is kept and believed, and what errors mean. tests/integration/test_hub.py has the rest."""
+"""What needs no hub: what is kept and verified, and what errors mean. tests/integration/test_hub.py has the rest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data import hub
-from ansible_collections.amx.cluster.plugins.module_utils._data.hub import Wish, _explain, _File, _Store
+from ansible_collections.amx.cluster.plugins.module_utils._data.hub import Request, _explain, _File, _Store
 
 COMMIT = "0123456789" * 4
-WISH = Wish("model", "acme/tiny")
+REQUEST = Request("model", "acme/tiny")
 HUB = "https://huggingface.co"
 
 
@@ -32,7 +32,7 @@ FILES = {
 
 @pytest.fixture
 def store(tmp_path: Path) -> _Store:
-    store = _Store(tmp_path, WISH)
+    store = _Store(tmp_path, REQUEST)
     for name, content in zip(FILES, (b"{}", b"1234", b"anything", b"")):
         path = store.snapshot(COMMIT) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -40,16 +40,16 @@ def store(tmp_path: Path) -> _Store:
     return store
 
 
-def test_what_is_whole(store: _Store) -> None:
+def test_a_complete_commit(store: _Store) -> None:
     assert store.snapshot(COMMIT).parent.parent.name == "models--acme--tiny"
-    assert not store.is_whole(COMMIT), "nothing was verified yet"
-    assert store.wanting(COMMIT, FILES) == {}
-    assert store.is_whole(COMMIT)
-    assert not store.is_whole(COMMIT[::-1])
+    assert not store.is_complete(COMMIT), "nothing was verified yet"
+    assert store.differences(COMMIT, FILES) == {}
+    assert store.is_complete(COMMIT)
+    assert not store.is_complete(COMMIT[::-1])
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "difference"),
     [
         ("config.json", b"[]", "is damaged"),
         ("model.bin", b"1243", "is damaged"),
@@ -59,32 +59,32 @@ def test_what_is_whole(store: _Store) -> None:
         ("of a mirror without sums", None, "is missing"),
     ],
 )
-def test_what_is_not(store: _Store, name: str, content: bytes | None, said: str) -> None:
-    store.wanting(COMMIT, FILES)
+def test_what_differs(store: _Store, name: str, content: bytes | None, difference: str) -> None:
+    store.differences(COMMIT, FILES)
     (store.snapshot(COMMIT) / name).unlink()
     if content is not None:
         (store.snapshot(COMMIT) / name).write_bytes(content)
-    assert not store.is_whole(COMMIT)
-    assert store.wanting(COMMIT, FILES) == {name: said}
-    assert not store.is_whole(COMMIT)
+    assert not store.is_complete(COMMIT)
+    assert store.differences(COMMIT, FILES) == {name: difference}
+    assert not store.is_complete(COMMIT)
 
 
-def test_a_file_that_was_only_touched_is_whole_again(store: _Store) -> None:
-    store.wanting(COMMIT, FILES)
+def test_a_file_that_was_only_touched_is_verified_again(store: _Store) -> None:
+    store.differences(COMMIT, FILES)
     (store.snapshot(COMMIT) / "config.json").touch()
-    assert not store.is_whole(COMMIT)
-    assert store.wanting(COMMIT, FILES) == {}
-    assert store.is_whole(COMMIT)
+    assert not store.is_complete(COMMIT)
+    assert store.differences(COMMIT, FILES) == {}
+    assert store.is_complete(COMMIT)
 
 
 def test_a_damaged_record_is_no_proof(store: _Store) -> None:
-    store.wanting(COMMIT, FILES)
-    (store.folder / "verified" / f"{COMMIT}.json").write_text("{")
-    assert not store.is_whole(COMMIT)
+    store.differences(COMMIT, FILES)
+    (store.directory / "verified" / f"{COMMIT}.json").write_text("{")
+    assert not store.is_complete(COMMIT)
 
 
-def test_what_a_damaged_link_leads_to_is_dropped(store: _Store) -> None:
-    path, blob = store.snapshot(COMMIT) / "model.bin", store.folder / "blobs/1"
+def test_the_target_of_a_damaged_link_is_dropped(store: _Store) -> None:
+    path, blob = store.snapshot(COMMIT) / "model.bin", store.directory / "blobs/1"
     blob.parent.mkdir()
     path.rename(blob)
     path.symlink_to("../../blobs/1")
@@ -125,63 +125,62 @@ HERE = platform.node()
 
 
 @pytest.mark.parametrize(
-    ("error", "wish", "said"),
+    ("error", "wanted", "message"),
     [
         (
             answered(403, "GatedRepo"),
-            Wish("dataset", "acme/data", token="hf_1"),
-            "data set acme/data is gated, and was asked for with the token in data_cache_hub_token: accept its terms "
+            Request("dataset", "acme/data", token="hf_1"),
+            "dataset acme/data is gated, and was requested with the token in data_cache_hub_token: accept its terms "
             "at https://huggingface.co/datasets/acme/data, set data_cache_hub_token to a token of the same account, "
-            "or take it from a folder (directory:)",
+            "or take it from a directory (directory:)",
         ),
         (
             answered(404, "RepoNotFound"),
-            Wish("space", "evaluate-metric/f1", token="hf_1"),
-            "The hub https://huggingface.co shows no space evaluate-metric/f1; it was asked with the token in "
-            "data_cache_hub_token. Check its name; if it is private, set data_cache_hub_token to a token that may "
-            "read it; or take it from a folder (directory:)",
+            Request("space", "evaluate-metric/f1", token="hf_1"),
+            "The hub https://huggingface.co has no space evaluate-metric/f1, or does not show it; it was requested "
+            "with the token in data_cache_hub_token. Check its name; if it is private, set data_cache_hub_token to a "
+            "token that may read it; or take it from a directory (directory:)",
         ),
         (
             answered(503, "", "Down for maintenance"),
-            WISH,
-            f"The hub https://huggingface.co answered 503 (Down for maintenance) when {HERE} asked for model "
-            "acme/tiny: run again later, it goes on with the files that are wanting, or take it from a folder "
-            "(directory:)",
+            REQUEST,
+            f"The hub https://huggingface.co answered 503 (Down for maintenance) when {HERE} requested model "
+            "acme/tiny: run again later, which fetches the missing files, or take it from a directory (directory:)",
         ),
         (
             OSError(errno.ENOSPC, "No space left on device"),
-            WISH,
-            f"model acme/tiny cannot be kept on {HERE}: No space left on device",
+            REQUEST,
+            f"model acme/tiny cannot be stored on {HERE}: No space left on device",
         ),
         (
             PermissionError(errno.EACCES, "Permission denied", "/data/hub"),
-            WISH,
-            f"model acme/tiny cannot be kept on {HERE}: Permission denied: /data/hub",
+            REQUEST,
+            f"model acme/tiny cannot be stored on {HERE}: Permission denied: /data/hub",
         ),
         (
             of_the_network(SimpleNamespace(url="https://huggingface.co/acme/tiny/resolve/main/config.json")),
-            WISH,
+            REQUEST,
             f"The hub https://huggingface.co cannot be reached from {HERE}, or not any more, to fetch model acme/tiny: "
-            "[Errno -2] Name or service not known. Check the network and proxy (HTTPS_PROXY) and run again, it goes on "
-            "with the files that are wanting; name another hub in data_cache_hub; let the other machine fetch (at: "
-            "head, at: control); or take it from a folder (directory:)",
+            "[Errno -2] Name or service not known. Check the network and proxy (HTTPS_PROXY) and run again, which "
+            "fetches the missing files; name another hub in data_cache_hub; let the other machine fetch (at: "
+            "head, at: control); or take it from a directory (directory:)",
         ),
         (
             ValueError("Expecting value: line 1 column 1"),
-            WISH,
+            REQUEST,
             "model acme/tiny at revision main could not be fetched from https://huggingface.co: ValueError: Expecting "
-            "value: line 1 column 1. Check the address of the hub (data_cache_hub), or take it from a folder "
+            "value: line 1 column 1. Check the address of the hub (data_cache_hub), or take it from a directory "
             "(directory:)",
         ),
     ],
 )
-def test_what_errors_mean(error: Exception, wish: Wish, said: str) -> None:
-    assert _explain(error, wish, HUB) == said
+def test_what_errors_mean(error: Exception, wanted: Request, message: str) -> None:
+    assert _explain(error, wanted, HUB) == message
 
 
 def test_the_server_that_has_the_large_files_is_named() -> None:
-    said = _explain(of_the_network(SimpleNamespace(url="https://cdn.example.com/1234")), WISH, HUB)
-    assert said.startswith(f"https://cdn.example.com, where the hub {HUB} has files, cannot be reached from {HERE},")
+    message = _explain(of_the_network(SimpleNamespace(url="https://cdn.example.com/1234")), REQUEST, HUB)
+    assert message.startswith(f"https://cdn.example.com, where the hub {HUB} has files, cannot be reached from {HERE},")
 
 
 @pytest.mark.parametrize(
@@ -189,4 +188,4 @@ def test_the_server_that_has_the_large_files_is_named() -> None:
     [(of_the_network(), True), (answered(503), True), (answered(404, "RevisionNotFound"), False)],
 )
 def test_when_what_was_fetched_before_may_be_used(error: Exception, expected: bool) -> None:
-    assert hub._has_no_say(error) is expected
+    assert hub._is_unavailable(error) is expected

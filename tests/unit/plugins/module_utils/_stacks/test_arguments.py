@@ -27,14 +27,14 @@ USE_CPU: dict[str, Any] = {"use_cpu": True}
         ("5.23.0", "gloo", USE_CPU, {"ddp_backend": "gloo"}, False),
     ],
 )
-def test_spelling(version: str, backend: str, cpu: dict[str, Any], distributed: dict[str, Any], ipex: bool) -> None:
-    assert arguments.spelling(version, backend, ipex=True) == {
+def test_by_version(version: str, backend: str, cpu: dict[str, Any], distributed: dict[str, Any], ipex: bool) -> None:
+    assert arguments.by_version(version, backend, ipex=True) == {
         "cpu": cpu,
         "distributed": distributed,
         "bf16": {"bf16": True},
         "ipex": {"use_ipex": True} if ipex else {},
     }
-    assert arguments.spelling(version, backend, ipex=False)["ipex"] == {}
+    assert arguments.by_version(version, backend, ipex=False)["ipex"] == {}
 
 
 @pytest.mark.parametrize(
@@ -43,49 +43,49 @@ def test_spelling(version: str, backend: str, cpu: dict[str, Any], distributed: 
         (
             "4.11.2",
             "gloo",
-            "transformers 4.11.2 cannot spread training over CPUs: 4.11.3 is the first version that can",
+            "transformers 4.11.2 cannot distribute training over CPUs: 4.11.3 is the first version that can",
         ),
         (
             "5.1.0",
             "ccl",
-            "transformers 5.1.0 does not know the backend ccl: 5.0.0 is the last version that does; "
+            "transformers 5.1.0 does not have the backend ccl: 5.0.0 is the last version that does; "
             "take it, or backend gloo",
         ),
         ("5.1.0", "nccl", "backend 'nccl' is not one of gloo, ccl"),
         ("new", "gloo", "'new' is not a version such as 4.24.0"),
     ],
 )
-def test_no_spelling(version: str, backend: str, error: str) -> None:
+def test_versions_that_cannot(version: str, backend: str, error: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        arguments.spelling(version, backend, ipex=False)
+        arguments.by_version(version, backend, ipex=False)
 
 
 def test_one_job_on_two_versions() -> None:
     own = {"seed": 1, "use_cpu": False, "no_cuda": False, "ddp_backend": "nccl"}
-    old = arguments.arguments(arguments.spelling("4.24.0", "ccl", True), own, 8, "bf16")
+    old = arguments.arguments(arguments.by_version("4.24.0", "ccl", True), own, 8, "bf16")
     assert old == {
         "output_dir": "output", "seed": 1, "no_cuda": True, "xpu_backend": "ccl", "use_ipex": True, "bf16": True,
     }  # fmt: skip
-    new = arguments.arguments(arguments.spelling("5.23.0", "gloo", False), own, 8, "bf16")
+    new = arguments.arguments(arguments.by_version("5.23.0", "gloo", False), own, 8, "bf16")
     assert new == {"output_dir": "output", "seed": 1, "use_cpu": True, "ddp_backend": "gloo", "bf16": True}
 
 
-def test_the_job_may_say_the_rest() -> None:
-    spelt = arguments.spelling("4.24.0", "ccl", True)
+def test_own_arguments_win_for_the_rest() -> None:
+    names = arguments.by_version("4.24.0", "ccl", True)
     own = {"output_dir": "there", "bf16": False, "use_ipex": False}
-    assert arguments.arguments(spelt, own, 1, "bf16") == {**own, "no_cuda": True}
-    assert "bf16" not in arguments.arguments(spelt, {}, 2, "fp32")
+    assert arguments.arguments(names, own, 1, "bf16") == {**own, "no_cuda": True}
+    assert "bf16" not in arguments.arguments(names, {}, 2, "fp32")
 
 
 @pytest.mark.parametrize("version", ["4.11.3", "4.24.0", "4.32.0", "5.23.0"])
 @pytest.mark.parametrize("size", [1, 2])
-def test_cpu_only_is_always_said(version: str, size: int) -> None:
-    told = arguments.arguments(
-        arguments.spelling(version, "gloo", False), {"use_cpu": False, "no_cuda": False}, size, "fp32"
+def test_cpu_only_is_always_set(version: str, size: int) -> None:
+    made = arguments.arguments(
+        arguments.by_version(version, "gloo", False), {"use_cpu": False, "no_cuda": False}, size, "fp32"
     )
-    assert [told[name] for name in ("use_cpu", "no_cuda") if name in told] == [True]
+    assert [made[name] for name in ("use_cpu", "no_cuda") if name in made] == [True]
 
 
-def test_a_spelling_without_cpu_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"^the stack's arguments say nothing for cpu: without such an argument"):
+def test_a_stack_without_an_argument_for_cpu() -> None:
+    with pytest.raises(ValueError, match=r"^the stack's arguments have none for cpu: without it every rank"):
         arguments.arguments({"cpu": {}, "distributed": {}, "bf16": {}}, {}, 2, "fp32")

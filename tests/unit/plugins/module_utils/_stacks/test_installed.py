@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, venv
 
 
 def program(path: Path, text: str) -> str:
@@ -20,7 +20,7 @@ def test_stack(tmp_path: Path) -> None:
         metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
     (tmp_path / "env").symlink_to(real)
     assert installed.describe(tmp_path / "env") == {}
-    (real / "amx-cluster.json").write_text('{"key": "1", "name": "native", "packages": {"Torch_X": "2.0"}}')
+    (real / venv.MARKER).write_text('{"key": "1", "name": "native", "packages": {"Torch_X": "2.0"}}')
     tool = real / "bin/libfabric/fi_info"
     program(tool, 'echo "provider: tcp"; echo "    domain: eth1"; echo "provider: tcp"; echo "    domain: lo"')
     assert installed.describe(tmp_path / "env") == {

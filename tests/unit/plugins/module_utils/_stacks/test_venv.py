@@ -3,63 +3,69 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
+import venv as stdlib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 WHEEL: dict[str, Any] = {"file": "a-1-py3-none-any.whl", "bytes": 10, "unpacked": 30}
 
 
 def make(prefix: Path, *names: str) -> None:
-    """Make environments that have passed their check, the first one last in use."""
+    """Make virtual environments that have passed their checks, the first one last active."""
     for age, name in enumerate(names):
-        folder = prefix / "envs" / name
-        folder.mkdir(parents=True)
-        (folder / MARKER).write_text('{"name": "native"}')
-        os.utime(folder / MARKER, (1000 - age, 1000 - age))
+        env = prefix / "envs" / name
+        env.mkdir(parents=True)
+        (env / MARKER).write_text('{"name": "native"}')
+        os.utime(env / MARKER, (1000 - age, 1000 - age))
 
 
 def test_nothing_installed(tmp_path: Path) -> None:
     assert venv.installed(tmp_path) == []
-    assert venv.in_use(tmp_path) == ""
+    assert venv.active(tmp_path) == ""
     with pytest.raises(
-        ValueError, match=r"^torch_stack_use: there is no earlier environment to go back to: .* has none$"
+        ValueError,
+        match=r"^torch_stack_use is previous, and there is no previous virtual environment: .* has none$",
     ):
-        venv.choose(tmp_path, "previous")
+        venv.find(tmp_path, "previous")
 
 
-def test_use_and_go_back(tmp_path: Path) -> None:
+def test_activate_and_go_back(tmp_path: Path) -> None:
     make(tmp_path, "native-b", "native-a")
-    (tmp_path / "envs" / "native-c").mkdir()  # has not passed its check
-    venv.use(tmp_path, "native-a")
-    assert venv.in_use(tmp_path) == "native-a"
-    assert venv.choose(tmp_path, "previous") == "native-b"
-    venv.use(tmp_path, "native-b")
+    (tmp_path / "envs" / "native-c").mkdir()  # has not passed its checks
+    venv.activate(tmp_path, "native-a")
+    assert venv.active(tmp_path) == "native-a"
+    assert venv.find(tmp_path, "previous") == "native-b"
+    venv.activate(tmp_path, "native-b")
     assert (tmp_path / "env").resolve() == tmp_path / "envs" / "native-b"
-    # native-a was in use until now.
+    # native-a was active until now.
     assert venv.installed(tmp_path) == ["native-a", "native-b"]
-    assert venv.choose(tmp_path, "previous") == "native-a"
-    assert venv.choose(tmp_path, "a") == venv.choose(tmp_path, "native-a") == "native-a"
-    error = f"torch_stack_use: there is no environment 'c': {tmp_path} has native-a, native-b, and native-b is in use"
+    assert venv.find(tmp_path, "previous") == "native-a"
+    assert venv.find(tmp_path, "a") == venv.find(tmp_path, "native-a") == "native-a"
+    error = (
+        f"torch_stack_use is 'c', and there is no such virtual environment: {tmp_path} has native-a, native-b, and "
+        "native-b is active"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        venv.choose(tmp_path, "c")
+        venv.find(tmp_path, "c")
 
 
-def test_the_one_in_use(tmp_path: Path) -> None:
+def test_the_active_one(tmp_path: Path) -> None:
     make(tmp_path, "native-a")
-    assert venv.current(tmp_path) == ("", {})
-    venv.use(tmp_path, "native-a")
-    assert venv.current(tmp_path) == (str(tmp_path / "envs/native-a"), {"name": "native"})
+    assert venv.active_stack(tmp_path) == ("", {})
+    venv.activate(tmp_path, "native-a")
+    assert venv.active_stack(tmp_path) == (str(tmp_path / "envs/native-a"), {"name": "native"})
     shutil.rmtree(tmp_path / "envs")
-    assert venv.current(tmp_path) == ("", {})
+    assert venv.active_stack(tmp_path) == ("", {})
 
 
 def test_surplus(tmp_path: Path) -> None:
     make(tmp_path, "e", "d", "c", "b")
-    venv.use(tmp_path, "c")
+    venv.activate(tmp_path, "c")
     proc = tmp_path / "proc"
     (proc / "17").mkdir(parents=True)
     (proc / "17" / "cmdline").write_bytes(os.fsencode(f"{tmp_path}/envs/b/bin/python\0-S\0rank.py\0"))
@@ -71,19 +77,19 @@ def test_surplus(tmp_path: Path) -> None:
 
 
 def test_problems(tmp_path: Path) -> None:
-    def told(wheel: dict[str, Any], machine: str = "x86_64", prefix: Path = tmp_path) -> list[str]:
+    def problems(wheel: dict[str, Any], machine: str = "x86_64", prefix: Path = tmp_path) -> list[str]:
         return venv.problems(prefix, [wheel], True, machine, "3.11", "2.31")
 
-    assert told(WHEEL) == told(WHEEL, prefix=tmp_path / "not" / "there") == []
-    assert told(WHEEL, "aarch64") == [
-        "this host is aarch64 and the wheels are for x86_64: take it out of the inventory"
+    assert problems(WHEEL) == problems(WHEEL, prefix=tmp_path / "not" / "there") == []
+    assert problems(WHEEL, "aarch64") == [
+        "this host is aarch64 and the wheels are for x86_64: remove it from the inventory"
     ]
     newer = {**WHEEL, "file": "torch-2.13.0+cpu-cp311-cp311-manylinux_2_34_x86_64.whl"}
-    assert told(newer) == [
+    assert problems(newer) == [
         f"this host has Python 3.11 and glibc 2.31, which cannot use {newer['file']}: "
-        "set ansible_python_interpreter, or take a host with a newer system"
+        "set ansible_python_interpreter, or use a host with a newer system"
     ]
-    (large,) = told({**WHEEL, "unpacked": 10**18})
+    (large,) = problems({**WHEEL, "unpacked": 10**18})
     assert re.fullmatch(
         re.escape(str(tmp_path)) + r" has [0-9.]+ GB free and the installation takes 1000000000\.0 GB: "
         "free some, or set cluster_prefix elsewhere",
@@ -96,18 +102,18 @@ def test_needed_bytes() -> None:
     assert venv.needed_bytes([WHEEL, {"file": "b"}], copied=False) == 30
 
 
-def test_remove_halves(tmp_path: Path) -> None:
+def test_remove_incomplete(tmp_path: Path) -> None:
     packages = tmp_path / "lib" / "python3.11" / "site-packages"
-    for name in ("whole-1.dist-info", "half-1.dist-info"):
+    for name in ("complete-1.dist-info", "half-1.dist-info"):
         (packages / name).mkdir(parents=True)
         (packages / name / "METADATA").touch()
-    (packages / "whole-1.dist-info" / "INSTALLER").touch()
-    assert venv.remove_halves(tmp_path) == ["half-1.dist-info"]
-    assert [path.name for path in packages.iterdir()] == ["whole-1.dist-info"]
+    (packages / "complete-1.dist-info" / "INSTALLER").touch()
+    assert venv.remove_incomplete(tmp_path) == ["half-1.dist-info"]
+    assert [path.name for path in packages.iterdir()] == ["complete-1.dist-info"]
 
 
 @pytest.mark.parametrize(
-    ("said", "first"),
+    ("output", "cause"),
     [
         (
             "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device",
@@ -115,13 +121,13 @@ def test_remove_halves(tmp_path: Path) -> None:
         ),
         (
             "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.",
-            "a wheel is not the one that was locked: it was damaged on the way, or the index has another of that name",
+            "a wheel is not the one that was locked: it was damaged in transfer, or the index has another of that name",
         ),
-        ("something else", "pip could not install the wheels"),
+        ("something else", "pip failed"),
     ],
 )
-def test_explain(said: str, first: str) -> None:
-    assert venv.explain(f"\n{said}\n", Path("/opt/x")) == f"{first}\n{said}"
+def test_explain(output: str, cause: str) -> None:
+    assert venv.explain(f"\n{output}\n", Path("/opt/x")) == f"{cause}\n{output}"
 
 
 def test_explain_hides_passwords() -> None:
@@ -131,5 +137,60 @@ def test_explain_hides_passwords() -> None:
 def test_marker(tmp_path: Path) -> None:
     make(tmp_path, "a")
     assert venv.marker(tmp_path / "envs" / "a") == {"name": "native"}
-    with pytest.raises(ValueError, match=r"^/.*/envs/b has not passed its check: "):
+    with pytest.raises(
+        ValueError, match=r"^/.*/envs/b has not passed its checks: run site\.yml, which installs it again$"
+    ):
         venv.marker(tmp_path / "envs" / "b")
+
+
+def test_mark_and_remove(tmp_path: Path) -> None:
+    env = tmp_path / "envs" / "a"
+    (env / "lib").mkdir(parents=True)
+    venv.mark(env, {"name": "native", "packages": {"torch": "2"}})
+    assert venv.marker(env) == {"name": "native", "packages": {"torch": "2"}}
+    venv.remove(env)
+    assert not env.exists()
+
+
+def test_an_installation_at_the_same_time(tmp_path: Path) -> None:
+    with (tmp_path / "lock").open("ab") as first, (tmp_path / "lock").open("ab") as second:
+        venv.lock(first, 0)
+        error = f"{tmp_path}/lock is locked by another installation for 0 s: end it"
+        with pytest.raises(TimeoutError, match=f"^{re.escape(error)}$"):
+            venv.lock(second, 0)
+
+
+STACK = {"backend": "gloo", "interpreter": ".".join(map(str, sys.version_info[:2]))}
+
+
+def test_check_runs_the_interpreter_of_the_virtual_environment(tmp_path: Path) -> None:
+    stdlib.create(tmp_path / "env", symlinks=True)
+    env = tmp_path / "env"
+    (packages,) = env.glob("lib/python3*/site-packages")
+    metadata = packages / "tiny-1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
+    assert venv.check(env, STACK, {"tiny": "1.0"}) == {"problems": [], "found": {}}
+    assert venv.check(env, STACK, {"tiny": "2.0", "pytest": "1"})["problems"] == [
+        "pytest 1 is not installed; run site.yml again",
+        "tiny is 1.0 instead of 2.0; another package replaced it, run site.yml again",
+    ]
+
+
+def test_check_of_nothing(tmp_path: Path) -> None:
+    (problem,) = venv.check(tmp_path, STACK, {})["problems"]
+    assert problem.startswith("the checks did not start: [Errno 2] No such file or directory: ")
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "errors", "problems"),
+    [
+        (0, 'a warning\n{"problems": [], "found": {}}\n', "", []),
+        (0, '{"problems": ["a; b"], "found": {}}', "", ["a; b"]),
+        (-4, "", "Illegal\ninstruction", ["the checks did not finish (exit code -4): Illegal instruction"]),
+        (1, "7", "", ["the checks did not finish (exit code 1): it printed nothing"]),
+        (1, "{}", "", ["the checks did not finish (exit code 1): it printed nothing"]),
+    ],
+)
+def test_result_of_check(code: int, output: str, errors: str, problems: list[str]) -> None:
+    assert venv.result_of_check(code, output, errors) == {"problems": problems, "found": {}}

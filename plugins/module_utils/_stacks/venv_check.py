@@ -1,8 +1,12 @@
-"""Check an environment from within: run by its own interpreter, in the environment variables that ranks get.
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Checks of a virtual environment from within: run by its own interpreter, with the environment variables of ranks.
 
 Its argument is JSON: {"versions": {name: version}, "backend": "gloo" or "ccl", "bindings": the module that brings ccl}.
-Prints one JSON object on the last line: {"problems": ["what; what to do", ...], "found": {what was seen}}. Only what
-is among the versions is looked at.
+Prints one JSON object on the last line: {"problems": ["what is wrong; what to do", ...], "found": {isa, bf16_kernel,
+openmp: what torch computes with}}. Only packages among the versions are checked. As it is run on its own, it imports
+nothing of the collection.
 """
 
 from __future__ import annotations
@@ -18,26 +22,29 @@ import sys
 from pathlib import Path
 
 AGAIN = "run site.yml again"
-# What libraries that do not belong together say, in their own words, and what it means.
+# Errors of libraries that do not belong together, in their own words, and what they mean.
 CAUSES = (
-    ("needs to work with PyTorch", "torch and intel-extension-for-pytorch do not match; take a set of the catalogue"),
-    ("Mismatch in kernel C++ signatures", "torch and oneccl-bind-pt do not match; take a set of the catalogue"),
-    ("undefined symbol", "two of the packages were built for different versions of torch; take a set of the catalogue"),
+    ("needs to work with PyTorch", "torch and intel-extension-for-pytorch do not match; take a stack of the catalogue"),
+    ("Mismatch in kernel C++ signatures", "torch and oneccl-bind-pt do not match; take a stack of the catalogue"),
+    (
+        "undefined symbol",
+        "two of the packages were built for different versions of torch; take a stack of the catalogue",
+    ),
     ("libccl.so", "oneCCL is not on the library path; the launcher sets it, start Python as the job's launch.sh does"),
     ("cannot open shared object file", "a library of the system is missing; install the package that has it"),
     ("compiled using NumPy 1.x", "torch was built against NumPy 1; pin numpy below 2"),
-    ("Illegal instruction", "the CPU lacks instructions that the package was built for; use newer hosts"),
+    ("Illegal instruction", "the package was built for instructions that this CPU does not have; use newer hosts"),
 )
 
 
-def because(said: str) -> str:
+def because(error: str) -> str:
     """Return the cause behind an error's text, in parentheses, or nothing where it is not known."""
-    return next((f" ({cause})" for sign, cause in CAUSES if sign in said), "")
+    return next((f" ({cause})" for sign, cause in CAUSES if sign in error), "")
 
 
-def shortened(said: str) -> str:
+def shortened(text: str) -> str:
     """Return the end of a text on one line."""
-    return " ".join(said.split())[-400:]
+    return " ".join(text.split())[-400:]
 
 
 def wrong_versions(wanted: dict[str, str]) -> list[str]:
@@ -50,7 +57,7 @@ def wrong_versions(wanted: dict[str, str]) -> list[str]:
             problems.append(f"{name} {version} is not installed; {AGAIN}")
             continue
         if found != version:
-            problems.append(f"{name} is {found} and should be {version}; another package replaced it, {AGAIN}")
+            problems.append(f"{name} is {found} instead of {version}; another package replaced it, {AGAIN}")
     names = (distribution.metadata["Name"] or "" for distribution in importlib.metadata.distributions())
     cuda = sorted(name for name in names if name.lower().startswith(("nvidia-", "nvidia_")))
     if cuda:
@@ -61,7 +68,7 @@ def wrong_versions(wanted: dict[str, str]) -> list[str]:
 
 
 def broken_imports(versions: dict[str, str], backend: str, bindings: str) -> list[str]:
-    """Import what a rank imports, and see that torch knows the backend."""
+    """Import what a rank imports, and check that torch has the backend."""
     problems = []
     names = {
         "torch": "torch.distributed",
@@ -77,16 +84,16 @@ def broken_imports(versions: dict[str, str], backend: str, bindings: str) -> lis
             imported = importlib.import_module(module)
             if module == "transformers":
                 imported.Trainer  # noqa: B018  transformers imports little until a name is taken from it
-        except BaseException as error:  # whatever an import raises, SystemExit too, is what the user must be told
-            told = f"{type(error).__name__}: {error}"
-            problems.append(f"{module} cannot be imported{because(told)}: {shortened(told)}")
+        except BaseException as error:  # whatever an import raises, SystemExit too, is reported to the user
+            reason = f"{type(error).__name__}: {error}"
+            problems.append(f"{module} cannot be imported{because(reason)}: {shortened(reason)}")
     if "torch" in versions and not problems:
         problems += missing_backend(backend, bindings)
     return problems
 
 
 def missing_backend(backend: str, bindings: str) -> list[str]:
-    """See that torch has the backend through which ranks talk."""
+    """Check that torch has the backend through which ranks communicate."""
     import torch.distributed
 
     if backend == "gloo":
@@ -94,11 +101,11 @@ def missing_backend(backend: str, bindings: str) -> list[str]:
         remedy = "take a build of torch that has it"
     else:
         there = hasattr(torch.distributed.Backend, backend.upper())
-        remedy = f"importing {bindings} did not register it, its version does not fit torch's"
+        remedy = f"importing {bindings} did not register it, its version does not match torch's"
     return [] if there else [f"torch {torch.__version__} has no backend {backend}; {remedy}"]
 
 
-# A product in bfloat16 as a rank computes it; tells the OpenMP run times that are mapped into the process.
+# A product in bfloat16 as a rank computes it; prints the OpenMP runtimes that are mapped into the process.
 PRODUCT = """
 import json, torch
 size = 256
@@ -110,7 +117,7 @@ print(json.dumps({"right": total == float(size) ** 3, "libraries": libraries}))
 
 
 def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list[str]:
-    """Multiply in bfloat16 in a process of its own, and see by which instruction set and which OpenMP run time.
+    """Multiply in bfloat16 in a process of its own, and find the instruction set and the OpenMP runtime it uses.
 
     openmp: whether Intel's is among the packages; ranks preload it then.
     """
@@ -122,36 +129,36 @@ def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list
         ran = subprocess.run(
             [sys.executable, "-c", PRODUCT], env=variables, capture_output=True, text=True, timeout=180, check=False
         )
-        told = json.loads(ran.stdout.splitlines()[-1])
+        result = json.loads(ran.stdout.splitlines()[-1])
     except (OSError, subprocess.TimeoutExpired) as error:
         return [f"torch does not multiply: {error}"]
     except (ValueError, IndexError):
-        said = ran.stderr or f"it ended with exit code {ran.returncode}"
-        return [f"torch does not multiply in bfloat16{because(said)}: {shortened(said)}"]
+        reason = ran.stderr or f"it ended with exit code {ran.returncode}"
+        return [f"torch does not multiply in bfloat16{because(reason)}: {shortened(reason)}"]
     problems = []
-    if not told["right"]:
+    if not result["right"]:
         problems.append("torch multiplies bfloat16 matrices wrongly on this CPU; take another version of torch")
     verbose = re.findall(r"^(?:one)?dnnl?_verbose,(.*)$", ran.stdout, re.M)
     isa = next((line.partition("isa:")[2] for line in verbose if "isa:" in line), "")
     products = (re.search(r",matmul,([^,]*),.*bf16", line) for line in verbose)
     used = next(filter(None, products), None)
-    found.update(isa=isa, bf16_kernel=used.group(1) if used else "", openmp=told["libraries"])
-    if openmp and str(library.resolve()) not in {os.path.realpath(path) for path in told["libraries"]}:
+    found.update(isa=isa, bf16_kernel=used.group(1) if used else "", openmp=result["libraries"])
+    if openmp and str(library.resolve()) not in {os.path.realpath(path) for path in result["libraries"]}:
         problems.append(
             f"{library} is not in the process although preloaded ({shortened(ran.stderr)}); "
-            f"KMP_* variables mean nothing without it, {AGAIN}"
+            f"KMP_* variables have no effect without it, {AGAIN}"
         )
     elif openmp and "OMP version" not in ran.stderr:
         problems.append(
-            "torch does not compute with Intel's OpenMP run time although it is preloaded; take another version of it"
+            "torch does not compute with Intel's OpenMP runtime although it is preloaded; take another version of torch"
         )
     return problems
 
 
 def broken_mpi(provider: str) -> list[str]:
-    """See that libfabric has the provider, and start two processes with Intel MPI."""
+    """Check that libfabric has the provider, and start two processes with Intel MPI."""
     problems = []
-    # In the wheel impi-rt the program lies beside mpirun, and bin/fi_info is a script that looks for it elsewhere.
+    # In the wheel impi-rt the program is beside mpirun, and bin/fi_info is a script that looks for it elsewhere.
     beside = Path(shutil.which("mpirun") or "mpirun").parent / "libfabric" / "fi_info"
     try:
         listed = subprocess.run(
@@ -187,15 +194,15 @@ def broken_mpi(provider: str) -> list[str]:
 
 
 def main() -> None:
-    asked = json.loads(sys.argv[1])
-    versions, backend = asked["versions"], asked["backend"]
+    options = json.loads(sys.argv[1])
+    versions, backend = options["versions"], options["backend"]
     prefix = Path(sys.prefix)
     found: dict[str, object] = {}
     problems = wrong_versions(versions)
-    problems += broken_imports(versions, backend, asked.get("bindings", ""))
+    problems += broken_imports(versions, backend, options.get("bindings", ""))
     if "intel-openmp" in versions and not (prefix / "lib" / "libiomp5.so").exists():
         problems.append(
-            f"{prefix}/lib/libiomp5.so is missing; KMP_* variables mean nothing without Intel's OpenMP run time"
+            f"{prefix}/lib/libiomp5.so is missing; KMP_* variables have no effect without Intel's OpenMP runtime"
         )
     elif "torch" in versions and not problems:
         problems += broken_product(prefix, "intel-openmp" in versions, found)

@@ -3,16 +3,14 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv_check
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv_check import broken_mpi, wrong_versions
 
-CHECK = Path(__file__).resolve().parents[4] / "roles/torch_stack/files/check_environment.py"
-FUNCTIONS = runpy.run_path(str(CHECK))
-wrong_versions, broken_mpi = FUNCTIONS["wrong_versions"], FUNCTIONS["broken_mpi"]
 PYTEST = importlib.metadata.version("pytest")
 
 
@@ -29,7 +27,7 @@ def test_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_versions({"pytest": PYTEST}) == []
     assert wrong_versions({"torch": "2.13.0+cpu", "no-such": "1.0", "pytest": PYTEST}) == [
         "no-such 1.0 is not installed; run site.yml again",
-        "torch is 2.13.0+cu126 and should be 2.13.0+cpu; another package replaced it, run site.yml again",
+        "torch is 2.13.0+cu126 instead of 2.13.0+cpu; another package replaced it, run site.yml again",
     ]
 
 
@@ -77,17 +75,17 @@ def test_no_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_openmp_that_is_missing() -> None:
-    told = check({"intel-openmp": "2026.2.0"})
+    problems = check({"intel-openmp": "2026.2.0"})
     library = Path(sys.prefix, "lib/libiomp5.so")
-    assert f"{library} is missing; KMP_* variables mean nothing without Intel's OpenMP run time" in told
+    assert f"{library} is missing; KMP_* variables have no effect without Intel's OpenMP runtime" in problems
 
 
-def check(versions: dict[str, str], *folders: Path) -> list[str]:
-    """What the whole check says of an environment that has these folders, too."""
-    asked = {"versions": versions, "backend": "gloo"}
+def check(versions: dict[str, str], *directories: Path) -> list[str]:
+    """Return the problems of an environment that has these directories, too."""
+    options = {"versions": versions, "backend": "gloo"}
     ran = subprocess.run(
-        [sys.executable, str(CHECK), json.dumps(asked)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, folders))},
+        [sys.executable, venv_check.__file__, json.dumps(options)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, directories))},
         capture_output=True,
         text=True,
         check=True,
@@ -98,11 +96,14 @@ def check(versions: dict[str, str], *folders: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("error", "cause"),
     [
-        ("ImportError('/x/lib.so: undefined symbol: _ZN3c105ErrorE')", "two of the packages were built for different"),
-        ("RuntimeError('Mismatch in kernel C++ signatures')", "torch and oneccl-bind-pt do not match; take a set of"),
+        (
+            "ImportError('/x/lib.so: undefined symbol: _ZN3c105ErrorE')",
+            "two of the packages were built for different versions of torch; take a",
+        ),
+        ("RuntimeError('Mismatch in kernel C++ signatures')", "torch and oneccl-bind-pt do not match; take a stack of"),
         (
             "SystemExit('ERROR! Intel(R) Extension for PyTorch* needs to work with PyTorch 2.8.*, but 2.7.1 is found')",
-            "torch and intel-extension-for-pytorch do not match; take a set of the catalogue",
+            "torch and intel-extension-for-pytorch do not match; take a stack of the catalogue",
         ),
     ],
 )

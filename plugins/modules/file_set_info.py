@@ -5,36 +5,36 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: files_info
-short_description: List the files in a folder with their SHA-256
+module: file_set_info
+short_description: List the files in a directory with their SHA-256
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Lists the files in a folder and in those below it, links followed. Changes nothing but O(record).
+  - Lists the files in a directory and in those below it, links followed. Changes nothing but O(record).
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
 options:
   path:
-    description: The folder.
+    description: The directory.
     type: path
     required: true
   record:
-    description: A file in which is kept what was read, so that files which have not changed since are not read again.
+    description: A file that keeps the SHA-256 of the files, so that files that have not changed are not read again.
     type: path
 """
 
 EXAMPLES = r"""
 - name: List the files of a model
-  amx.cluster.files_info:
+  amx.cluster.file_set_info:
     path: /data/models/minilm
   register: minilm
 """
 
 RETURN = r"""
 files:
-  description: The files, each with its path in the folder, SHA-256 and size.
+  description: The files, each with its path in the directory, its SHA-256 and its size in bytes.
   returned: success
   type: list
   elements: dict
@@ -50,6 +50,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 
 
 def main() -> None:
@@ -58,10 +59,10 @@ def main() -> None:
         supports_check_mode=True,
     )
     try:
-        known = file_set.Known(Path(module.params["record"]) if module.params["record"] else None)
-        files = file_set.listing(Path(module.params["path"]), known)
+        record = Record(Path(module.params["record"]) if module.params["record"] else None)
+        files = file_set.listing(Path(module.params["path"]), record)
         if not module.check_mode:
-            known.save()
+            record.save()
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, files=files, key=file_set.key(files))

@@ -1,0 +1,49 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+
+
+class ActionModule(ActionBase):
+    """Runs the module file_set on the host and copies missing and damaged files, through the open connection."""
+
+    _supports_check_mode = True
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        options = dict(self._task.args)
+        source = options.pop("source", None)
+        if not source:
+            return self._verify(options, task_vars)
+        seen = self._verify({**options, "strict": False}, task_vars)
+        if seen.get("failed") or seen.get("unreachable"):
+            return seen
+        differences = seen["differences"]
+        seen.update(changed=seen["changed"] or bool(differences), sent_bytes=0)
+        if not differences or self._task.check_mode:
+            return seen
+        here = Path(source).expanduser()
+        files = [entry for entry in options["files"] if entry["file"] in differences]
+        # Damaged here, it would be damaged there: reported before it has crossed the network.
+        broken = file_set.differences(here, files)
+        if broken:
+            return {
+                "failed": True,
+                "msg": f"{here} on the control node failed verification: {file_set.describe(broken)}; remove this "
+                "directory there and run again, which collects it anew",
+            }
+        for entry in files:
+            self._connection.put_file(str(here / entry["file"]), f"{options['path']}/{entry['file']}")
+            seen["sent_bytes"] += entry["bytes"]
+        again = self._verify({**options, "strict": True}, task_vars)
+        return again if again.get("failed") or again.get("unreachable") else seen
+
+    def _verify(self, options: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        return dict(self._execute_module(module_name="amx.cluster.file_set", module_args=options, task_vars=task_vars))

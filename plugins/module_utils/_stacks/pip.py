@@ -1,0 +1,151 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""pip on the control node, which chooses wheels for the hosts and not for the Python that runs it."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, wheels
+
+# Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
+Run = Callable[[list[str], Mapping[str, str]], tuple[int, str, str]]
+
+# pip takes a wheel's tags and Python from its arguments, but evaluates `; python_version < "3.10"` and its like for the
+# Python that it runs on itself. Arguments: the hosts' minor version, then pip's own.
+FOR_HOSTS = """
+import sys
+from pip._vendor.packaging import markers
+python, sys.argv[1:] = sys.argv[1], sys.argv[2:]
+own = markers.default_environment
+hosts = {
+    "python_version": python, "python_full_version": python + ".0", "implementation_version": python + ".0",
+    "os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64",
+    "implementation_name": "cpython", "platform_python_implementation": "CPython",
+}
+markers.default_environment = lambda: {**own(), **hosts}
+from pip._internal.cli.main import main
+sys.exit(main())
+"""
+
+
+def arguments(python: str, glibc: str) -> list[str]:
+    """Return the arguments that make pip choose wheels for a host's Python and C library instead of its own."""
+    names = [argument for name in wheels.platforms(glibc) for argument in ("--platform", name)]
+    abi = f"cp{python.replace('.', '')}"
+    return [
+        "--only-binary=:all:", "--implementation=cp", f"--python-version={python}", f"--abi={abi}", "--abi=abi3",
+        "--abi=none", *names,
+    ]  # fmt: skip
+
+
+def masked(text: str) -> str:
+    """Return text without the user names and passwords of the URLs in it."""
+    return re.sub(r"(?<=://)[^/@\s]+@", "***@", text)
+
+
+def settings(run: Run) -> dict[str, str]:
+    """Return how pip is configured here: {setting: value}; an environment variable wins over a file."""
+    _code, output, _errors = run([sys.executable, "-m", "pip", "config", "list"], {})
+    found = re.findall(r"^(\S+?)\.([\w-]+)='(.*)'$", output, re.M)
+    return {name: value for _section, name, value in sorted(found, key=lambda item: item[0] == ":env:")}
+
+
+def default_index(run: Run) -> str:
+    """Return the index that pip uses when none is configured, as pip itself names it. Raises ValueError without pip."""
+    program = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+    code, output, errors = run([sys.executable, "-c", program], {})
+    if code:
+        raise ValueError(f"{sys.executable} has no pip that works: {errors.strip()}")
+    return output.strip()
+
+
+class Pip:
+    """pip for hosts with this Python ("3.11") and glibc ("2.36"), with these environment variables.
+
+    unreachable: the indexes that do not answer, each with the reason, for messages.
+    """
+
+    def __init__(
+        self, run: Run, python: str, glibc: str, variables: Mapping[str, str], unreachable: Iterable[str] = ()
+    ) -> None:
+        self.execute = run
+        self.variables = variables
+        self.unreachable = list(unreachable)
+        self.program = [sys.executable, "-c", FOR_HOSTS, python]
+        self.common = ["--quiet", "--no-input", "--disable-pip-version-check", *arguments(python, glibc)]
+
+    def run(self, command: str, *words: str) -> None:
+        """Run a command of pip. Raises ValueError with its last lines."""
+        code, output, errors = self.execute([*self.program, command, *self.common, *words], self.variables)
+        if code:
+            lines = [line for line in (errors or output).splitlines() if line.strip()]
+            last = [line for line in lines if not line.startswith("WARNING")][-6:]
+            tried = "".join(f"\nNot reachable: {index}" for index in self.unreachable)
+            raise ValueError("pip could not collect the wheels: " + masked("\n".join(last)) + tried)
+
+    def resolve(
+        self, wanted: Iterable[str], constraints: str | None, installed: Mapping[str, str], scratch: Path
+    ) -> dict[str, Any]:
+        """Return pip's report of all that the requirements need.
+
+        constraints: a constraints file. installed: {name: version} that nothing may change. scratch: a directory
+        of this run alone.
+        """
+        report = scratch / "report.json"
+        limits = ["--constraint", constraints] if constraints else []
+        if installed:
+            file = scratch / "installed.txt"
+            file.write_text("\n".join(requirements.pinned(installed)), encoding="utf-8")
+            limits += ["--constraint", str(file)]
+        dry = ["--dry-run", "--ignore-installed", "--target", str(scratch), "--report", str(report)]
+        self.run("install", *dry, *limits, *wanted)
+        return dict(json.loads(report.read_text(encoding="utf-8")))
+
+
+def resolution(report: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
+
+    Raises ValueError when a CUDA package is among it: then a resolver took the CUDA build of torch.
+    """
+    found = {item["metadata"]["name"]: item["metadata"]["version"] for item in report["install"]}
+    cuda = sorted(name for name in found if name.lower().startswith(("nvidia-", "nvidia_", "cuda-", "triton")))
+    if cuda:
+        torch = found.get("torch", "which is not among them")
+        raise ValueError(
+            f"torch {torch} is a CUDA build: it would install {', '.join(cuda)} on hosts without a GPU. Pin torch as "
+            f"{torch.partition('+')[0]}+cpu and make the index with CPU builds reachable, or copy its wheel here"
+        )
+    return found
+
+
+def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return [{file, name, version, sha256}] of what pip would install, from its report, without downloading it.
+
+    Raises ValueError when an index gives no SHA-256 of a wheel: then nobody could verify it.
+    """
+    found = []
+    for item in report["install"]:
+        archive = item["download_info"].get("archive_info", {})
+        digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
+        file = item["download_info"]["url"].rpartition("/")[2].replace("%2B", "+")
+        if not digest:
+            raise ValueError(
+                f"the index gives no SHA-256 for {file}, so hosts could not verify it: "
+                "set torch_stack_source to wheelhouse"
+            )
+        found.append(
+            {
+                "file": file,
+                "name": requirements.canonical(item["metadata"]["name"]),
+                "version": item["metadata"]["version"],
+                "sha256": digest,
+            }
+        )
+    return sorted(found, key=lambda wheel: str(wheel["file"]))

@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Wheelhouses: directories with the wheels of a request and their manifest, collected on the control node."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import write_json, write_text
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, pip, requirements, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
+
+
+def key(options: Mapping[str, Any], glibc: str) -> str:
+    """Return the name of a request's wheelhouse: it changes when anything in the request does."""
+    limits = Path(options["constraints"]).read_text(encoding="utf-8") if options["constraints"] else ""
+    if options["installed"] or options["unpack"]:
+        limits = json.dumps([limits, requirements.pinned(options["installed"]), options["unpack"]])
+    request = [sorted(options["requirements"]), limits, options["python"], glibc]
+    return _key(options["python"], json.dumps(request))
+
+
+def key_of_archive(content: Mapping[str, Any], python: str) -> str:
+    """Return the name of the wheelhouse that is made of an archive with this manifest."""
+    return _key(python, requirements.hashed(content["wheels"]))
+
+
+def _key(python: str, content: str) -> str:
+    return f"cp{python.replace('.', '')}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+
+
+def read(house: Path) -> list[dict[str, Any]]:
+    """Return the wheels in a wheelhouse, as its manifest has them."""
+    return list(json.loads((house / wheels.MANIFEST).read_text(encoding="utf-8"))["wheels"])
+
+
+def unpack(source: Path, house: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Make a wheelhouse of an archive with this manifest and return its wheels. Raises ValueError, OSError."""
+    staging = _staging(house)
+    archive.unpack(source, staging, content)
+    return _finish(staging, house, wheels.manifest(staging))
+
+
+def collect(
+    options: Mapping[str, Any], house: Path, glibc: str, run: pip.Run, ask: Callable[..., str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Collect the wheels of a request from package indexes: (its wheels, the indexes that did not answer and why).
+
+    options: those of the module wheelhouse. house: appears complete or not at all; an interrupted download is resumed.
+    ask: as indexes.Ask, with the keyword `certificate`, a file of the authorities that indexes are trusted by, or None.
+    Raises ValueError, OSError.
+    """
+    staging = _staging(house)
+    staging.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        tool = _pip(options, Path(scratch), glibc, run, ask)
+        pinned, lock = options["requirements"], []
+        if options["dependencies"]:
+            report = tool.resolve(pinned, options["constraints"], options["installed"], Path(scratch))
+            have = set(map(canonical, options["installed"]))
+            resolved = pip.resolution(report)
+            pinned = requirements.pinned({name: v for name, v in resolved.items() if canonical(name) not in have})
+            lock = pip.locked(report) if options["only"] is not None else []
+        only = None if options["only"] is None else {canonical(name) for name in options["only"]}
+        fetched = [pin for pin in pinned if only is None or canonical(pin.partition("==")[0]) in only]
+        _drop_others(staging, fetched)
+        tool.run("download", "--no-deps", "--dest", str(staging), *fetched)
+        if options["unpack"]:
+            target = staging / "packages"
+            shutil.rmtree(target, ignore_errors=True)
+            files = sorted(map(str, staging.glob("*.whl")))
+            tool.run("install", "--no-deps", "--no-compile", "--target", str(target), *files)
+    made = wheels.manifest(staging)
+    if only is not None:
+        here = {wheel["name"]: wheel for wheel in made["wheels"]}
+        made["wheels"] = [here.get(wheel["name"], wheel) for wheel in lock]
+    return _finish(staging, house, made), tool.unreachable
+
+
+def _pip(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, ask: Callable[..., str]) -> pip.Pip:
+    """Return pip with the indexes that answer."""
+    settings = pip.settings(run)
+    certificate = options["ca_certificate"] or settings.get("cert")
+    variables = indexes.variables(options, scratch, certificate)
+    # Not only for pip: the indexes are asked through the proxy, too.
+    os.environ.update({name: value for name, value in variables.items() if name.lower().endswith("_proxy")})
+    main = options["index_url"] or settings.get("index-url") or pip.default_index(run)
+    urls = [*([] if main == indexes.NONE else [main]), *options["index_urls"], *options["find_links"]]
+    silent = indexes.unreachable(
+        urls, options["credentials"], functools.partial(ask, certificate=certificate), options["index_timeout"]
+    )
+    variables.update(indexes.search(options, main, settings, silent))
+    reasons = [pip.masked(f"{url}: {reason}") for url, reason in silent.items()]
+    return pip.Pip(run, options["python"], glibc, variables, reasons)
+
+
+def _drop_others(staging: Path, fetched: list[str]) -> None:
+    """Remove wheels that an interrupted run downloaded and that are no longer requested."""
+    wanted = {(canonical(name), version) for name, _sep, version in (pin.partition("==") for pin in fetched)}
+    for path in staging.glob("*.whl"):
+        name, version = path.name.split("-")[:2]
+        if (canonical(name), version) not in wanted:
+            path.unlink()
+
+
+def _staging(house: Path) -> Path:
+    return house.with_name(house.name + ".partial")
+
+
+def _finish(staging: Path, house: Path, made: dict[str, Any]) -> list[dict[str, Any]]:
+    """Write what belongs to the wheels, and put the directory into its place."""
+    write_text(staging / "requirements.txt", requirements.hashed(made["wheels"]))
+    write_json(staging / wheels.MANIFEST, made)
+    staging.replace(house)
+    return list(made["wheels"])

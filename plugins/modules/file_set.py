@@ -1,0 +1,112 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: file_set
+short_description: Verify files by their SHA-256, and copy the missing and damaged ones
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Compares the files in a directory on the host with their SHA-256. With O(source), missing and damaged files are
+    copied from the control node, one by one, so that an interrupted copy is resumed by the next run.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
+options:
+  path:
+    description: The directory on the host. It is created if it is missing.
+    type: path
+    required: true
+  files:
+    description:
+      - The files that the directory should have, as M(amx.cluster.wheelhouse) and M(amx.cluster.file_set_info) return
+        them. Each has C(file), its path in the directory, C(sha256) and C(bytes).
+    type: list
+    elements: dict
+    required: true
+  record:
+    description:
+      - A file on the host that keeps the SHA-256 of the files, so that files that have not changed are not read again.
+    type: path
+  source:
+    description: The directory on the control node that has the files.
+    type: path
+  strict:
+    description: Whether to fail when a file is missing or damaged. With O(source), the module always fails then.
+    type: bool
+    default: false
+"""
+
+EXAMPLES = r"""
+- name: Copy the wheels to the head
+  amx.cluster.file_set:
+    path: /opt/amx-cluster/wheels/cp311-d5eecbc6f7c9
+    source: ~/.cache/amx.cluster/wheelhouse/cp311-d5eecbc6f7c9
+    files: "{{ wheelhouse.wheels }}"
+"""
+
+RETURN = r"""
+differences:
+  description: The files that are missing or damaged; with O(source), those that were, before they were copied.
+  returned: success
+  type: dict
+  sample: {torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl: is damaged}
+by_directory:
+  description: The same files by the directory in O(path) that they are in.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {directory: "", names: [torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl]}
+sent_bytes:
+  description: How many bytes were copied from the control node.
+  returned: when O(source) is set
+  type: int
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "files": {"type": "list", "elements": "dict", "required": True},
+            "record": {"type": "path"},
+            "source": {"type": "path"},
+            "strict": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    directory = Path(options["path"])
+    changed = False
+    try:
+        if not directory.is_dir():
+            changed = True
+            if not module.check_mode:
+                directory.mkdir(parents=True)
+        record = Record(Path(options["record"]) if options["record"] else None)
+        found = file_set.differences(directory, options["files"], record)
+        if not module.check_mode:
+            record.save()
+            for file in found:
+                (directory / file).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        module.fail_json(msg=f"{directory} cannot be read: {error}")
+    result = {"differences": found, "by_directory": file_set.by_directory(found)}
+    if found and options["strict"] and not module.check_mode:
+        module.fail_json(msg=f"{directory} failed verification: {file_set.describe(found)}; run again", **result)
+    module.exit_json(changed=changed, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: venv_activate
+short_description: Activate an installed virtual environment
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Marks a virtual environment as one that has passed its checks, points the link C(env) to it, and removes those that
+    are no longer kept. The link changes at once, everyone sees the previous virtual environment or the new one.
+  - Never removes a virtual environment from which a process on this host was started.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  prefix:
+    description: The directory with the virtual environments, in C(envs), and the link C(env).
+    type: path
+    required: true
+  name:
+    description: The name of the virtual environment.
+    type: str
+    required: true
+  stack:
+    description:
+      - The stack of the virtual environment, which is written into it as C(amx-cluster.json). Without it, the virtual
+        environment must have been marked before.
+    type: dict
+  keep:
+    description: How many of the previous virtual environments are kept.
+    type: int
+    default: 1
+"""
+
+EXAMPLES = r"""
+- name: Activate a previous virtual environment
+  amx.cluster.venv_activate:
+    prefix: /opt/amx-cluster
+    name: native-cp311-d5eecbc6f7c9
+"""
+
+RETURN = r"""
+previous:
+  description: The name of the virtual environment that was active before; empty when there was none.
+  returned: success
+  type: str
+removed:
+  description: The names of the virtual environments that were removed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "prefix": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "stack": {"type": "dict"},
+            "keep": {"type": "int", "default": 1},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    prefix, name, stack = Path(options["prefix"]), options["name"], options["stack"]
+    env = prefix / "envs" / name
+    try:
+        previous = venv.active(prefix)
+        result: dict[str, Any] = {"previous": previous, "removed": [], "changed": previous != name}
+        result["diff"] = {"before": f"{previous}\n", "after": f"{name}\n"}
+        if stack is None and not module.check_mode:
+            venv.marker(env)
+        if stack is not None and read_json(env / venv.MARKER) != stack:
+            result["changed"] = True
+            if not module.check_mode:
+                venv.mark(env, stack)
+        if not module.check_mode:
+            if previous != name:
+                venv.activate(prefix, name)
+            result["removed"] = venv.surplus(prefix, options["keep"])
+            for old in result["removed"]:
+                venv.remove(prefix / "envs" / old)
+        result["changed"] = result["changed"] or bool(result["removed"])
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**result)
+
+
+if __name__ == "__main__":
+    main()

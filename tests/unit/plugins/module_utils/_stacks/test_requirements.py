@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical, compare, hashed, pinned
+
+
+def test_canonical() -> None:
+    assert canonical("Typing_Extensions") == canonical("typing.extensions") == "typing-extensions"
+
+
+def test_pinned() -> None:
+    assert pinned({"torch": "2.13.0+cpu", "accelerate": "1.15.0"}) == [
+        "accelerate==1.15.0",
+        "torch==2.13.0+cpu",
+    ]
+
+
+def test_compare() -> None:
+    text = """
+    accelerate >= 0.12.0
+    protobuf
+    sentencepiece != 0.1.92  # for some models
+    torch>=1.3
+    old-thing; python_version < "3"
+    --extra-index-url https://example.com
+    """
+    versions = {"accelerate": "1.10.1", "datasets": "4.0.0", "torch": "2.8.0+cpu"}
+    assert compare(text.splitlines(), versions) == {
+        "missing": ["protobuf", "sentencepiece != 0.1.92"],
+        "conflicts": [],
+    }
+    text = "datasets >= 1.8.0, < 3\ngit+https://example.com/x.git\nthing @ https://example.com/thing.whl\nprotobuf"
+    pin = "is not a name and versions: pin it as NAME==VERSION"
+    assert compare(text.splitlines(), versions) == {
+        "missing": ["protobuf"],
+        "conflicts": [
+            "datasets >= 1.8.0, < 3 conflicts with datasets 4.0.0, which is installed",
+            f"git+https://example.com/x.git {pin}",
+            f"thing @ https://example.com/thing.whl {pin}",
+        ],
+    }
+
+
+def test_packaging_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a virtual environment that has only pip."""
+    original = builtins.__import__
+
+    def without_packaging(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name == "packaging" or name.startswith("packaging."):
+            raise ImportError(name)
+        return original(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without_packaging)
+    assert compare(["protobuf < 4"], {"protobuf": "5.0"}) == {
+        "missing": [],
+        "conflicts": ["protobuf < 4 conflicts with protobuf 5.0, which is installed"],
+    }
+
+
+def test_hashed() -> None:
+    wheels = [{"name": "a", "version": "1.0+cpu", "sha256": "ab"}, {"name": "b", "version": "2", "sha256": "cd"}]
+    assert hashed(wheels) == "a==1.0+cpu --hash=sha256:ab\nb==2 --hash=sha256:cd\n"

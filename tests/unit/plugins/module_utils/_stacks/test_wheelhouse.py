@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import wheelhouse
+from stand_ins import make_wheel
+
+OPTIONS: dict[str, Any] = {
+    "requirements": ["a==1", "b==2"],
+    "constraints": None,
+    "dependencies": True,
+    "installed": {},
+    "unpack": False,
+    "python": "3.11",
+    "only": None,
+    "index_url": "none",
+    "index_urls": [],
+    "find_links": [],
+    "index_timeout": 60,
+    "ca_certificate": None,
+    "proxy": None,
+    "credentials": [],
+}
+
+
+def test_the_key_changes_with_the_request(tmp_path: Path) -> None:
+    (tmp_path / "constraints.txt").write_text("c==3")
+    limits = {"constraints": str(tmp_path / "constraints.txt")}
+    key = wheelhouse.key({**OPTIONS, **limits}, "2.36")
+    assert re.fullmatch(r"cp311-[0-9a-f]{12}", key)
+    assert wheelhouse.key({**OPTIONS, **limits, "requirements": ["b==2", "a==1"]}, "2.36") == key
+    others = {
+        wheelhouse.key(OPTIONS, "2.36"),
+        wheelhouse.key({**OPTIONS, **limits, "requirements": ["a==1"]}, "2.36"),
+        wheelhouse.key({**OPTIONS, **limits, "python": "3.12"}, "2.36"),
+        wheelhouse.key({**OPTIONS, **limits, "installed": {"d": "1"}}, "2.36"),
+        wheelhouse.key({**OPTIONS, **limits, "unpack": True}, "2.36"),
+        wheelhouse.key({**OPTIONS, **limits}, "2.28"),
+    }
+    assert len(others - {key}) == 6
+
+
+def test_the_key_of_an_archive() -> None:
+    wheel = {"name": "a", "version": "1", "sha256": "ab"}
+    key = wheelhouse.key_of_archive({"wheels": [wheel]}, "3.11")
+    assert re.fullmatch(r"cp311-[0-9a-f]{12}", key)
+    assert wheelhouse.key_of_archive({"wheels": [{**wheel, "sha256": "cd"}]}, "3.11") != key
+
+
+def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+    ran = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+def ask(url: str, _login: Mapping[str, str] | None, certificate: str | None) -> str:
+    assert certificate in (None, os.environ.get("PIP_CERT"))
+    return "" if Path(url).is_dir() else "there is no such directory"
+
+
+def collect(tmp_path: Path, **options: Any) -> tuple[list[str], list[str], Path]:
+    """Collect from a directory of small wheels, with the real pip. Returns the names in the manifest, the indexes that
+    did not answer, and the wheelhouse."""
+    links = tmp_path / "links"
+    make_wheel(links, "a", "1", requires=["dependency", "installed"])
+    make_wheel(links, "b", "2")
+    make_wheel(links, "dependency", "3", files={"dependency.py": "NUMBER = 3\n"})
+    make_wheel(links, "installed", "4")
+    make_wheel(links, "installed", "5")
+    house = tmp_path / "houses" / "house"
+    given = {**OPTIONS, "find_links": [str(links), str(tmp_path / "nowhere")], **options}
+    found, silent = wheelhouse.collect(given, house, "2.36", run, ask)
+    assert wheelhouse.read(house) == found
+    return [f"{wheel['name']}-{wheel['version']}" for wheel in found], silent, house
+
+
+def test_a_wheelhouse_with_dependencies(tmp_path: Path) -> None:
+    staging = tmp_path / "houses" / "house.partial"
+    make_wheel(staging, "a", "0")  # of an interrupted run, and no longer requested
+    found, silent, house = collect(tmp_path)
+    assert found == ["a-1", "b-2", "dependency-3", "installed-5"]
+    assert silent == [f"{tmp_path}/nowhere: there is no such directory"]
+    assert not staging.exists()
+    assert sorted(path.name for path in house.iterdir()) == [
+        *(f"{name}-py3-none-any.whl" for name in found),
+        "manifest.json",
+        "requirements.txt",
+    ]
+    assert (house / "requirements.txt").read_text().startswith("a==1 --hash=sha256:")
+
+
+def test_packages_beside_what_is_installed(tmp_path: Path) -> None:
+    found, _silent, house = collect(tmp_path, requirements=["a"], installed={"Installed": "4"}, unpack=True)
+    assert found == ["a-1", "dependency-3"]
+    assert (house / "packages/dependency.py").read_text() == "NUMBER = 3\n"
+    assert not (house / "packages/installed.py").exists()
+
+
+def test_one_of_the_wheels(tmp_path: Path) -> None:
+    """As for hosts that fetch the others themselves: the manifest has the SHA-256 of all of them."""
+    found, _silent, house = collect(tmp_path, only=["B"])
+    assert found == ["a-1", "b-2", "dependency-3", "installed-5"]
+    assert [path.name for path in house.glob("*.whl")] == ["b-2-py3-none-any.whl"]
+    wheels = wheelhouse.read(house)
+    assert [wheel["name"] for wheel in wheels if "bytes" in wheel] == ["b"]
+    assert {len(wheel["sha256"]) for wheel in wheels} == {64}
+
+
+def test_what_cannot_be_resolved(tmp_path: Path) -> None:
+    error = "pip could not collect the wheels: "
+    missing = f"Not reachable: {tmp_path}/nowhere: there is no such directory"
+    with pytest.raises(ValueError, match=rf"(?s)^{error}.*none==1.*\n{re.escape(missing)}$"):
+        collect(tmp_path, requirements=["none==1"])
+    assert not (tmp_path / "houses/house").exists()
