@@ -22,7 +22,7 @@ test: ## everything: lint, unit and integration tests, the demo, ansible-test sa
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py
 
-lint: ## ansible-lint, yamllint, ruff, mypy, role interfaces, stacks page, language, changelog, the built collection
+lint: ## ansible-lint, yamllint, ruff, mypy, generated docs, language, changelog, the built collection
 unit: ## unit tests
 integration: ## site.yml on this machine, refusals and their messages, the hub, plans tested with Intel MPI and OpenMP
 sanity: ## ansible-test sanity, in a copy of the collection
@@ -34,10 +34,9 @@ molecule: ## the scenarios on clusters of containers; a single one: make molecul
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## write each role's README.md and the tables in docs/ from the data they describe
+docs: ## generate the README.md of each role and the generated blocks of pages
 	@tools/make_venv.sh tests
-	@.venv/bin/python tools/role_interfaces.py write
-	@.venv/bin/python tools/doc_tables.py write
+	@.venv/bin/python tools/generated_docs.py write
 
 clean: ## remove .venv and caches; keep what the demo installed and trained (.cluster)
 	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis

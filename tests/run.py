@@ -110,9 +110,8 @@ def lint_checks() -> dict[str, list[str]]:
         "ruff check": ["ruff", "check"],
         "ruff format": ["ruff", "format", "--check"],
         "mypy": mypy_command(),
-        "role interfaces": [PYTHON, "tools/role_interfaces.py", "check"],
+        "generated docs": [PYTHON, "tools/generated_docs.py", "check"],
         "language": [PYTHON, "tools/language.py"],
-        "doc tables": [PYTHON, "tools/doc_tables.py", "check"],
         "changelog": ["antsibull-changelog", "lint"],
         "collection build": [PYTHON, "tests/collection_build.py"],
     }

@@ -1,12 +1,7 @@
-"""Keep each role's three descriptions of its interface the same: argument_specs, defaults and README.
-
-tools/role_interfaces.py check    fails, naming each difference
-tools/role_interfaces.py write    writes roles/*/README.md from meta/argument_specs.yml and defaults/main.yml
-"""
+"""A role's README made from its argument_specs and defaults, and where these two contradict each other."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,30 +121,6 @@ def readme(role: Path) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def main(arguments: list[str]) -> int:
-    """Check or write the interfaces of all roles. Returns the exit code."""
-    if arguments not in (["check"], ["write"]):
-        print("usage: tools/role_interfaces.py check | write", file=sys.stderr)
-        return 2
-    roles = sorted(path for path in (ROOT / "roles").glob("*") if (path / "tasks").is_dir())
-    problems = 0
-    for role in roles:
-        found = differences(role)
-        expected = readme(role)
-        path = role / "README.md"
-        current = path.read_text(encoding="utf-8") if path.is_file() else ""
-        if current != expected:
-            if arguments == ["write"]:
-                path.write_text(expected, encoding="utf-8")
-                print(f"wrote roles/{role.name}/README.md")
-            else:
-                found.append("README.md is not current: run `make docs`")
-        for problem in found:
-            print(f"roles/{role.name}: {problem}")
-        problems += len(found)
-    print(f"{len(roles)} roles, {problems} problems")
-    return 1 if problems else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def roles() -> list[Path]:
+    """Return the directories of the collection's roles."""
+    return sorted(path for path in (ROOT / "roles").glob("*") if (path / "tasks").is_dir())
