@@ -26,12 +26,13 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import MARKER, read_json, write_json, write_text
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory, faults, processes, remote
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS, parse
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/job_files.md"
