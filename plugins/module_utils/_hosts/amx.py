@@ -109,6 +109,14 @@ def ask_kernel() -> dict[str, int]:
     return {**none, **json.loads(answer)}
 
 
+def granted() -> bool | None:
+    """Return whether the kernel lets this process use AMX tiles now; None where it knows no such permission."""
+    permitted = ctypes.c_ulong(0)
+    if ctypes.CDLL(None).syscall(SYS_ARCH_PRCTL, ARCH_GET_XCOMP_PERM, ctypes.byref(permitted)):
+        return None
+    return bool(permitted.value >> XTILE_DATA & 1)
+
+
 def _request_permission() -> dict[str, int]:
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long

@@ -94,7 +94,9 @@ def _script(value: object, directory: Path) -> Path:
         raise ValueError(f"{value!r} is not a path")
     script = (directory / value).resolve()
     if not script.is_file():
-        example = f"; one of the transformers examples is {EXAMPLES}/FOLDER/.../NAME.py" if "examples" in value else ""
+        example = (
+            f"; one of the transformers examples is {EXAMPLES}/DIRECTORY/.../NAME.py" if "examples" in value else ""
+        )
         raise ValueError(f"there is no file {script}{example}")
     try:
         ast.parse(script.read_bytes(), str(script))
@@ -110,7 +112,7 @@ def _script_or_example(value: object, directory: Path) -> Path:
         return _script(value, directory)
     example = Path(value)
     if ".." in example.parts or example.suffix != ".py" or len(example.parts) < 4:
-        raise ValueError(f"{value} is not a script of the transformers examples, {EXAMPLES}/FOLDER/.../NAME.py")
+        raise ValueError(f"{value} is not a script of the transformers examples, {EXAMPLES}/DIRECTORY/.../NAME.py")
     return example
 
 

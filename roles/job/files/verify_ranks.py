@@ -1,9 +1,9 @@
 """A job's script that trains nothing: each rank reports what it observes of itself, for a comparison with the plan.
 
-Started like every job's script. Joins the group, lets OpenMP compute through torch, and has rank 0 write observed.json
+Started like every job's script. Joins the group, has OpenMP compute through torch, and has rank 0 write observed.json
 into the job directory: {"ranks": [a report of each rank]}, a report being
 
-    rank, host      as the rank was told
+    rank, host      as the rank was set
     cpus            the CPUs that the process was allowed when it started
     omp_threads     how many threads torch has OpenMP use
     omp_num_threads the variable OMP_NUM_THREADS
@@ -19,6 +19,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,12 @@ CPUS = sorted(os.sched_getaffinity(0))
 import torch
 from torch import distributed
 
+# The collection's own logic, which the job directory brings along.
+sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import parse_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
+
 LIBRARIES = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
-SYS_ARCH_PRCTL = 158
-ARCH_GET_XCOMP_PERM = 0x1022  # arch/x86/include/uapi/asm/prctl.h of Linux
-XFEATURE_XTILEDATA = 18
 
 
 class DlInfo(ctypes.Structure):
@@ -44,15 +47,6 @@ class DlInfo(ctypes.Structure):
         ("dli_sname", ctypes.c_char_p),
         ("dli_saddr", ctypes.c_void_p),
     )
-
-
-def parse_cpus(text: str) -> list[int]:
-    """Return the CPUs of a list such as 0-2,5."""
-    cpus: list[int] = []
-    for part in text.split(","):
-        first, _dash, last = part.partition("-")
-        cpus += range(int(first), int(last or first) + 1)
-    return cpus
 
 
 def tasks() -> dict[int, dict[str, Any]]:
@@ -67,7 +61,7 @@ def tasks() -> dict[int, dict[str, Any]]:
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         found[int(folder.name)] = {
             "name": fields["Name"],
-            "cpus": parse_cpus(fields["Cpus_allowed_list"]),
+            "cpus": sorted(parse_cpus(fields["Cpus_allowed_list"])),
             # Field 39, `processor`; the first after the name in parentheses is field 3.
             "cpu": int(stat.rpartition(")")[2].split()[36]),
         }
@@ -117,14 +111,6 @@ def libraries() -> list[str]:
     return sorted(path for path in paths if Path(path).name.startswith(LIBRARIES))
 
 
-def amx_granted() -> bool | None:
-    """Tell whether the kernel lets this process use AMX tiles; None where it knows no such permission."""
-    permitted = ctypes.c_ulong(0)
-    if ctypes.CDLL(None).syscall(SYS_ARCH_PRCTL, ARCH_GET_XCOMP_PERM, ctypes.byref(permitted)):
-        return None
-    return bool(permitted.value >> XFEATURE_XTILEDATA & 1)
-
-
 def main() -> None:
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
     before = set(tasks())
@@ -143,7 +129,7 @@ def main() -> None:
         "comm_threads": [task for number, task in joined.items() if number not in before],
         "openmp": openmp_file(),
         "libraries": libraries(),
-        "amx": amx_granted(),
+        "amx": amx.granted(),
     }
     reports: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(reports, report)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS, parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/job_files.md"

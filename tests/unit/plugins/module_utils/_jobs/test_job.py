@@ -227,7 +227,7 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
             "{name: a, script: examples/run.py}",
             [
                 "script: there is no file {folder}/examples/run.py; one of the transformers examples is "
-                "transformers/examples/FOLDER/.../NAME.py"
+                "transformers/examples/DIRECTORY/.../NAME.py"
             ],
         ),
         ("{name: a, script: other}", ["script: there is no file {folder}/other"]),
@@ -235,7 +235,7 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
             "{name: a, script: transformers/examples/../run.py}",
             [
                 "script: transformers/examples/../run.py is not a script of the transformers examples, "
-                "transformers/examples/FOLDER/.../NAME.py"
+                "transformers/examples/DIRECTORY/.../NAME.py"
             ],
         ),
         (
