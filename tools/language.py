@@ -28,11 +28,13 @@ NOT_SWEPT: tuple[str, ...] = ("molecule/",)
 PAGES = (
     "*.md",
     "CHANGELOG.rst",
+    "Makefile",
     "ansible.cfg",
     "changelogs/fragments/*.yml",
     "galaxy.yml",
     "inventories/*.yml",
     "jobs/*.yml",
+    "requirements.txt",
     "requirements.yml",
     "roles/*/defaults/main.yml",
     "roles/*/meta/*.yml",

@@ -182,5 +182,15 @@ def test_it_passes_where_nothing_is_found(
     assert capsys.readouterr().out.startswith("0 problems\n")
 
 
+def test_all_that_users_read_is_checked() -> None:
+    for patterns in (language.PAGES, language.TASKS, language.CODE):
+        assert [pattern for pattern in patterns if not language.tracked(pattern) and "handlers" not in pattern] == []
+    pages = {"README.md", "Makefile", "ansible.cfg", "requirements.txt", "docs/glossary.md", "roles/job/README.md"}
+    pages |= {"jobs/demo.yml", "inventories/example/group_vars/cluster.yml", "roles/job/meta/argument_specs.yml"}
+    assert pages <= set(language.tracked(*language.PAGES))
+    assert {"playbooks/site.yml", "roles/job/tasks/main.yml"} <= set(language.tracked(*language.TASKS))
+    assert {"plugins/modules/job_info.py", "roles/job/files/rank.py"} <= set(language.tracked(*language.CODE))
+
+
 def test_a_finding_reads_as_a_line() -> None:
     assert str(Finding("a.md", 3, "wish", "request")) == "a.md:3: 'wish': write request"
