@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,9 +64,10 @@ def differences(role: Path) -> list[str]:
 
 
 def text(description: Any) -> str:
-    """A description, which may be a string or a list of paragraphs, as one string."""
+    """A description, which may be a string or a list of paragraphs, as Markdown."""
     paragraphs = description if isinstance(description, list) else [description or ""]
-    return "\n\n".join(str(paragraph).strip() for paragraph in paragraphs)
+    # Ansible's markup for code, values, options and modules.
+    return re.sub(r"\b[CVOM]\(([^)]+)\)", r"`\1`", "\n\n".join(str(paragraph).strip() for paragraph in paragraphs))
 
 
 def yaml_value(value: Any) -> str:

@@ -84,12 +84,16 @@ def test_an_interface_that_contradicts_itself(tmp_path: Path) -> None:
 
 
 def test_the_readme_of_a_role(tmp_path: Path) -> None:
-    made = role(tmp_path, {"mine_a": {"type": "list", "elements": "str", "description": "A|B."}}, {"mine_a": ["x"]})
+    made = role(
+        tmp_path,
+        {"mine_a": {"type": "list", "elements": "str", "description": "A|B, V(x) or O(mine_b)."}},
+        {"mine_a": ["x"]},
+    )
     assert role_interfaces.differences(made) == []
     assert role_interfaces.readme(made) == (
         "# amx.cluster.mine\n\n"
         f"{role_interfaces.GENERATED}\n\n"
         "Do it.\n\n"
         "| variable | type | default | what it is |\n|---|---|---|---|\n"
-        "| `mine_a` | list of str | `[x]` | A\\|B. |\n"
+        "| `mine_a` | list of str | `[x]` | A\\|B, `x` or `mine_b`. |\n"
     )

@@ -1,0 +1,129 @@
+"""The modules of stacks and data as Ansible runs them, in check mode too, and that they return what they document."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv as environments
+from ansible_collections.amx.cluster.plugins.modules import (
+    file_set,
+    file_set_info,
+    requirements_info,
+    stack_info,
+    venv_activate,
+    venv_check_info,
+    venv_info,
+)
+
+ROOT = Path(__file__).resolve().parents[4]
+STACK = {"name": "mine", "backend": "gloo", "interpreter": "3.11"}
+
+
+def run(module: ModuleType, **options: Any) -> dict[str, Any]:
+    """Return what a module returns when it is run as a program, as Ansible does, without its own options."""
+    ran = subprocess.run(
+        [sys.executable, "-m", module.__name__],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
+        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.stdout, ran.stderr
+    result: dict[str, Any] = json.loads(ran.stdout)
+    # Ansible adds these to every result, and to one that has a path.
+    added = {"invocation", "owner", "group", "mode", "size", "uid", "gid", "state"}
+    result = {key: value for key, value in result.items() if key not in added}
+    assert set(result) <= {"changed", "failed", "msg", "diff", *yaml.safe_load(module.RETURN)}
+    return result
+
+
+def install(prefix: Path, name: str, stack: dict[str, Any] | None = None) -> None:
+    """Make a virtual environment of one empty directory; it has passed its checks if it has a stack."""
+    (prefix / "envs" / name).mkdir(parents=True)
+    if stack:
+        environments.mark(prefix / "envs" / name, stack)
+
+
+def test_gather_virtual_environments(tmp_path: Path) -> None:
+    assert run(venv_info, prefix=str(tmp_path)) == {
+        "changed": False, "installed": [], "active": "", "path": "", "stack": {}, "ready": False, "problems": [],
+    }  # fmt: skip
+    install(tmp_path, "mine-1", STACK)
+    environments.activate(tmp_path, "mine-1")
+    found = run(venv_info, prefix=str(tmp_path), name="mine-1", find="1")
+    assert (found["active"], found["path"], found["stack"]) == ("mine-1", str(tmp_path / "envs/mine-1"), STACK)
+    assert (found["ready"], found["found"]) == (True, "mine-1")
+    wheel = {"file": "torch-2-cp27-cp27m-linux_x86_64.whl", "unpacked": 1}
+    (problem,) = run(venv_info, prefix=str(tmp_path), name="mine-2", wheels=[wheel])["problems"]
+    assert f"which cannot use {wheel['file']}: set ansible_python_interpreter" in problem
+
+
+def test_activate(tmp_path: Path) -> None:
+    install(tmp_path, "mine-1", STACK)
+    install(tmp_path, "mine-2")
+    environments.activate(tmp_path, "mine-1")
+    options = {"prefix": str(tmp_path), "name": "mine-2", "keep": 0}
+    refused = run(venv_activate, **options)
+    assert (refused["failed"], refused["msg"]) == (
+        True,
+        f"{tmp_path}/envs/mine-2 has not passed its checks: run site.yml, which installs it again",
+    )
+    looked = run(venv_activate, **options, stack=STACK, _ansible_check_mode=True)
+    assert (looked["changed"], looked["previous"], looked["removed"]) == (True, "mine-1", [])
+    assert looked["diff"] == {"before": "mine-1\n", "after": "mine-2\n"}
+    assert (environments.active(tmp_path), environments.installed(tmp_path)) == ("mine-1", ["mine-1"])
+    done = run(venv_activate, **options, stack=STACK)
+    assert (done["changed"], done["previous"], done["removed"]) == (True, "mine-1", ["mine-1"])
+    assert (environments.active(tmp_path), environments.installed(tmp_path)) == ("mine-2", ["mine-2"])
+    again = run(venv_activate, **options, stack=STACK)
+    assert (again["changed"], again["removed"]) == (False, [])
+
+
+def test_check_a_virtual_environment(tmp_path: Path) -> None:
+    result = run(venv_check_info, path=str(tmp_path), stack=STACK, versions={})
+    assert (result["changed"], result["found"]) == (False, {})
+    assert result["problems"][0].startswith("the checks did not start: ")
+
+
+def test_get_a_stack() -> None:
+    catalogue = {"mine": {"python": ["3.11"], "backend": "gloo", "packages": {"transformers": "5.23.0"}}}
+    result = run(stack_info, name="mine", catalogue=catalogue, pythons=["3.11", "3.11"])
+    assert result["stack"]["interpreter"] == "3.11"
+    assert result["stack"]["arguments"]["cpu"] == {"use_cpu": True}
+    refused = run(stack_info, name="my", catalogue=catalogue)
+    assert refused["msg"] == "cluster_stack is 'my', which is not in the catalogue: set it to one of mine"
+
+
+def test_compare_requirements() -> None:
+    result = run(requirements_info, requirements=["pytest < 1", "no-such-package >= 2"])
+    assert result["missing"] == ["no-such-package >= 2"]
+    assert result["conflicts"] == [f"pytest < 1 conflicts with pytest {pytest.__version__}, which is installed"]
+    assert result["installed"]["pytest"] == pytest.__version__
+
+
+def test_verify_files(tmp_path: Path) -> None:
+    (tmp_path / "model/sub").mkdir(parents=True)
+    (tmp_path / "model/sub/a").write_text("a")
+    listed = run(file_set_info, path=str(tmp_path / "model"), record=str(tmp_path / "record.json"))
+    assert [entry["file"] for entry in listed["files"]] == ["sub/a"]
+    assert (tmp_path / "record.json").exists()
+    options: dict[str, Any] = {"path": str(tmp_path / "copy"), "files": listed["files"]}
+    looked = run(file_set, **options, strict=True, _ansible_check_mode=True)
+    assert (looked["changed"], looked["differences"]) == (True, {"sub/a": "is missing"})
+    assert looked["by_directory"] == [{"directory": "sub", "names": ["a"]}]
+    assert not (tmp_path / "copy").exists()
+    assert run(file_set, **options)["changed"]
+    (tmp_path / "copy/sub/a").write_text("b")
+    refused = run(file_set, **options, strict=True)
+    assert refused["msg"] == f"{tmp_path}/copy failed verification: sub/a is damaged; run again"
+    (tmp_path / "copy/sub/a").write_text("a")
+    assert run(file_set, **options, strict=True) == {"changed": False, "differences": {}, "by_directory": []}
