@@ -11,7 +11,7 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Lists the virtual environments under a prefix, and checks whether another one can be installed: whether its wheels
+  - Lists the virtual environments under a prefix, and checks whether another one can be installed, whether its wheels
     are for this host, and whether there is enough disk space.
 extends_documentation_fragment:
   - amx.cluster.attributes
