@@ -25,7 +25,7 @@ PYTHON = str(BIN / "python")
 # The checkout by its name as a collection.
 COLLECTION = ".collections/ansible_collections/amx/cluster"
 REPORTS = ROOT / ".cache" / "test_reports"
-ENGINE = "tests/docker_engine.sh"
+ENGINE = "tests/support/docker_engine.sh"
 # A part that takes longer hangs; the whole run has to end within 40 minutes.
 TIMEOUT_SECONDS = 20 * 60
 
@@ -113,7 +113,7 @@ def lint_checks() -> dict[str, list[str]]:
         "generated docs": [PYTHON, "tools/generated_docs.py", "check"],
         "language": [PYTHON, "tools/language.py"],
         "changelog": ["antsibull-changelog", "lint"],
-        "collection build": [PYTHON, "tests/collection_build.py"],
+        "collection build": [PYTHON, "tests/support/collection_build.py"],
     }
 
 
@@ -206,7 +206,7 @@ def run_demo() -> list[Result]:
 def run_sanity() -> list[Result]:
     """Ansible's own tests of a collection."""
     return run_counted(
-        "sanity", "ansible-test sanity", [PYTHON, "tests/ansible_test_sanity.py", str(REPORTS / "sanity")]
+        "sanity", "ansible-test sanity", [PYTHON, "tests/support/ansible_test_sanity.py", str(REPORTS / "sanity")]
     )
 
 

@@ -1,7 +1,7 @@
 """Start jobs as a user does, make something go wrong in mid-run, and compare what becomes of each with what should.
 
-Called by converge.yml, see ../shared/cluster.py. Prints a line for each fault and counts at the end; exits with 1 when
-a job ended otherwise than it should, or anything of it is left behind.
+Called by converge.yml, see tests/support/cluster.py. Prints a line for each fault and counts at the end; exits with 1
+when a job ended otherwise than it should, or anything of it is left behind.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cluster import (
+from support.cluster import (
     CONTAINERS,
     HEAD,
     NETWORK,

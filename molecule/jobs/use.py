@@ -1,7 +1,7 @@
 """Use jobs as a person does, and compare what comes of each use with what should.
 
-Called by converge.yml, see ../shared/cluster.py. Prints a line of figures for each part, and at the end what was wrong;
-exits with 1 when something was. Some parts only, by their functions' names: PARTS="twice reboot".
+Called by converge.yml, see tests/support/cluster.py. Prints a line of figures for each part, and at the end what was
+wrong; exits with 1 when something was. Some parts only, by their functions' names: PARTS="twice reboot".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from cluster import (
+from support.cluster import (
     CONTAINERS,
     EPHEMERAL,
     HEAD,
@@ -42,8 +42,8 @@ from cluster import (
     status,
     until,
 )
-from hub import Hub
-from stand_ins import EXAMPLE_TASK, METRIC, make_examples, make_wheel
+from support.hub import Hub
+from support.stand_ins import EXAMPLE_TASK, METRIC, make_examples, make_wheel
 
 ROOT = SCENARIO.parents[1]
 SCRIPTS = ROOT / "jobs/scripts"

@@ -28,7 +28,7 @@ sys.path[:0] = [str(ROOT / "tests"), str(ROOT / ".collections")]
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Topology, parse_cpus, read
-from machines import machine
+from support.machines import machine
 
 MARKERS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
 IPEX_PARTS = ("cpu/launch/", "cpu/auto_ipex.py", "utils/_logger.py")

@@ -19,7 +19,7 @@ for folder in (ROOT / "tests", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-from intel_mpi import IntelMpi
+from support.intel_mpi import IntelMpi
 
 
 @pytest.fixture(scope="session")

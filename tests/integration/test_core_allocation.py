@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Topology, parse_cpus, read
-from intel_mpi import IntelMpi
-from machines import Machine, machine
+from support.intel_mpi import IntelMpi
+from support.machines import Machine, machine
 
 MADE: dict[str, Machine] = {
     "2 x 16 x 2": machine(2, 16, 2),

@@ -11,10 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import plays
 import pytest
 import yaml
-from stand_ins import EXAMPLE_TASK, make_examples, make_wheel
+from support import checkout
+from support.stand_ins import EXAMPLE_TASK, make_examples, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
@@ -61,7 +61,7 @@ class Site:
         ran = subprocess.run(
             [PLAYBOOK, "-i", "hosts.yml", str(ROOT / "playbooks" / f"{name}.yml"), *words],
             cwd=self.folder,
-            env=plays.environment(),
+            env=checkout.environment(),
             capture_output=True,
             text=True,
             timeout=600,

@@ -19,10 +19,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import plays
 import pytest
 import yaml
-from hub import Hub
+from support import checkout
+from support.hub import Hub
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "hf_ThisMustNeverBeSeen"
@@ -114,7 +114,7 @@ class Control:
 
 def clean_environment(folder: Path) -> dict[str, str]:
     """The environment of a person who has no settings and no token for the hub."""
-    kept = {name: value for name, value in plays.environment().items() if not name.startswith(("HF_", "HUGGING"))}
+    kept = {name: value for name, value in checkout.environment().items() if not name.startswith(("HF_", "HUGGING"))}
     return {**kept, "HF_HOME": str(folder / "home")}
 
 

@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import plays
 import pytest
 import yaml
+from support import checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = (str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml")
@@ -70,7 +70,7 @@ class Cluster:
         ran = subprocess.run(
             [*PLAYBOOK, *options, str(ROOT / "playbooks" / playbook)],
             cwd=self.folder,
-            env={**plays.environment(), "ANSIBLE_SSH_TIMEOUT": "5"},
+            env={**checkout.environment(), "ANSIBLE_SSH_TIMEOUT": "5"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
-from machines import machine
+from support.machines import machine
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs/core_allocation.md").read_text(encoding="utf-8")
 NODE = build(machine(1, 32, 2).cpus(), None)

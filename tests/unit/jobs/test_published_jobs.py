@@ -14,8 +14,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments, script_words
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
-from machines import Machine, machine
-from runs import core_map
+from support.machines import Machine, machine
+from support.runs import core_map
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text(encoding="utf-8"))

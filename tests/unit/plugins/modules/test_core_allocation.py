@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.modules import core_allocation
-from machines import machine
+from support.machines import machine
 
 ROOT = Path(__file__).resolve().parents[4]
 

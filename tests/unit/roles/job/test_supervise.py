@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import runs
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
-from runs import STACK, host
+from support import runs
+from support.runs import STACK, host
 
 ROOT = Path(__file__).resolve().parents[4]
 SUPERVISE = ROOT / "roles/job/files/supervise.py"

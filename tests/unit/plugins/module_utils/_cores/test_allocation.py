@@ -8,7 +8,7 @@ from collections import Counter
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build, parse_cpus
-from machines import Machine, machine
+from support.machines import Machine, machine
 
 ONE_SOCKET = machine(1, 32, 2)
 TWO_SOCKETS = machine(2, 24, 1)

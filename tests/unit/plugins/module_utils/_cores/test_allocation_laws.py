@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, build, parse_lscpu
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from machines import NUMBERINGS, Machine, machine
+from support.machines import NUMBERINGS, Machine, machine
 
 law = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build, parse_cpus
-from machines import Machine, machine
+from support.machines import Machine, machine
 
 SVG = "{http://www.w3.org/2000/svg}"
 

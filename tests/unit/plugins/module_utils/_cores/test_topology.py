@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
     parse_lscpu,
     read,
 )
-from machines import Machine, machine
+from support.machines import Machine, machine
 
 FIXTURES = Path(__file__).parents[3] / "fixtures/lscpu"
 

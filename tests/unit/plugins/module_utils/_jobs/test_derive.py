@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Checkpoints, Prepare, Source
-from runs import run
+from support.runs import run
 
 JOB = run(
     args={"seed": 1, "lr": 2},

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import mpirun
-from runs import host, plan
+from support.runs import host, plan
 
 # What Intel MPI 2021.18 printed when rank 1 of 3 ran `kill -9 $$`; mpirun's exit code was 255.
 BAD_TERMINATION = """

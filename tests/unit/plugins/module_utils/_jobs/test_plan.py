@@ -9,8 +9,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import choose_precision, make_plan, on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
-from machines import machine
-from runs import STACK, host, plan, run
+from support.machines import machine
+from support.runs import STACK, host, plan, run
 
 
 def test_plan_counts_ranks_over_the_hosts() -> None:

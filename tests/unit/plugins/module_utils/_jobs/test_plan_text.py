@@ -9,8 +9,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
-from machines import Machine, machine
-from runs import STACK, run
+from support.machines import Machine, machine
+from support.runs import STACK, run
 
 
 def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import locked_lines, refusal
-from runs import run
+from support.runs import run
 
 
 def answer(**changes: Any) -> dict[str, Any]:

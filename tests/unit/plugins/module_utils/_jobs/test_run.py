@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, choose_hosts, members
-from runs import run
+from support.runs import run
 
 USABLE = ["node0", "node1", "node2"]
 

@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
     script_path,
     script_words,
 )
-from runs import STACK, host, plan, run
+from support.runs import STACK, host, plan, run
 
 
 @pytest.mark.parametrize(

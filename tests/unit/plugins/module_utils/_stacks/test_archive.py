@@ -8,7 +8,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.archive import check, read, unpack
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.wheels import MANIFEST, manifest
-from stand_ins import make_wheel
+from support.stand_ins import make_wheel
 
 
 def test_an_archive_for_something_else() -> None:

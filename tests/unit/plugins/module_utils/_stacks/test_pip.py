@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import pip
-from stand_ins import make_wheel
+from support.stand_ins import make_wheel
 
 
 def test_arguments() -> None:

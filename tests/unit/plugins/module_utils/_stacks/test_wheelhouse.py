@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import wheelhouse
-from stand_ins import make_wheel
+from support.stand_ins import make_wheel
 
 OPTIONS: dict[str, Any] = {
     "requirements": ["a==1", "b==2"],

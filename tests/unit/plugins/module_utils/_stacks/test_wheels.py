@@ -12,7 +12,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.wheels import 
     unfit,
     versions,
 )
-from stand_ins import make_wheel
+from support.stand_ins import make_wheel
 
 
 def test_platforms() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
-from runs import STACK, host, plan
+from support.runs import STACK, host, plan
 
 
 def test_environment_of_a_stack_with_bindings() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.torchrun import LAUNCHER
-from runs import host, plan
+from support.runs import host, plan
 
 # STAND-INS (no hosts here, a scenario has those): every host is this machine, and torchrun shows how it was called.
 SSH = """#!/bin/bash

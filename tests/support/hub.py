@@ -8,7 +8,7 @@ user. It knows neither Xet nor pages of long listings, and keeps everything in m
     with Hub() as hub:
         hub.publish("model", "acme/tiny", Path("folder"))      # then HF_ENDPOINT=hub.address
 
-    tests/hub.py model acme/tiny FOLDER     serves one folder at an address that it prints, until it is interrupted
+    tests/support/hub.py model acme/tiny FOLDER     serves one folder at an address that it prints, until interrupted
 """
 
 from __future__ import annotations

@@ -8,19 +8,9 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-
-def tracked() -> set[str]:
-    """The files that git knows of or would add, relative to the checkout."""
-    listing = subprocess.run(
-        ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return set(listing.stdout.split("\0"))
+from support.checkout import BIN, ROOT, tracked
 
 
 def problems(held: set[str], known: set[str]) -> list[str]:
@@ -34,10 +24,12 @@ def problems(held: set[str], known: set[str]) -> list[str]:
 
 def main() -> int:
     """Build into a temporary folder and report. Returns the exit code."""
-    galaxy = Path(sys.executable).parent / "ansible-galaxy"
     with tempfile.TemporaryDirectory() as folder:
         built = subprocess.run(
-            [str(galaxy), "collection", "build", "--output-path", folder], cwd=ROOT, check=False, capture_output=True
+            [str(BIN / "ansible-galaxy"), "collection", "build", "--output-path", folder],
+            cwd=ROOT,
+            check=False,
+            capture_output=True,
         )
         if built.returncode:
             print(built.stdout.decode(), built.stderr.decode())
@@ -47,7 +39,7 @@ def main() -> int:
             # Written by the build itself: MANIFEST.json and FILES.json.
             held = {member.name for member in archive if not member.isdir()} - {"MANIFEST.json", "FILES.json"}
         size = tarball.stat().st_size
-    found = problems(held, tracked())
+    found = problems(held, set(tracked()))
     for problem in found:
         print(f"{tarball.name} {problem}")
     print(f"{tarball.name}: {len(held)} files, {size / 1024:.0f} KiB, {len(found)} problems")

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Make sure that a Docker engine answers: tests/docker_engine.sh start | stop
+# Make sure that a Docker engine answers: tests/support/docker_engine.sh start | stop
 #
 # start: does nothing when one answers. Otherwise, as root on Debian or Ubuntu, installs docker.io and debootstrap where
 #        they are missing and starts dockerd in the background (log: .cache/dockerd.log).
@@ -8,7 +8,7 @@
 # DOCKER_HOST (a unix:// socket) and DOCKERD_FLAGS (more flags for dockerd) are honoured.
 set -eu
 
-cache="$(cd "$(dirname "$0")/.." && pwd)/.cache"
+cache="$(cd "$(dirname "$0")/../.." && pwd)/.cache"
 pid_file="$cache/dockerd.pid"
 log="$cache/dockerd.log"
 PATH="$PATH:/usr/sbin:/sbin"

@@ -1,4 +1,4 @@
-"""Run `ansible-test sanity` on a copy of the checkout: `tests/ansible_test_sanity.py REPORTS_FOLDER`.
+"""Run `ansible-test sanity` on a copy of the checkout: `tests/support/ansible_test_sanity.py REPORTS_FOLDER`.
 
 ansible-test wants a real folder `ansible_collections/amx/cluster` that is a git checkout of its own. The copy holds
 what git knows of, uncommitted changes included, and lies with ansible-test's home in .cache/sanity; the home stays, so
@@ -17,7 +17,10 @@ from pathlib import Path
 
 import pip
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.checkout import BIN, ROOT, git, tracked
+
 WORK = ROOT / ".cache" / "sanity"
 HOME = WORK / "home"
 COPY = WORK / "ansible_collections" / "amx" / "cluster"
@@ -25,23 +28,16 @@ COPY = WORK / "ansible_collections" / "amx" / "cluster"
 GET_PIP = "get_pip_24_2.py"
 
 
-def git(folder: Path, *arguments: str) -> str:
-    """Output of a git command in a folder."""
-    command = ["git", "-c", f"safe.directory={folder}", *arguments]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
-
-
 def make_copy() -> None:
     """Copy the checkout's files as they are now to COPY and make that a git checkout."""
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
-    for name in git(ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard").split("\0"):
-        source = ROOT / name
-        # A file that was deleted is still listed; the link in .collections would lead ansible-test round in a circle.
-        if name and source.is_file() and not name.startswith(".collections/"):
+    for name in tracked():
+        # The link in .collections would lead ansible-test round in a circle.
+        if not name.startswith(".collections/"):
             target = COPY / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target, follow_symlinks=False)
+            shutil.copy2(ROOT / name, target, follow_symlinks=False)
     git(COPY, "init", "--quiet")
     git(COPY, "add", "--all")
 
@@ -54,7 +50,7 @@ def make_home() -> None:
     """
     cache = HOME / ".ansible" / "test" / "cache"
     cache.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(ROOT / "tests" / "sanity" / "get_pip.py", cache / GET_PIP)
+    shutil.copy2(Path(__file__).with_name("get_pip.py"), cache / GET_PIP)
     link = cache / "pip"
     link.unlink(missing_ok=True)
     link.symlink_to(Path(pip.__file__).parent)
@@ -95,9 +91,10 @@ def main(reports: Path) -> int:
     for name in ("ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH", "ANSIBLE_ROLES_PATH", "XDG_CONFIG_HOME"):
         environment.pop(name, None)  # ansible-test sets its own
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    ansible_test = str(Path(sys.executable).parent / "ansible-test")
     options = ["--python", version, "--junit", "--color=no"]
-    code = subprocess.run([ansible_test, "sanity", *options], cwd=COPY, env=environment, check=False).returncode
+    code = subprocess.run(
+        [str(BIN / "ansible-test"), "sanity", *options], cwd=COPY, env=environment, check=False
+    ).returncode
     reports.mkdir(parents=True, exist_ok=True)
     for report in (COPY / "tests" / "output" / "junit").glob("*.xml"):
         shutil.copy2(report, reports)

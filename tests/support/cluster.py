@@ -1,7 +1,7 @@
 """What scenarios that play a user in Python need: the hosts, playbooks as a user starts them, and how jobs stand.
 
-tasks/script.yml starts such a script with CONTAINERS (JSON, {host: container}) and PREFIX (cluster_prefix) in its
-environment, beside what molecule sets.
+molecule/shared/tasks/script.yml starts such a script with CONTAINERS (JSON, {host: container}) and PREFIX
+(cluster_prefix) in its environment, beside what molecule sets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SHARED = Path(__file__).resolve().parent
+SHARED = Path(__file__).resolve().parents[2] / "molecule/shared"
 SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 CONTAINERS: dict[str, str] = json.loads(os.environ["CONTAINERS"])

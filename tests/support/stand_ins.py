@@ -1,6 +1,6 @@
 """Small wheels for tests: a name, a version, what it requires, and a few files; nothing that works like the real thing.
 
-python tests/stand_ins.py FOLDER NAME==VERSION[@TAG][:FILES] ...    FILES: how many small files are in it
+python tests/support/stand_ins.py FOLDER NAME==VERSION[@TAG][:FILES] ...    FILES: how many small files are in it
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def make_examples(repository: Path, version: str, requirements: str) -> None:
     """
     task = repository / "examples" / EXAMPLE_TASK
     task.mkdir(parents=True, exist_ok=True)
-    script = (Path(__file__).resolve().parents[1] / "jobs/scripts/train_text.py").read_text(encoding="utf-8")
+    script = (Path(__file__).resolve().parents[2] / "jobs/scripts/train_text.py").read_text(encoding="utf-8")
     begin = "from __future__ import annotations\n"
     if begin not in script:
         raise ValueError(f"the script has no line {begin!r}")
