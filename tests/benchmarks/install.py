@@ -40,7 +40,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from run import ENGINE, environment
+from run import ENGINE_SCRIPT, environment
 
 HERE = Path(__file__).resolve().parent
 WORK = ROOT / ".cache" / "benchmarks" / "install"
@@ -258,7 +258,7 @@ def main() -> None:
     parser.add_argument("hosts", nargs="*", type=int, default=[1, 3, 6], help="numbers of hosts")
     counts = parser.parse_args().hosts
     print(f"On {processor()}, load {os.getloadavg()[0]:.1f} before\n", flush=True)
-    subprocess.run([ENGINE, "start"], cwd=ROOT, check=True)
+    subprocess.run([ENGINE_SCRIPT, "start"], cwd=ROOT, check=True)
     try:
         for number, count in enumerate(counts):
             stack, ours, by_hand = compare(count)
@@ -277,7 +277,7 @@ def main() -> None:
             times = (f"{ours.seconds:.0f}", f"{by_hand.seconds:.0f}", f"{by_hand.seconds / ours.seconds:.2f}")
             print(f"| {count} | {' | '.join((*times, *sent))} |", flush=True)
     finally:
-        subprocess.run([ENGINE, "stop"], cwd=ROOT, check=False)
+        subprocess.run([ENGINE_SCRIPT, "stop"], cwd=ROOT, check=False)
 
 
 if __name__ == "__main__":

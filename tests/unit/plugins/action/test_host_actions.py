@@ -20,7 +20,7 @@ from ansible_collections.amx.cluster.plugins.modules import doctor_report as doc
 from ansible_collections.amx.cluster.plugins.modules import firewall_rules as firewall_rules_documentation
 from ansible_collections.amx.cluster.plugins.modules import inventory_check as inventory_check_documentation
 from ansible_collections.amx.cluster.plugins.modules import ssh_host_keys_check as ssh_host_keys_check_documentation
-from sound_cluster import results
+from support.sound_cluster import results
 
 A = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 B = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"

@@ -10,7 +10,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster, Wanted
-from sound_cluster import FULL, SHORT, results, silent
+from support.sound_cluster import FULL, SHORT, results, silent
 
 TESTS_OF_CHECKS = Path(__file__).parent / "checks"
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import capacity
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB, MIB
-from sound_cluster import found_on_node1
+from support.sound_cluster import found_on_node1
 
 
 def test_memory() -> None:

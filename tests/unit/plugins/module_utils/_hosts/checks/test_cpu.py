@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import cpu
-from sound_cluster import amx, found_on_node1
+from support.sound_cluster import amx, found_on_node1
 
 HIDDEN = amx("emerald_rapids_guest_hidden")
 

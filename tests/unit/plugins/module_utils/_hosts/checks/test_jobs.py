@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import jobs
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster, Found
-from sound_cluster import FULL, found, results, silent
+from support.sound_cluster import FULL, found, results, silent
 
 JOB = "/opt/amx-cluster/jobs/demo"
 RANK = {"pid": 71, "kind": "rank", "job": JOB, "ports": [29500, 40001]}

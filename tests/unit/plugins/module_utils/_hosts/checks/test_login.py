@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import login
-from sound_cluster import FULL, found, found_on_node1, results, silent
+from support.sound_cluster import FULL, found, found_on_node1, results, silent
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import network
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
-from sound_cluster import FULL, found, found_on_node1, info, results, silent
+from support.sound_cluster import FULL, found, found_on_node1, info, results, silent
 
 
 def test_network() -> None:

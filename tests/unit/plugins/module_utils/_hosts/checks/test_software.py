@@ -3,7 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import software
-from sound_cluster import FULL, found, found_on_node1, results
+from support.sound_cluster import FULL, found, found_on_node1, results
 
 
 def test_nothing_is_installed() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import ssh
-from sound_cluster import found, results, silent
+from support.sound_cluster import found, results, silent
 
 CHANGED = """\
 @@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@

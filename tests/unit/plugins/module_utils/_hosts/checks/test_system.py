@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import system
-from sound_cluster import found_on_node1
+from support.sound_cluster import found_on_node1
 
 
 def test_architecture() -> None:
