@@ -208,7 +208,7 @@ def main() -> None:
         problems += broken_product(prefix, "intel-openmp" in versions, found)
     if "impi-rt" in versions or backend == "ccl":
         problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"))
-    print(json.dumps({"problems": problems, "found": found}))
+    sys.stdout.write(json.dumps({"problems": problems, "found": found}) + "\n")
 
 
 if __name__ == "__main__":
