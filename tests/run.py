@@ -86,23 +86,34 @@ def on_this_machine() -> list[Part]:
 
 # About how long each scenario takes.
 SCENARIOS = {"jobs": 600, "faults": 500, "default": 400, "trust": 360, "stacks": 270}
+# `default` finds the wheels that site.yml has collected on this machine, and leaves the image that others start from,
+# but for those that start from bare hosts.
+AFTER = {"default": ("site.yml on this machine",), "stacks": (), "trust": ()}
 
 
 def molecule() -> list[Part]:
-    """Each scenario is a part, and so is the container engine, which is started for them if none answers."""
+    """Each scenario is a part. They share a container engine, started for them if none answers, and an image."""
     engine = Part("molecule", "container engine", [ENGINE_SCRIPT, "start"], 20)
+    inventories = [f"--inventory=molecule/{name}/inventory" for name in ("shared", "default")]
+    image = Part(
+        "molecule",
+        "image of bare hosts",
+        ["env", f"MOLECULE_PROJECT_DIRECTORY={ROOT}", "ansible-playbook", *inventories, "molecule/shared/image.yml"],
+        90,
+        needs=(engine.name,),
+    )
     names = [path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")]
     return [
         engine,
+        image,
         *(
             Part(
                 "molecule",
                 name,
                 ["molecule", "test", "-s", name],
                 SCENARIOS.get(name, 100),
-                needs=(engine.name,),
-                # `default` leaves the image that others start from.
-                after=() if name == "default" else ("default",),
+                needs=(image.name,),
+                after=AFTER.get(name, ("default",)),
                 undo=["molecule", "destroy", "-s", name],
             )
             for name in sorted(names, key=lambda name: (name != "default", name))
@@ -123,7 +134,9 @@ def chosen(parts: Sequence[Part], words: Sequence[str]) -> list[Part]:
     if unknown := [name for name in names if name not in scenarios]:
         sys.exit(f"No scenario {', '.join(unknown)}; there are: {', '.join(scenarios)}")
     wanted = {part.name for part in parts if part.group == group and (not names or part.name in names)}
-    wanted.update(name for part in parts if part.name in wanted for name in part.needs)
+    for part in reversed(parts):  # what is needed stands before
+        if part.name in wanted:
+            wanted.update(part.needs)
     return [part for part in parts if part.name in wanted]
 
 

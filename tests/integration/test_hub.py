@@ -140,9 +140,6 @@ def control(tmp_path: Path, hub: Hub, environment: Path) -> Control:
 )
 def test_is_fetched_once(control: Control, at: str, kind: str, published: str) -> None:
     control.hub.publish(published, "acme/tiny", control.model)
-    looked = control.play(at, kind, "main", "--check")
-    assert (control.code, control.files_asked()) == (0, []), looked
-    assert "changed=1" in looked
     said = control.play(at, kind)
     assert control.code == 0, said
     assert contents(control.path()) == contents(control.model)
@@ -150,6 +147,13 @@ def test_is_fetched_once(control: Control, at: str, kind: str, published: str) -
     said = control.play(at, kind)
     assert "changed=0" in said, said
     assert [asked.path.split("/revision/")[-1] for asked in control.hub.requests] == ["main"], "one question is enough"
+
+
+def test_check_mode_fetches_nothing(control: Control) -> None:
+    control.hub.publish("model", "acme/tiny", control.model)
+    said = control.play("control", "model", "main", "--check")
+    assert (control.code, control.files_asked()) == (0, []), said
+    assert "changed=1" in said
 
 
 def test_a_commit_that_is_there_asks_nothing(control: Control) -> None:

@@ -1,7 +1,7 @@
-"""What scenarios that play a user in Python need: the hosts, playbooks as a user starts them, and how jobs stand.
+"""What scenarios that play a user in Python need: the hosts, playbooks as a user starts them, and the status of jobs.
 
-molecule/shared/tasks/script.yml starts such a script with CONTAINERS (JSON, {host: container}) and PREFIX
-(cluster_prefix) in its environment, beside what molecule sets.
+molecule/shared/tasks/script.yml starts such a script with CONTAINERS (JSON, {host: container}, the head first) and
+PREFIX (cluster_prefix) in its environment, beside what molecule sets.
 """
 
 from __future__ import annotations
@@ -15,31 +15,40 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-SHARED = Path(__file__).resolve().parents[2] / "molecule/shared"
+from support.checkout import ROOT, environment
+from support.journeys import check
+
 SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 CONTAINERS: dict[str, str] = json.loads(os.environ["CONTAINERS"])
 PREFIX = os.environ["PREFIX"]
 HEAD = next(iter(CONTAINERS))
-NETWORK = CONTAINERS[HEAD].removesuffix(HEAD) + "cluster"
+# The hosts share few cores, with other scenarios perhaps: what has not come after this many seconds will not come.
+PATIENCE = 600.0
 
 
-def docker(*words: str, check: bool = True) -> str:
-    """Run docker, and return what it printed."""
-    return subprocess.run(["docker", *words], check=check, capture_output=True, text=True, timeout=120).stdout
+def docker(*words: str, fails: bool = False) -> str:
+    """Run docker, and return what it printed. Raises CalledProcessError when it fails, unless it may."""
+    ran = subprocess.run(["docker", *words], check=not fails, capture_output=True, text=True, timeout=PATIENCE)
+    return ran.stdout
 
 
-def on(host: str, script: str, user: str = "train") -> str:
-    """Run a shell script on a host, and return what it printed."""
-    return docker("exec", "--user", user, CONTAINERS[host], "sh", "-c", script, check=False)
+def on(host: str, script: str, user: str = "train", fails: bool = True) -> str:
+    """Run a shell script on a host, and return what it printed; it may fail unless that is excluded."""
+    return docker("exec", "--user", user, CONTAINERS[host], "sh", "-c", script, fails=fails)
 
 
-def addresses() -> dict[str, str]:
-    """Return each host's address on the cluster network."""
+def network(name: str = "cluster") -> str:
+    """Return the name that the engine has for a network of the scenario."""
+    return CONTAINERS[HEAD].removesuffix(HEAD) + name
+
+
+def addresses(name: str = "cluster") -> dict[str, str]:
+    """Return each host's address on a network."""
     found = {}
     for host, container in CONTAINERS.items():
         networks = json.loads(docker("inspect", container))[0]["NetworkSettings"]["Networks"]
-        found[host] = networks[NETWORK]["IPAddress"]
+        found[host] = networks[network(name)]["IPAddress"]
     return found
 
 
@@ -47,13 +56,15 @@ class Play:
     """A playbook that a user started: ansible-playbook playbooks/NAME.yml WORDS, its output in a file."""
 
     def __init__(self, name: str, *words: str) -> None:
-        folders = [EPHEMERAL, SHARED, SCENARIO]
-        inventories = [f"--inventory={folder / 'inventory'}" for folder in folders]
+        inventories = [f"--inventory={path / 'inventory'}" for path in (EPHEMERAL, ROOT / "molecule/shared", SCENARIO)]
+        self.command = f"{name}.yml {' '.join(words)}"
         self.file = EPHEMERAL / f"{name}.{time.monotonic_ns()}.out"
         self.began = time.time()
         with self.file.open("wb") as output:
             self.process = subprocess.Popen(
                 ["ansible-playbook", *inventories, f"playbooks/{name}.yml", *words],
+                cwd=ROOT,
+                env=environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -67,16 +78,33 @@ class Play:
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    def wait(self, seconds: float) -> str:
+    def wait(self) -> str:
         """Return what it printed, when it has ended. Raises subprocess.TimeoutExpired."""
-        self.process.wait(seconds)
+        self.process.wait(PATIENCE)
         return self.output()
+
+    def succeed(self) -> str:
+        """Return what it printed, when it has ended as a success. Raises WrongError when it fails."""
+        output = self.wait()
+        check(self.process.returncode == 0, f"{self.command} failed:\n{output[-6000:]}")
+        return output
+
+    def fail(self) -> str:
+        """Return what it printed, when it has failed. Raises WrongError when it succeeds."""
+        output = self.wait()
+        check(self.process.returncode != 0, f"{self.command} succeeded:\n{output[-6000:]}")
+        return output
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         """Send a signal to it and what it started, but for SSH connections: they are in sessions of their own."""
         if not self.ended():
             os.killpg(self.process.pid, number)
-            self.process.wait(30)
+            self.process.wait(PATIENCE)
+
+
+def words(output: str) -> str:
+    """Return a play's output without the line breaks, indents and quotes that YAML adds to long texts."""
+    return " ".join(output.replace("''", "'").split())
 
 
 def directory(job: str) -> str:
@@ -98,13 +126,18 @@ def status(job: str) -> dict[str, Any]:
     return read_json(job, "status.json")
 
 
+def attempts(job: str) -> list[dict[str, Any]]:
+    """Return the job's attempts, the first one first."""
+    return list(status(job).get("attempts", []))
+
+
 def log(job: str) -> str:
     """Return all that the job's ranks have printed."""
     return on(HEAD, f"cat {directory(job)}/log 2>/dev/null")
 
 
-def until(condition: Callable[[], Any], seconds: float) -> bool:
-    """Wait for the condition; tell whether it came true within that time."""
+def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> bool:
+    """Wait for the condition; return whether it came true within that time."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
@@ -117,19 +150,19 @@ def orphans(job: str) -> list[str]:
     """Return the job's processes on hosts that answer, each HOST:/proc/PID/environ or HOST:/proc/PID/cwd."""
     found = []
     mine = f"grep -lzx AMX_CLUSTER_JOB={directory(job)} /proc/[0-9]*/environ"
-    starters = f"find /proc/[0-9]*/cwd -maxdepth 0 -lname {directory(job)}"
+    launchers = f"find /proc/[0-9]*/cwd -maxdepth 0 -lname {directory(job)}"
     for host in CONTAINERS:
-        out = on(host, f"{{ {mine}; {starters}; }} 2>/dev/null", user="root")
+        out = on(host, f"{{ {mine}; {launchers}; }} 2>/dev/null", user="root")
         found += [f"{host}:{line}" for line in out.split()]
     return found
 
 
-def kill_mpirun(job: str) -> None:
+def kill_launcher(job: str) -> None:
     """End the job's mpirun on the head, without a chance to tidy up."""
     on(
         HEAD,
-        "for starter in $(pgrep -x mpiexec.hydra); do "
-        f'[ "$(readlink /proc/$starter/cwd)" != {directory(job)} ] || kill -KILL $starter; done',
+        "for launcher in $(pgrep -x mpiexec.hydra); do "
+        f'[ "$(readlink /proc/$launcher/cwd)" != {directory(job)} ] || kill -KILL $launcher; done',
         user="root",
     )
 
@@ -139,3 +172,8 @@ def job_file(job: dict[str, Any]) -> Path:
     path = EPHEMERAL / f"{job['name']}.yml"
     path.write_text(json.dumps(job), encoding="utf-8")
     return path
+
+
+def train(job: Path, *options: str) -> Play:
+    """Start a job."""
+    return Play("train", "-e", f"job={job}", *options)

@@ -131,7 +131,8 @@ class Lanes:
         return max(ready, key=lambda part: way(part, self.waiting), default=None)
 
     def _start(self, part: Part) -> None:
-        output = part.log.open("wb", buffering=0)
+        part.log.unlink(missing_ok=True)
+        output = part.log.open("ab", buffering=0)
         missing = [name for name in part.needs if name in self.ended and self.ended[name].failed]
         if missing:
             self._close(Result(part, 0.0, 0, 1), output, f"not run, because this failed: {', '.join(missing)}")
@@ -146,8 +147,8 @@ class Lanes:
             process = subprocess.Popen(
                 part.command,
                 cwd=ROOT,
-                # Scenarios put their hosts on other cores in another lane.
-                env={**self.env, "AMX_TEST_LANE": str(lane)},
+                # Scenarios put their hosts on other cores in another lane, and let scripts add to the log themselves.
+                env={**self.env, "AMX_TEST_LANE": str(lane), "AMX_TEST_LOG": str(part.log)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -245,12 +246,37 @@ def call(command: Sequence[str], output: BinaryIO, env: Mapping[str, str], timeo
 
 def end(process: subprocess.Popen[bytes]) -> None:
     """End a command and all that it started: politely first, so that it can tidy up."""
+    started = offspring(process.pid)
     os.killpg(process.pid, signal.SIGINT)
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(POLITE_SECONDS)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
+    # Also what left its group, as all does that Ansible starts on this machine.
+    for pid, _began in (started | offspring(process.pid)) & set(parents()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.kill()
     process.wait()
+
+
+def parents() -> dict[tuple[int, str], int]:
+    """Return the processes that there are, each by its number and when it began, with the number of its parent."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            values = path.read_text(errors="replace").rpartition(")")[2].split()
+            found[int(path.parent.name), values[19]] = int(values[1])
+    return found
+
+
+def offspring(pid: int) -> set[tuple[int, str]]:
+    """Return what a process has started, directly or not, as `parents` names them."""
+    known = parents()
+    found: set[tuple[int, str]] = set()
+    above = {pid}
+    while more := {process for process, parent in known.items() if parent in above} - found:
+        found |= more
+        above = {number for number, _began in more}
+    return found
 
 
 def heading(text: str) -> None:

@@ -80,6 +80,11 @@ def test_as_many_run_at_a_time_as_there_are_lanes(tmp_path: Path) -> None:
     assert counts(run([part("a", alone), part("b", alone)], 1)) == {"a": (1, 0), "b": (1, 0)}
 
 
+def test_a_part_may_add_to_its_log_itself(capfd: pytest.CaptureFixture[str]) -> None:
+    run([part("both", 'echo one; echo two >> "$AMX_TEST_LOG"; echo three')])
+    assert "\none\ntwo\nthree\n" in capfd.readouterr().out
+
+
 def test_lanes_have_numbers(tmp_path: Path) -> None:
     meet = "echo $AMX_TEST_LANE > {0}; for n in $(seq 200); do [ -e {1} ] && exit 0; sleep 0.1; done; exit 1"
     run([part("a", meet.format("a", "b")), part("b", meet.format("b", "a"))], 2)

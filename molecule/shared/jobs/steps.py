@@ -1,7 +1,7 @@
 """A plain torch.distributed script, unmodified for any launcher: steps that all ranks take together, and checkpoints.
 
 It finds RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its environment. FAULT makes it fail in the way named, at step
-30 of its first run.
+30 of its first run. With UNTIL it goes on until there is a file of that name, instead of making so many STEPS.
 """
 
 import json
@@ -15,11 +15,12 @@ from torch import distributed
 STEPS = int(os.environ.get("STEPS", "60"))
 RANK = int(os.environ["RANK"])
 FAULT = os.environ.get("FAULT", "")
+UNTIL = os.environ.get("UNTIL", "")
 OUTPUT = Path("output")
 
 
 def checkpoint(step: int, weight: torch.Tensor) -> None:
-    """Write a checkpoint, and mark it when it is whole."""
+    """Write a checkpoint, and mark it when it is complete."""
     folder = OUTPUT / f"checkpoint-{step}"
     folder.mkdir(parents=True)
     torch.save({"step": step, "weight": weight, "ballast": torch.zeros(2_000_000)}, folder / "state.pt")
@@ -65,11 +66,16 @@ def main() -> None:
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     first, weight = resume()
     parameter.data.copy_(weight)
-    for step in range(first + 1, STEPS + 1):
+    step, last = first, STEPS
+    while step < last:
+        step += 1
         fail(step)
-        gradient = -torch.ones(4) / distributed.get_world_size()
-        distributed.all_reduce(gradient)
-        parameter.grad = gradient
+        # The last number is how many ranks see the file UNTIL: they end at the same step.
+        reduced = torch.cat([-torch.ones(4) / distributed.get_world_size(), torch.ones(1) * Path(UNTIL).is_file()])
+        distributed.all_reduce(reduced)
+        if UNTIL:
+            last = step if reduced[-1] else step + 1
+        parameter.grad = reduced[:-1]
         optimizer.step()
         if RANK == 0:
             print(f"step {step} of {STEPS}: {parameter[0].item():.0f}", flush=True)
@@ -78,7 +84,7 @@ def main() -> None:
         time.sleep(0.2)
     if RANK == 0:
         OUTPUT.mkdir(exist_ok=True)
-        result = {"steps": STEPS, "weight": parameter[0].item(), "resumed_from": first}
+        result = {"steps": step, "weight": parameter[0].item(), "resumed_from": first}
         (OUTPUT / "all_results.json").write_text(json.dumps(result))
     distributed.destroy_process_group()
 

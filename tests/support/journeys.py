@@ -1,0 +1,64 @@
+"""How a scenario's script makes its journeys: what a user does, compared with what should come of it.
+
+A journey is a function that returns what it found, in lines, or raises WrongError. Its name says what it shows.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+Journey = Callable[[], Sequence[str]]
+
+
+class WrongError(Exception):
+    """Something is not as it should be."""
+
+
+def check(right: object, said: str) -> None:
+    """Raise WrongError, which says so, unless it is right."""
+    if not right:
+        raise WrongError(said)
+
+
+def attempt(journey: Journey) -> str:
+    """Make a journey, print what it found, and return what is wrong; an empty string when nothing is."""
+    name, began = journey.__name__.replace("_", " "), time.monotonic()
+    wrong = ""
+    try:
+        lines = list(journey())
+    except WrongError as error:
+        lines, wrong = [], f"{name}: {error}"
+    except Exception:  # the other journeys are to be seen, too
+        lines, wrong = [], f"{name}: {traceback.format_exc()}"
+    result = "WRONG" if wrong else "as it should be"
+    print("\n".join([*lines, f"[{name}: {result}, {time.monotonic() - began:.0f} s]"]), flush=True)
+    return wrong
+
+
+def make(
+    journeys: Sequence[Sequence[Journey]],
+    on_request: Sequence[Journey] = (),
+    after_a_wrong_one: Callable[[], None] = lambda: None,
+) -> int:
+    """Make the journeys one after another, those that stand together at the same time. Returns the exit code.
+
+    JOURNEYS="name name" in the environment chooses some only; those `on_request` are made only if they are named.
+    """
+    asked = os.environ.get("JOURNEYS", "").split()
+    wrong = []
+    for together in [*journeys, *([journey] for journey in on_request)]:
+        chosen = [one for one in together if (one.__name__ in asked if asked else one not in on_request)]
+        if not chosen:
+            continue
+        with ThreadPoolExecutor(len(chosen)) as pool:
+            found = [said for said in pool.map(attempt, chosen) if said]
+        if found:
+            wrong += found
+            after_a_wrong_one()
+    print(f"wrong: {len(wrong)}")
+    print("\n".join(wrong), flush=True)
+    return 1 if wrong else 0
