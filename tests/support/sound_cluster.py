@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB, Check, Cluster, Wanted
+from support.checkout import ROOT
 
-TESTS = Path(__file__).resolve().parent
-CAPTURED = TESTS / "unit" / "fixtures" / "proc"
+CAPTURED = ROOT / "tests/unit/fixtures/proc"
 GRANTED = {"supported": 0x602E7, "granted": 0x602E7, "supported_errno": 0, "request_errno": 0, "killed": 0}
 NETWORK = "10.0.0.0/24"
 
-_DEFAULTS = yaml.safe_load((TESTS.parent / "roles/preflight/defaults/main.yml").read_text(encoding="utf-8"))
+_DEFAULTS = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text(encoding="utf-8"))
 # What the role preflight asks for by default, in the full form.
 FULL = Wanted(
     network=NETWORK,
