@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from journeys import away, example, measured, reboot, same_result
+from journeys import away, example, measured, reboot, same_result, torchrun
 from support.cluster import HEAD, on, until
 from support.journeys import make
 
@@ -20,6 +20,7 @@ JOURNEYS = [
     [away.results_are_fetched],
     [reboot.reboot],
     [example.example],
+    [torchrun.torchrun_trains_the_demo_job],
 ]
 
 
