@@ -92,8 +92,9 @@ def site(tmp_path: Path) -> Site:
 def test_what_is_refused_of_examples(site: Site) -> None:
     """They are not there, they require what would move a pin, or there is no such one."""
     absent = site.refusal(site.script)
-    assert "which localhost lacks: the transformers examples are not there; run site.yml with torch_stack_examples" in (
-        absent
+    assert (
+        "which is missing on localhost: the transformers examples are not there; "
+        "run site.yml with torch_stack_examples set to git, archive or directory." in absent
     )
     make_examples(site.repository, VERSION, "torch < 2\nglue-words\n")
     archive = site.folder / "transformers.tar.gz"
