@@ -232,9 +232,9 @@ class Supervisor:
 
     def wait(self, listener: socket.socket, token: str) -> str:
         """Wait for mpirun; return why it had to be ended, or an empty string when it ended by itself."""
-        assert self.process is not None
+        process = self.started()
         written = 0.0
-        while self.process.poll() is None:
+        while process.poll() is None:
             self.listen(listener, token)
             if time.monotonic() - written > 2 and self.beats:
                 written = time.monotonic()
@@ -374,15 +374,21 @@ class Supervisor:
         self.gone = {host: why for host, why in remote.unreachable(self.names(), self.here).items() if host in quiet}
         return faults.hosts_gone(self.gone)
 
+    def started(self) -> subprocess.Popen[bytes]:
+        """Return the launcher's process. Raises RuntimeError before it was started."""
+        if self.process is None:
+            raise RuntimeError("the launcher was not started")
+        return self.process
+
     def end(self) -> None:
         """End mpirun, which ends its ranks on every host."""
-        assert self.process is not None
+        process = self.started()
         for number in (signal.SIGTERM, signal.SIGKILL):
             # SIGKILL also when mpirun has ended in time: what it left behind is to end with it.
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-                os.killpg(self.process.pid, number)
-                self.process.wait(GRACE)
-        self.process.wait()
+                os.killpg(process.pid, number)
+                process.wait(GRACE)
+        process.wait()
 
     def may_restart(self, reason: str) -> bool:
         """Tell whether the job is to be started again after it failed with `reason`."""

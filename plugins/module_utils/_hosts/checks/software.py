@@ -33,7 +33,7 @@ def stack(cluster: Cluster) -> Iterator[Found]:
     same = _same(stacks)
     for host, installed in stacks.items():
         if host not in same:
-            usual = next(iter(same.values()))["env"]
+            usual = next(iter(same.values()), {"env": ""})["env"]
             yield Found(host, f"it uses {installed['env']}, but {', '.join(same)} {usual}")
 
 
