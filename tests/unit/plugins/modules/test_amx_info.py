@@ -1,38 +1,24 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
 from ansible_collections.amx.cluster.plugins.modules import amx_info
+from support import modules
 
 ROOT = Path(__file__).resolve().parents[4]
 CAPTURED = ROOT / "tests" / "unit" / "fixtures" / "proc"
 
 
 def run(**options: Any) -> dict[str, Any]:
-    """What the module answers when it is run as a program, as Ansible does."""
-    done = subprocess.run(
-        [sys.executable, "-m", amx_info.__name__],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return modules.run(amx_info, **options)
 
 
 def test_returns_what_it_documents() -> None:
     answer = run(root=str(CAPTURED / "sapphire_rapids"), _ansible_check_mode=True)
-    documented = yaml.safe_load(amx_info.RETURN)
+    documented = modules.documented(amx_info)
     assert set(answer) == {*documented, "changed", "invocation"}
     assert (answer["changed"], answer["reason"], answer["usable"]) == (False, "not_asked", None)
     for name in ("cpu", "kernel"):

@@ -1,38 +1,10 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.amx.cluster.plugins.modules import host_info, peer_info, peer_listener
-
-ROOT = Path(__file__).resolve().parents[4]
-
-
-def run(module: ModuleType, **options: Any) -> dict[str, Any]:
-    """What a module answers when it is run as a program, as Ansible does."""
-    done = subprocess.run(
-        [sys.executable, "-m", module.__name__],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-def documented(module: ModuleType) -> dict[str, Any]:
-    returned: dict[str, Any] = yaml.safe_load(module.RETURN)
-    return returned
+from support.modules import documented, run
 
 
 @pytest.mark.parametrize("check_mode", [False, True])

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.modules import job_stop
+from support import modules
 
-ROOT = Path(__file__).resolve().parents[4]
 # One process ends when asked, one does not, and one is in a session of its own, as the starter's are.
 TREE = """
 trap '' TERM
@@ -28,13 +28,7 @@ wait
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:
-    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": {"path": str(folder), **options}})
-    env = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
-    command = [sys.executable, "-m", job_stop.__name__]
-    done = subprocess.run(command, input=arguments, env=env, capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return modules.run(job_stop, path=str(folder), **options)
 
 
 @pytest.fixture

@@ -1,35 +1,20 @@
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
 from ansible_collections.amx.cluster.plugins.modules import ssh_authorized_keys_info
+from support import modules
 
-ROOT = Path(__file__).resolve().parents[4]
 A = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 B = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
 
 
 def run(path: Path, check_mode: bool = False, **options: Any) -> dict[str, Any]:
-    """What the module answers when it is run as a program, as Ansible does."""
-    arguments = {"path": str(path), "name": "mesh", "hosts": ["n0", "n1"], "_ansible_check_mode": check_mode, **options}
-    done = subprocess.run(
-        [sys.executable, "-m", ssh_authorized_keys_info.__name__],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments}),
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    mesh = {"path": str(path), "name": "mesh", "hosts": ["n0", "n1"], "_ansible_check_mode": check_mode}
+    return modules.run(ssh_authorized_keys_info, **mesh, **options)
 
 
 def source(**more: Any) -> list[dict[str, Any]]:

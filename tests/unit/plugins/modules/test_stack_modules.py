@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv as environments
 from ansible_collections.amx.cluster.plugins.modules import (
     file_set,
@@ -22,27 +17,18 @@ from ansible_collections.amx.cluster.plugins.modules import (
     venv_check_info,
     venv_info,
 )
+from support import modules
 
-ROOT = Path(__file__).resolve().parents[4]
 STACK = {"name": "mine", "backend": "gloo", "interpreter": "3.11"}
 
 
 def run(module: ModuleType, **options: Any) -> dict[str, Any]:
     """Return what a module returns when it is run as a program, as Ansible does, without its own options."""
-    ran = subprocess.run(
-        [sys.executable, "-m", module.__name__],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.stdout, ran.stderr
-    result: dict[str, Any] = json.loads(ran.stdout)
+    result = modules.run(module, **options)
     # Ansible adds these to every result, and to one that has a path.
     added = {"invocation", "owner", "group", "mode", "size", "uid", "gid", "state"}
     result = {key: value for key, value in result.items() if key not in added}
-    assert set(result) <= {"changed", "failed", "msg", "diff", *yaml.safe_load(module.RETURN)}
+    assert set(result) <= {"changed", "failed", "msg", "diff", *modules.documented(module)}
     return result
 
 
