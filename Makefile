@@ -18,6 +18,7 @@ demo: ## make this machine a cluster of one host (in .cluster/, no root) and fin
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
 
+# Two parts at a time; AMX_TEST_LANES=1: one after another.
 test: ## everything: lint, unit and integration tests, the demo, ansible-test sanity, every molecule scenario
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py

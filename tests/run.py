@@ -6,7 +6,7 @@ table shows what each part took, and the last line counts `N passed, N failed`: 
 count as one, the other parts as the tests that they ran. The exit code is 0 only if nothing failed. Called by the
 Makefile with the Python of .venv.
 
-AMX_TEST_LANES=1 runs one part after another, and prints their output as it comes; so does a run of a single part.
+AMX_TEST_LANES=1 runs one part after another, and prints their output as it comes, as that of the last part always is.
 """
 
 from __future__ import annotations

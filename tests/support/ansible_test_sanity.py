@@ -1,7 +1,7 @@
 """Run `ansible-test sanity` on a copy of the checkout: `tests/support/ansible_test_sanity.py REPORTS_FOLDER`.
 
-ansible-test wants a real folder `ansible_collections/amx/cluster` that is a git checkout of its own. The copy holds
-what git knows of, uncommitted changes included, and lies with ansible-test's home in .cache/sanity; the home stays, so
+ansible-test wants a real directory `ansible_collections/amx/cluster` that is a git checkout of its own. The copy has
+what users get, uncommitted changes included, and lies with ansible-test's home in .cache/sanity; the home stays, so
 that a second run finds its virtual environments. JUnit reports are copied to REPORTS_FOLDER.
 """
 
@@ -24,6 +24,9 @@ from support.checkout import BIN, ROOT, git, tracked
 WORK = ROOT / ".cache" / "sanity"
 HOME = WORK / "home"
 COPY = WORK / "ansible_collections" / "amx" / "cluster"
+# Only a checkout needs these, and ruff and mypy check them: ansible-test's pylint would take as long again. The link in
+# .collections would lead ansible-test round in a circle.
+LEFT_OUT = (".collections/", "molecule/", "tests/", "tools/")
 # The version in the name is the one that ansible-test of ansible-core 2.19 asks for.
 GET_PIP = "get_pip_24_2.py"
 
@@ -33,8 +36,7 @@ def make_copy() -> None:
     shutil.rmtree(COPY, ignore_errors=True)
     COPY.mkdir(parents=True)
     for name in tracked():
-        # The link in .collections would lead ansible-test round in a circle.
-        if not name.startswith(".collections/"):
+        if not name.startswith(LEFT_OUT):
             target = COPY / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, target, follow_symlinks=False)

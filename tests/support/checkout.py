@@ -23,7 +23,9 @@ def environment() -> dict[str, str]:
     env["ANSIBLE_COLLECTIONS_PATH"] = str(ROOT / ".collections")
     env["ANSIBLE_ROLES_PATH"] = str(ROOT / "roles")
     env["ANSIBLE_NOCOLOR"] = env["NO_COLOR"] = "1"
-    env["PYTHONDONTWRITEBYTECODE"] = "1"
+    # The checkout stays clean, and torch and transformers are compiled once, not at every import.
+    env["PYTHONPYCACHEPREFIX"] = str(ROOT / ".cache" / "pycache")
+    env.pop("PYTHONDONTWRITEBYTECODE", None)
     env.pop("PYTHONPATH", None)
     return env
 

@@ -142,7 +142,8 @@ def until(condition: Callable[[], Any], seconds: float = PATIENCE) -> bool:
     while not condition():
         if time.monotonic() > end:
             return False
-        time.sleep(0.5)
+        # To ask a container takes a tenth of a second of processor time.
+        time.sleep(1.0)
     return True
 
 

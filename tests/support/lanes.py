@@ -1,8 +1,8 @@
 """Run the parts of the tests in lanes, side by side: as many at a time as there are lanes.
 
-A part's output goes to a file of its own, and is printed in one piece when the part has ended; with one lane it is
-printed as it comes. A part states what it has to wait for. Of those that can start, the one goes first that has the
-most work behind it, so that the lanes end together.
+A part's output goes to a file of its own, and is printed in one piece when the part has ended; as it comes, where no
+other part can run at the same time. A part states what it has to wait for. Of those that can start, the one goes first
+that has the most work behind it, so that the lanes end together.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Lanes:
                     self._start(part)
                 for one in tuple(self.running):
                     self._look_at(one)
-                if self.lanes > 1 and time.monotonic() - heartbeat > HEARTBEAT_SECONDS:
+                if not self._alone() and time.monotonic() - heartbeat > HEARTBEAT_SECONDS:
                     heartbeat = time.monotonic()
                     self._tell()
                 time.sleep(0.1)
@@ -159,8 +159,12 @@ class Lanes:
             return
         self.running.append(Running(part, lane, process, output))
 
+    def _alone(self) -> bool:
+        """Return whether no other part will run beside the present one."""
+        return self.lanes == 1 or (len(self.running) == 1 and not self.waiting)
+
     def _look_at(self, one: Running) -> None:
-        if self.lanes == 1:
+        if self._alone():
             self._print(one.part)
         if one.process.poll() is not None:
             self._end(one)
