@@ -11,6 +11,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 
+# The programs of the role that start, observe and supervise ranks.
+ROLE_FILES = ("rank.py", "supervise.py", "observe/sitecustomize.py", "observe/_amx_cluster_observer.py")
+
 
 class ActionModule(ActionBase):
     """Renders the files of a run on the control node, and has the module make the directory on the host."""
@@ -28,7 +31,7 @@ class ActionModule(ActionBase):
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
         own = {script.name: script for script in scripts if script.is_absolute()}
         own["job.yml"] = run.job.file
-        own.update((name, role_files / name) for name in ("rank.py", "supervise.py", "observe/sitecustomize.py"))
+        own.update((name, role_files / name) for name in ROLE_FILES)
         try:
             options["files"] = {
                 **{name: path.read_text(encoding="utf-8") for name, path in own.items()},

@@ -19,15 +19,26 @@ CONSEQUENCES = re.compile(
     r"Rank \d+ is not connected|DistNetworkError|NCCL|Gloo connectFullMesh failed",
     re.IGNORECASE,
 )
-# Seconds without a word, where one comes every two, after which a rank's process stands still.
-MUTE = 10
-# Frames in which a rank waits for others.
-WAITING = ("torch/distributed/", "_engine_run_backward", "threading.py", "all_reduce", "barrier", "synchronize")
+# Seconds without a heartbeat, where one comes every two, after which it is asked for on its host what a rank does, and
+# after which its process seems to be stopped.
+LATE, MUTE = 5, 10
+# Seconds that a process may take to end when its script has: all that was imported is taken down.
+ENDING = 60
+# Optimizer steps that each rank has made outside of any group, after which that is worth a note.
+MANY = 100
 
 
 def tracebacks(log: str) -> list[tuple[int, str, str]]:
-    """Return each rank's traceback in a log, in their order: (rank, host, text)."""
-    return [(int(found[1]), found[2], found[3].strip()) for found in progress.FAILURE.finditer(log)]
+    """Return what ended each rank, from a log, in their order: (rank, host, text).
+
+    What a rank printed before it was not its end: the script went on after its arguments were refused, perhaps.
+    """
+    last: dict[int, tuple[int, str, str]] = {}
+    for found in progress.FAILURE.finditer(log):
+        rank = int(found[1])
+        last.pop(rank, None)
+        last[rank] = (rank, found[2], found[3].strip())
+    return list(last.values())
 
 
 def last_words(trace: str) -> str:
@@ -83,53 +94,81 @@ def cause(
     return f"{launcher} ended with exit code {code}; the log tells why"
 
 
-def is_waiting(stack: str) -> bool:
-    """Tell whether a rank whose main thread has this stack (as traceback.format_stack gives it) waits for others."""
-    frames = [line for line in stack.splitlines() if line.lstrip().startswith("File ")]
-    return any(word in frame for frame in frames[-4:] for word in WAITING)
+def late(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
+    """Return the ranks whose heartbeat is late although they have not ended.
+
+    Their process is stopped, or waits for a disk, or holds Python's lock within one long call: whether they use a
+    processor tells which, and only their host can say that.
+    """
+    return sorted(rank for rank, beat in beats.items() if beat["silent"] > LATE and not beat.get("ended"))
 
 
 def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     """Say which rank holds up the others; an empty string while any of them makes progress.
 
-    beats: the last message of each rank: {rank: {host, stepped (whether it has made a step), idle (seconds since its
-    last one when it told so, before the first since it last used a processor), silent (seconds since it told so),
-    stack}}. A rank that is stopped tells nothing: it is the one, then.
+    beats: the last heartbeat of each rank: {rank: {host, idle (seconds since it had made progress when it sent that,
+    docs/watching.md says what that is), silent (seconds since it was received), stepped (whether it has made a step),
+    waiting (whether it was waiting for other ranks), ended (whether its script has), stack}}.
     """
-    idle = [float(beat["idle"]) + float(beat["silent"]) for beat in beats.values()]
-    if not idle or min(idle) < patience:
+    running = {rank: beat for rank, beat in beats.items() if not beat.get("ended")}
+    idle = [float(beat["idle"]) + float(beat["silent"]) for beat in running.values()]
+    if not running:
+        silent = [float(beat["silent"]) for beat in beats.values()]
+        if not silent or min(silent) < patience + ENDING:
+            return ""
+        return f"every rank's script ended {min(silent):.0f} s ago, and their processes have not"
+    if min(idle) < patience:
         return ""
-    mute = {rank: beat for rank, beat in beats.items() if beat["silent"] > MUTE}
-    guilty = mute or {rank: beat for rank, beat in beats.items() if not is_waiting(beat.get("stack", ""))}
+    mute = {rank: beat for rank, beat in running.items() if beat["silent"] > MUTE}
+    guilty = mute or {rank: beat for rank, beat in running.items() if not beat.get("waiting")}
     stepped = any(beat.get("stepped") for beat in beats.values())
-    what = "made a step" if stepped else "done any work on its way to the first step"
+    what = "made a step or done any other work" if stepped else "done any work on its way to the first step"
     told = [f"no rank has {what} for {min(idle):.0f} s"]
-    for rank, beat in sorted((guilty or beats).items())[:3]:
+    for rank, beat in sorted((guilty or running).items())[:3]:
         where = f"rank {rank} on {beat['host']}"
         if mute:
             told.append(f"{where} has told nothing for {beat['silent']:.0f} s, as if it were stopped")
         elif guilty:
             told.append(f"{where} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}")
         else:
-            told.append(f"{where} waits for the others, and they for it:\n{beat['stack'].rstrip()}")
+            told.append(f"{where} waits for the others, and they for it:\n{beat.get('stack', '').rstrip()}")
     return "\n".join(told)
 
 
 def apart(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
     """Say that ranks train models of their own although they formed a group; an empty string while nothing tells so.
 
-    beats: the last message of each rank, {rank: {host, gradient ([sum, norm] of what its first step applied), ...}}.
-    Gradients of different batches differ by about their norm; those of one model are the same but for rounding.
+    beats: the last heartbeat of each rank, {rank: {gradient: {step (which of the optimizer's steps), parameters (how
+    many have one), sum, norm}, or None where it is none that has to be the same on all ranks}}. Gradients of different
+    batches differ by about their norm; those of one model are the same but for rounding.
     """
     told = {rank: beat["gradient"] for rank, beat in beats.items() if beat.get("gradient")}
     if len(told) < ranks or ranks < 2:
         return ""
-    sums = [total for total, _norm in told.values()]
-    scale = max(max(norm for _total, norm in told.values()), max(abs(total) for total in sums))
-    if max(sums) - min(sums) <= 1e-3 * scale:
+    if len({(gradient["step"], gradient["parameters"]) for gradient in told.values()}) > 1:
+        return ""  # not the same step, or not of the same model: nothing to be compared
+    sums = {rank: gradient["sum"] for rank, gradient in told.items()}
+    scale = max(*(abs(total) for total in sums.values()), *(gradient["norm"] for gradient in told.values()))
+    if max(sums.values()) - min(sums.values()) <= 1e-3 * scale:
         return ""
     return (
         "the ranks formed a group, but each trains a model of its own: the gradients of their first step differ (sums "
-        f"{', '.join(f'{told[rank][0]:.6g}' for rank in sorted(told)[:4])}). The script must wrap its model in "
+        f"{', '.join(f'{sums[rank]:.6g}' for rank in sorted(sums)[:4])}). The script must wrap its model in "
         "DistributedDataParallel; an evaluation before training can keep accelerate from doing so"
+    )
+
+
+def alone(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
+    """Say that all ranks train although they are in no group; an empty string while nothing tells so.
+
+    beats: the last heartbeat of each rank, {rank: {alone (steps of an optimizer outside of any group), stepped (whether
+    it has made one in a group)}}. It may be what the script does first, to fit something small: a note, no fault.
+    """
+    if ranks < 2 or len(beats) < ranks:
+        return ""
+    if any(beat.get("stepped") or beat.get("alone", 0) < MANY for beat in beats.values()):
+        return ""
+    return (
+        f"each of the {ranks} ranks has made {MANY} steps of an optimizer and they have formed no group: if the script "
+        "does not call torch.distributed.init_process_group later on, each trains a model of its own"
     )

@@ -53,6 +53,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         "backend": stack["backend"],
         "precision": choose_precision(job.precision, {host["host"]: host["isa"] for host in hosts}),
         "head": run.settings.head,
+        "shared_directory": run.settings.shared_directory,
         "master_addr": hosts[0]["address"],
         "environment": env,
         "bindings": intel_mpi.bindings_folder(stack),

@@ -15,9 +15,7 @@ import contextlib
 import fcntl
 import json
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import time
 import traceback
@@ -27,7 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json, write_text
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory, faults, processes, remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    checkpoints,
+    directory,
+    faults,
+    heartbeats,
+    processes,
+    remote,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -37,8 +42,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MA
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
-LARGEST = 1 << 20  # bytes of a rank's message
-# What rank 0 writes into the job directory (observe/sitecustomize.py).
+BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
+# What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
 WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
 
 
@@ -110,6 +115,8 @@ class Supervisor:
         self.stopped = ("", "")
         self.process: subprocess.Popen[bytes] | None = None
         self.beats: dict[int, dict[str, Any]] = {}
+        # When ranks whose heartbeat is late were last seen at work.
+        self.worked: dict[int, float] = {}
         self.gone: dict[str, str] = {}
         self.probed = 0.0
 
@@ -183,30 +190,27 @@ class Supervisor:
         """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
         for left in (*WRITTEN_BY_RANK_0, "ranks.json"):
             (self.folder / left).unlink(missing_ok=True)
-        self.beats, self.gone = {}, {}
+        self.beats, self.worked, self.gone = {}, {}, {}
         log = self.folder / "log"
         offset = log.stat().st_size if log.exists() else 0
         resumed = checkpoints.last_whole(self.folder / "output")
         record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
         self.status["attempts"].append(record)
-        listener = socket.create_server(("", 0), backlog=1024)
-        listener.setblocking(False)
-        token = secrets.token_hex(8)
         head = self.run.settings.head_address or self.plan["master_addr"]
-        with log.open("ab") as output:
-            self.process = subprocess.Popen(
-                ["bash", "launch.sh"],
-                cwd=self.folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "AMX_CLUSTER_BEAT": f"{head}:{listener.getsockname()[1]}:{token}"},
-            )
-        self.status["launch_pid"] = self.process.pid
-        self.save()
-        with listener:
-            reason = self.wait(listener, token)
+        with heartbeats.Receiver(head) as receiver:
+            with log.open("ab") as output:
+                self.process = subprocess.Popen(
+                    ["bash", "launch.sh"],
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    env={**os.environ, "AMX_CLUSTER_BEAT": receiver.endpoint},
+                )
+            self.status["launch_pid"] = self.process.pid
+            self.save()
+            reason = self.wait(receiver)
         code = self.process.returncode
         if self.stop_wanted or reason or code:
             self.reap()
@@ -230,23 +234,30 @@ class Supervisor:
         self.save()
         return reason, code
 
-    def wait(self, listener: socket.socket, token: str) -> str:
-        """Wait for mpirun; return why it had to be ended, or an empty string when it ended by itself."""
+    def wait(self, receiver: heartbeats.Receiver) -> str:
+        """Wait for the launcher; return why it had to be ended, or an empty string when it ended by itself."""
         process = self.started()
         written = 0.0
         while process.poll() is None:
-            self.listen(listener, token)
+            self.take(receiver.receive(0.2))
             if time.monotonic() - written > 2 and self.beats:
                 written = time.monotonic()
                 self.write_ranks()
+                if self.plan["watch"]["group"]:
+                    self.note(faults.alone(self.beats, self.plan["world_size"]))
             reason = self.overdue() or self.silent() or self.stall() or self.apart()
             if self.stop_wanted or reason:
                 self.end()
                 return reason
-            time.sleep(0.2)
-        self.listen(listener, token)  # what ranks told as they ended
+        self.take(receiver.receive(0))  # what ranks sent as they ended
         self.write_ranks()
         return self.apart()
+
+    def note(self, text: str) -> None:
+        """Add a note to the job's status, once."""
+        if text and text not in self.status["notes"]:
+            self.status["notes"].append(text)
+            self.save()
 
     def names(self) -> list[str]:
         """Return the hosts of the plan, in its order."""
@@ -259,13 +270,29 @@ class Supervisor:
     def stall(self) -> str:
         """Return which rank holds up the others, once none has made progress for as long as the job allows."""
         patience = self.run.job.stall_seconds
-        return faults.stall(self.ages(), patience) if patience and self.plan["watch"]["stall"] else ""
+        if not patience or not self.plan["watch"]["stall"]:
+            return ""
+        reason = faults.stall(self.ages(), patience)
+        late = faults.late(self.ages()) if reason else []
+        if late:
+            self.find_busy(late)
+            reason = faults.stall(self.ages(), patience)
+        return reason
+
+    def find_busy(self, ranks: list[int]) -> None:
+        """Find out on their hosts whether these ranks, whose heartbeat is late, use a processor."""
+        python = f"{self.plan['environment']}/bin/python"
+        command = [python, "-S", str(self.folder / "supervise.py"), "--usage", str(self.folder)]
+        for code, output in remote.on_every_host(command, self.names(), self.here).values():
+            with contextlib.suppress(ValueError, IndexError, AttributeError):
+                used = json.loads(output.splitlines()[-1]) if code == 0 else {}
+                for rank in ranks:
+                    if used.get(str(rank), 0.0) > BUSY:
+                        self.worked[rank] = time.monotonic()
 
     def apart(self) -> str:
-        """Return that ranks train models of their own, where the job's kind shares gradients completely."""
-        shared = self.run.job.of_kind().shares_gradients and not {"fsdp", "deepspeed"} & set(self.run.job.args)
-        watched = shared and self.plan["watch"]["gradients"]
-        return faults.apart(self.beats, self.plan["world_size"]) if watched else ""
+        """Return that ranks train models of their own, where their gradients can be compared."""
+        return faults.apart(self.beats, self.plan["world_size"]) if self.plan["watch"]["gradients"] else ""
 
     def out_of_memory(self) -> list[str]:
         """Return the hosts whose kernel has ended a process because it was out of memory since their ranks began."""
@@ -312,25 +339,19 @@ class Supervisor:
             write_json(self.folder / "ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
 
     def ages(self) -> dict[int, dict[str, Any]]:
-        """Return what each rank told last, with the seconds since then under "silent"."""
-        return {rank: {**beat, "silent": time.monotonic() - beat["seen"]} for rank, beat in self.beats.items()}
+        """Return the last heartbeat of each rank, with the seconds since then under "silent"."""
+        at = time.monotonic()
+        ages = {rank: {**beat, "silent": at - beat["seen"]} for rank, beat in self.beats.items()}
+        for rank, worked in self.worked.items():
+            ages[rank]["idle"] = min(ages[rank]["idle"], at - worked - ages[rank]["silent"])
+        return ages
 
-    def listen(self, listener: socket.socket, token: str) -> None:
-        """Take in what ranks told since the last look."""
-        while True:
-            try:
-                connection, _address = listener.accept()
-            except BlockingIOError:
-                return
-            try:
-                with connection, connection.makefile("rb") as stream:
-                    connection.settimeout(1)
-                    beat = json.loads(stream.read(LARGEST))
-                if beat.pop("token") != token:
-                    continue
-                rank, files, kills = int(beat["rank"]), dict(beat.pop("files")), int(beat["oom_kills"])
-            except (OSError, ValueError, KeyError, TypeError, AttributeError):
-                continue  # somebody else's, or cut off
+    def take(self, messages: list[dict[str, Any]]) -> None:
+        """Record the heartbeats that came, and what rank 0 wrote on another host."""
+        for beat in messages:
+            rank, files, kills = beat["rank"], beat.pop("files"), beat["oom_kills"]
+            if not 0 <= rank < self.plan["world_size"]:
+                continue
             for name in WRITTEN_BY_RANK_0:
                 if name in files and self.first_host_is_elsewhere():
                     (self.folder / name).parent.mkdir(exist_ok=True)
@@ -488,8 +509,17 @@ def detach(folder: Path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Start the supervisor of the job in a directory, or end the job's orphaned processes there (--reap)."""
+    """Start the supervisor of the job in a directory.
+
+    --reap: end the job's orphaned processes on this host instead. --usage: print, as JSON, how many processors each
+    rank on this host keeps busy, with all that it has started.
+    """
     if arguments[0] == "--reap":
         processes.end(Path(arguments[1]), grace=5)
+    elif arguments[0] == "--usage":
+        used: dict[int, float] = {}
+        for process in processes.usage(Path(arguments[1]), 1):
+            used[process["rank"]] = used.get(process["rank"], 0.0) + process["cpu"]
+        print(json.dumps(used))
     else:
         detach(Path(arguments[0]).resolve())

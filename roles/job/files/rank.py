@@ -51,17 +51,38 @@ def variables(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
             f"rank {rank} was started on {name} where the plan has rank {mine['rank']}: the hostfile was changed"
         )
     here = os.getcwd()
+    env = {**host["env"], **mine.get("env", {})}
+    # What the job requires besides the stack lies in packages/; then come the job's own directories.
+    paths = [f"{here}/observe", f"{here}/packages", env.get("PYTHONPATH"), environ.get("PYTHONPATH")]
     return {
-        **host["env"],
-        **mine.get("env", {}),
+        **env,
         "RANK": str(rank),
         "WORLD_SIZE": str(size),
         "LOCAL_RANK": str(local),
         "LOCAL_WORLD_SIZE": str(len(host["ranks"])),
-        # What the job requires besides the environment lies in packages/.
-        "PYTHONPATH": os.pathsep.join(filter(None, [f"{here}/observe", f"{here}/packages", environ.get("PYTHONPATH")])),
+        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
         "AMX_CLUSTER_JOB": here,
         "AMX_CLUSTER_HOST": name,
+        "AMX_CLUSTER_RANK": json.dumps(observed(plan, host, rank)),
+    }
+
+
+def observed(plan: dict, host: dict, rank: int) -> dict:
+    """Return what the observer of this rank receives (observe/_amx_cluster_observer.py).
+
+    pid: the process that is the rank, and speaks for it; the script keeps it, its children have others. together: the
+    ranks that write to the same output directory. watch: what the job is watched for.
+    """
+    writers = plan["hosts"] if plan.get("shared_directory") else [host]
+    return {
+        "pid": os.getpid(),
+        "rank": rank,
+        "size": plan["world_size"],
+        "together": [entry["rank"] for writer in writers for entry in writer["ranks"]],
+        "host": host["host"],
+        "interface": host.get("interface", "lo"),
+        "job": os.getcwd(),
+        "watch": plan.get("watch", {}),
     }
 
 

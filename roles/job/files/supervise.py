@@ -2,6 +2,7 @@
 
 python -S supervise.py JOB_DIRECTORY            starts the job, in a session of its own
 python -S supervise.py --reap JOB_DIRECTORY     ends the job's orphaned processes on this host
+    python -S supervise.py --usage JOB_DIRECTORY    prints how many processors its ranks on this host keep busy
 """
 
 from __future__ import annotations

@@ -1,26 +1,47 @@
-"""A real Python with a made-up torch: what matters is who calls what, and the files that come of it."""
+"""A real rank.py and Python with a made-up torch: what matters is who calls what, and what comes of it.
+
+tests/integration/test_healthy_scripts.py has the real torch.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import runpy
+import signal
 import socket
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, heartbeats
 
-OBSERVE = Path(__file__).resolve().parents[4] / "roles/job/files/observe"
+FILES = Path(__file__).resolve().parents[4] / "roles/job/files"
 
 # As much of torch and transformers as the observer and the scripts below touch. A group forms by a variable here.
 PACKAGES = {
     "torch/__init__.py": """
+        from types import SimpleNamespace
+
+        int64 = uint8 = "kinds of numbers"
+        strided = "a layout"
+
+        class Tensor(list):
+            layout, is_meta = strided, False
+            tolist = detach = double = lambda self: list(self)
+
+        def zeros(size, dtype):
+            return Tensor([0] * size)
+
+        def tensor(numbers, dtype):
+            return Tensor(numbers)
+
         def get_num_threads():
             return 3
         """,
@@ -49,8 +70,9 @@ PACKAGES = {
         def get_backend():
             return "gloo"
 
-        def all_gather_object(places, mine):
-            places[:] = [{**mine, "rank": rank} for rank in range(len(places))]
+        def all_gather(parts, mine):  # each rank sends the same but for its number
+            for rank, part in enumerate(parts):
+                part[:] = list(bytes(mine).replace(b'"rank": 0', b'"rank": %d' % rank)) if len(mine) > 1 else mine
         """,
     "torch/optim/__init__.py": "from .optimizer import Optimizer",
     "torch/optim/optimizer.py": """
@@ -66,46 +88,109 @@ PACKAGES = {
                 print("step", flush=True)
         """,
     "the_bindings.py": "from torch import distributed; print('bindings', distributed.is_initialized())",
+    "accelerate/__init__.py": "",
+    "accelerate/optimizer.py": """
+        class AcceleratedOptimizer:
+            def step(self, closure=None):
+                pass
+        """,
     "transformers/__init__.py": "class TrainerCallback: pass",
     "transformers/trainer.py": "DEFAULT_CALLBACKS = []",
 }
 
 
 class Rank:
-    """One rank of a job in `folder` that is observed."""
+    """One rank of a job in `folder`, which rank.py starts on a host of two ranks."""
 
     def __init__(self, folder: Path) -> None:
         self.job = folder / "job"
         self.job.mkdir()
+        (self.job / "observe").symlink_to(FILES / "observe")
+        (self.job / "host").write_text("node1\n")
         self.packages = folder / "packages"
         for name, code in PACKAGES.items():
             path = self.packages / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(textwrap.dedent(code))
 
-    def run(self, script: str, rank: int = 0, size: int = 2, **environ: str) -> subprocess.CompletedProcess[str]:
+    def start(
+        self, script: str, rank: int = 0, size: int = 2, plan: dict[str, Any] | None = None, **environ: str
+    ) -> subprocess.Popen[str]:
         (self.job / "script.py").write_text(textwrap.dedent(script))
+        host = {"host": "node1", "interface": "lo", "env": {}, "ranks": [{"rank": number} for number in range(size)]}
+        launcher = {"rank_variables": ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"], "pins": True}
+        made = {"launcher": launcher, "world_size": size, "hosts": [host], **(plan or {})}
+        (self.job / "plan.json").write_text(json.dumps(made))
         told = {
             "PATH": os.environ["PATH"],
-            "PYTHONPATH": f"{OBSERVE}:{self.packages}",
+            "PYTHONPATH": str(self.packages),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "AMX_CLUSTER_JOB": str(self.job),
-            "AMX_CLUSTER_HOST": "node1",
-            "RANK": str(rank),
-            "WORLD_SIZE": str(size),
+            "PMI_RANK": str(rank),
+            "PMI_SIZE": str(size),
+            "MPI_LOCALRANKID": str(rank),
             **environ,
         }
-        command = [sys.executable, "script.py"]
-        return subprocess.run(command, cwd=self.job, env=told, capture_output=True, text=True, check=False)
+        return subprocess.Popen(
+            [sys.executable, "-S", str(FILES / "rank.py"), "script.py"],
+            cwd=self.job,
+            env=told,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, script: str, **told: Any) -> subprocess.CompletedProcess[str]:
+        process = self.start(script, **told)
+        out, err = process.communicate(timeout=120)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def read(self, name: str) -> dict[str, Any]:
         content: dict[str, Any] = json.loads((self.job / name).read_text())
         return content
 
+    def left(self) -> set[str]:
+        """Return what there is in the job directory besides what was put there."""
+        return {path.name for path in self.job.iterdir()} - {"observe", "host", "plan.json", "script.py"}
+
+
+class Supervisor:
+    """Receives what ranks send."""
+
+    def __init__(self) -> None:
+        self.receiver = heartbeats.Receiver("127.0.0.1")
+        self.messages: list[dict[str, Any]] = []
+        self.done = threading.Event()
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    def listen(self) -> None:
+        while not self.done.is_set():
+            self.messages += self.receiver.receive(0.1)
+        self.messages += self.receiver.receive(0)
+
+    def told(self) -> list[dict[str, Any]]:
+        """Stop listening, and return the messages in their order."""
+        self.done.set()
+        self.thread.join()
+        return self.messages
+
+    @property
+    def endpoint(self) -> str:
+        return self.receiver.endpoint
+
 
 @pytest.fixture
 def rank(tmp_path: Path) -> Rank:
     return Rank(tmp_path)
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    made = Supervisor()
+    yield made
+    made.told()
+    made.receiver.close()
 
 
 TRAINS = """
@@ -114,11 +199,12 @@ TRAINS = """
     optim.Optimizer().step()
     optim.Optimizer().step()
 """
+TRAINED = "the group\nstep\nstep\n"
 
 
 def test_rank_0_writes_who_is_in_the_group(rank: Rank) -> None:
     ran = rank.run(TRAINS)
-    assert (ran.stdout, ran.stderr) == ("the group\nstep\nstep\n", "")
+    assert (ran.stdout, ran.stderr) == (TRAINED, "")
     world = rank.read("world.json")
     assert (world["size"], world["backend"]) == (2, "gloo")
     assert [entry["rank"] for entry in world["ranks"]] == [0, 1]
@@ -128,9 +214,15 @@ def test_rank_0_writes_who_is_in_the_group(rank: Rank) -> None:
     assert rank.read("ranks/entered.json") == {"pid": first["pid"]}
 
 
+def test_ranks_send_each_other_no_pickles(rank: Rank) -> None:
+    """A peer, or who can connect to the group's port, could have code executed by one."""
+    assert rank.run("import sys\nsys.modules['pickle'] = None\n" + textwrap.dedent(TRAINS)).stdout == TRAINED
+    assert rank.read("world.json")["size"] == 2
+
+
 def test_the_bindings_of_oneccl_are_there_before_the_group(rank: Rank) -> None:
     ran = rank.run(TRAINS, AMX_CLUSTER_BINDINGS="the_bindings")
-    assert (ran.stdout, ran.stderr) == ("bindings False\nthe group\nstep\nstep\n", "")
+    assert (ran.stdout, ran.stderr) == (f"bindings False\n{TRAINED}", "")
     ran = rank.run(TRAINS, AMX_CLUSTER_BINDINGS="no_bindings")
     assert ran.returncode == 1
     assert "ModuleNotFoundError: No module named 'no_bindings'" in ran.stderr
@@ -138,7 +230,7 @@ def test_the_bindings_of_oneccl_are_there_before_the_group(rank: Rank) -> None:
 
 def test_the_other_ranks_write_nothing(rank: Rank) -> None:
     assert rank.run(TRAINS, rank=1).returncode == 0
-    assert [path.name for path in rank.job.iterdir()] == ["script.py"]
+    assert rank.left() == {"lock.1"}
 
 
 def test_entering_is_told_before_the_group_is_there(rank: Rank) -> None:
@@ -152,32 +244,82 @@ def test_entering_is_told_before_the_group_is_there(rank: Rank) -> None:
     assert not (rank.job / "world.json").exists()
 
 
-def test_a_rank_that_would_train_alone_is_ended_at_its_first_step(rank: Rank) -> None:
-    ran = rank.run("from torch import optim\noptim.Optimizer().step()", rank=1)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    lines = ran.stderr.splitlines()
-    assert (lines[0], lines[-1]) == ("--- rank 1 on node1 failed ---", "--- end of rank 1 ---")
-    assert lines[-4:-1] == [
-        "This rank would train a model of its own: 2 ranks were started and the script has formed no group with them.",
-        "With transformers and accelerate 1.13 or newer a job on CPUs becomes distributed only with --use_cpu and",
-        "--ddp_backend; another script must call torch.distributed.init_process_group before its first step.",
-    ]
+def test_a_group_that_is_not_watched_is_not_asked_for_anything(rank: Rank) -> None:
+    assert rank.run(TRAINS, plan={"watch": {"group": False}}).stdout == TRAINED
+    assert rank.left() == {"lock.0"}
 
 
-def test_one_rank_needs_no_group(rank: Rank) -> None:
-    assert rank.run("from torch import optim\noptim.Optimizer().step()", size=1).stdout == "step\n"
+BEGINS = """
+from types import SimpleNamespace
+from transformers import trainer
+[kind] = trainer.DEFAULT_CALLBACKS
+kind().on_train_begin(SimpleNamespace(world_size=1), SimpleNamespace(global_step=0, max_steps=0), None)
+print("it trains")
+"""
+STEPS = """
+from types import SimpleNamespace
+from accelerate.optimizer import AcceleratedOptimizer
+optimizer = AcceleratedOptimizer()
+optimizer.accelerator_state = SimpleNamespace(num_processes=1)
+optimizer.step()
+print("it trains")
+"""
+FORMS = "from torch import distributed\ndistributed.init_process_group('gloo')\n"
+
+
+@pytest.mark.parametrize("script", [BEGINS, STEPS])
+def test_a_training_that_is_made_for_a_group_is_refused_without_one(rank: Rank, script: str) -> None:
+    # Nor with one that accelerate does not make use of: it does so without --use_cpu.
+    for begins, does in (("", "has formed no group with them"), (FORMS, "trains as if it were the only one")):
+        ran = rank.run(begins + script, rank=1)
+        assert (ran.returncode, ran.stdout) == (1, "")
+        lines = ran.stderr.splitlines()
+        assert (lines[0], lines[-1]) == ("--- rank 1 on node1 failed ---", "--- end of rank 1 ---")
+        assert lines[-4:-1] == [
+            f"This rank would train a model of its own: 2 ranks were started and the script {does}.",
+            "With transformers and accelerate 1.13 or newer a job on CPUs becomes distributed only with --use_cpu and",
+            "--ddp_backend; another script must call torch.distributed.init_process_group before its first step.",
+        ]
+
+
+@pytest.mark.parametrize("script", [BEGINS, STEPS])
+def test_a_training_alone_that_is_meant(rank: Rank, script: str) -> None:
+    assert rank.run(script, size=1).stdout == "it trains\n"
+    assert rank.run(script, plan={"watch": {"group": False}}).stdout == "it trains\n"
+    alone = "import os\ndel os.environ['RANK'], os.environ['WORLD_SIZE']\n"
+    assert rank.run(alone + script).stdout == "it trains\n"
+    script = script.replace("world_size=1", "world_size=2").replace("num_processes=1", "num_processes=2")
+    assert rank.run(FORMS + script).stdout == "it trains\n"
+
+
+def test_an_optimizer_before_the_group_forms_is_left_alone(rank: Rank, supervisor: Supervisor) -> None:
+    """It fits something small, perhaps; a script that forms no group at all is found out at its end."""
+    script = "from torch import optim\noptim.Optimizer().step()\n"
+    ran = rank.run(script + textwrap.dedent(TRAINS), AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert (ran.stdout, ran.stderr) == (f"step\n{TRAINED}", "")
+    last = supervisor.told()[-1]
+    assert (last["alone"], last["stepped"]) == (1, True)
+
+
+def test_a_step_without_a_group_is_none_that_a_restart_could_go_on_from(rank: Rank, supervisor: Supervisor) -> None:
+    rank.run("from torch import optim\noptim.Optimizer().step()", AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert [message["stepped"] for message in supervisor.told()][-1:] == [False]
 
 
 def test_a_torch_without_hooks_trains(rank: Rank) -> None:
     path = rank.packages / "torch/optim/optimizer.py"
     path.write_text(path.read_text().replace("register_optimizer_step_pre_hook", "other"))
-    assert rank.run("from torch import optim\noptim.Optimizer().step()").stdout == "step\n"
+    assert rank.run(TRAINS).stdout == TRAINED
 
+
+# --- the Trainer ---
 
 TRAINER = """
     from types import SimpleNamespace
+    from torch import distributed
     from transformers import trainer
 
+    distributed.init_process_group("gloo")
     args = SimpleNamespace(train_batch_size=8, gradient_accumulation_steps=2, world_size=2)
     state = SimpleNamespace(global_step=0, max_steps=10, epoch=0.0)
     (callback,) = [kind() for kind in trainer.DEFAULT_CALLBACKS]
@@ -209,6 +351,459 @@ def test_only_rank_0_tells_its_progress(rank: Rank) -> None:
     assert not (rank.job / "progress.json").exists()
 
 
+def test_a_disk_that_is_full_does_not_end_the_script(rank: Rank) -> None:
+    script = "import os, sitecustomize\nos.replace = None\n" + textwrap.dedent(TRAINER) + "print('trained')"
+    full = "def full(*_files):\n    raise OSError(28, 'No space left on device')\n"
+    ran = rank.run(full + script.replace("os.replace = None", "os.replace = full"))
+    assert (ran.stdout, ran.stderr) == ("trained\n", "")
+
+
+SAVES = """
+    import os, sys
+    from types import SimpleNamespace
+    from transformers import trainer
+
+    (callback,) = [kind() for kind in trainer.DEFAULT_CALLBACKS]
+    args = SimpleNamespace(output_dir="output")
+
+    def save(step, text, names=("model", "deep/state")):
+        folder = f"output/checkpoint-{step}"
+        os.makedirs(f"{folder}/deep", exist_ok=True)
+        for name in names:
+            with open(f"{folder}/{name}", "w") as stream:
+                stream.write(text)
+        callback.on_save(args, SimpleNamespace(global_step=step), None)
+"""
+TWICE = """
+    save(5, "weights")
+    save(5, "weights")
+    save(10, "more weights")
+    callback.on_save(args, SimpleNamespace(global_step=11), None)  # Trainer saved nothing
+"""
+
+
+def test_a_checkpoint_is_marked_when_all_of_it_is_there(rank: Rank) -> None:
+    ran = rank.run(SAVES + TWICE, size=1)
+    assert ran.stderr == ""
+    assert rank.read("output/checkpoint-10/complete.json") == {"model": 12, "deep/state": 12}
+    # Written over by a later run: the first mark is not counted as one of its files.
+    assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7}
+    assert checkpoints.last_whole(rank.job / "output") == rank.job / "output/checkpoint-10"
+    assert sorted(path.name for path in (rank.job / "output").iterdir()) == ["checkpoint-10", "checkpoint-5"]
+    assert sorted(path.name for path in (rank.job / "output/checkpoint-5").iterdir()) == [
+        "complete.json",
+        "deep",
+        "model",
+    ]
+
+
+START = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "4242"}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_checkpoint_is_complete_when_every_rank_of_the_host_has_saved_its_part(
+    rank: Rank, order: tuple[int, int]
+) -> None:
+    folder = rank.job / "output/checkpoint-5"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "rng_state_1.pth").write_text("half")  # what rank 1 has written of it when rank 0 is done
+    parts = {0: "save(5, 'weights')", 1: "save(5, 'a whole state', ['rng_state_1.pth'])"}
+    for number in order:
+        assert not checkpoints.is_whole(folder)
+        assert rank.run(textwrap.dedent(SAVES) + parts[number], rank=number, **START).stderr == ""
+    assert checkpoints.is_whole(folder)
+    assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7, "rng_state_1.pth": 13}
+
+
+def test_the_mark_of_an_earlier_start_is_none(rank: Rank) -> None:
+    folder = rank.job / "output/checkpoint-5"
+    saves = textwrap.dedent(SAVES) + "save(5, 'weights')"
+    assert rank.run(saves, rank=1, **START).returncode == 0
+    assert rank.run(saves, rank=0, **{**START, "MASTER_PORT": "4243"}).returncode == 0
+    assert not checkpoints.is_whole(folder)
+
+
+def test_a_checkpoint_in_a_directory_that_hosts_share(rank: Rank) -> None:
+    plan = {
+        "world_size": 2,
+        "shared_directory": True,
+        "hosts": [
+            {"host": "node1", "env": {}, "ranks": [{"rank": 0}]},
+            {"host": "node2", "env": {}, "ranks": [{"rank": 1}]},
+        ],
+    }
+    saves = textwrap.dedent(SAVES) + "save(5, 'weights')"
+    rank.run(saves, plan=plan, **START)
+    assert not checkpoints.is_whole(rank.job / "output/checkpoint-5")
+    (rank.job / "host").write_text("node2\n")
+    rank.run(saves, rank=1, plan=plan, MPI_LOCALRANKID="0", **START)
+    assert checkpoints.is_whole(rank.job / "output/checkpoint-5")
+
+
+def test_what_a_host_without_rank_0_saves_is_no_checkpoint(rank: Rank) -> None:
+    plan = {
+        "hosts": [
+            {"host": "node0", "env": {}, "ranks": [{"rank": 0}]},
+            {"host": "node1", "env": {}, "ranks": [{"rank": 1}]},
+        ]
+    }
+    saves = textwrap.dedent(SAVES) + "save(5, 'state', ['rng_state_1.pth'])"
+    assert rank.run(saves, rank=1, plan=plan, MPI_LOCALRANKID="0").stderr == ""
+    assert [path.name for path in (rank.job / "output/checkpoint-5").iterdir() if path.is_file()] == ["rng_state_1.pth"]
+
+
+# --- heartbeats ---
+
+
+def test_a_rank_tells_the_supervisor_how_it_is(rank: Rank, supervisor: Supervisor) -> None:
+    script = textwrap.dedent(TRAINS) + "\nimport time\ntime.sleep(2.5)"
+    ran = rank.run(script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.stderr == ""
+    told = supervisor.told()
+    assert len(told) >= 3  # at once, after two seconds, and at its end
+    first, *_others, last = told
+    assert (first["rank"], first["host"], first["stepped"], first["ended"]) == (0, "node1", False, False)
+    assert (last["stepped"], last["ended"], last["gradient"], last["waiting"]) == (True, True, None, False)
+    assert 2.4 < last["idle"] < 20
+    assert last["cpu_seconds"] >= first["cpu_seconds"] > 0
+    assert last["time"] > first["time"]
+    assert 2**20 < last["rss_bytes"] < 2**33
+    assert last["network_bytes"] >= 0
+    assert last["oom_kills"] >= -1
+    files: dict[str, Any] = {}
+    for message in told:
+        files.update(message["files"])
+    assert files == {"ranks/entered.json": rank.read("ranks/entered.json"), "world.json": rank.read("world.json")}
+
+
+def test_a_rank_that_makes_no_progress_tells_where_it_is(rank: Rank, supervisor: Supervisor) -> None:
+    later = """
+    import _amx_cluster_observer, time
+    _amx_cluster_observer.HEARTBEAT.STACK = 0  # it need not be long
+
+    def reads_data():
+        time.sleep(2.5)
+
+    reads_data()
+    """
+    ran = rank.run(TRAINS + later, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.stderr == ""
+    assert any("in reads_data" in message.get("stack", "") for message in supervisor.told())
+
+
+def watch(folder: Path, scripts: dict[str, tuple[str, bool]]) -> dict[str, dict[str, Any]]:
+    """Run scripts side by side, each as a rank of its own, and wait for what is expected: {name: (script, gets_on)}.
+
+    One that gets on has made progress just now although it began long ago, one that does not has made none for long.
+    Returns the message of each that shows it.
+    """
+    running = {}
+    for name, (script, _gets_on) in scripts.items():
+        place = folder / name
+        place.mkdir()
+        rank, supervisor = Rank(place), Supervisor()
+        path = rank.packages / "torch/distributed/distributed_c10d.py"
+        path.write_text(path.read_text() + textwrap.dedent(POLLS))
+        quicker = "import _amx_cluster_observer\n_amx_cluster_observer.HEARTBEAT.SECONDS = 0.5\n"
+        running[name] = rank.start(quicker + textwrap.dedent(script), AMX_CLUSTER_BEAT=supervisor.endpoint), supervisor
+    found: dict[str, dict[str, Any]] = {}
+    end = time.monotonic() + 60
+    while len(found) < len(scripts) and time.monotonic() < end:
+        time.sleep(0.2)
+        for name, (_script, gets_on) in scripts.items():
+            for message in running[name][1].messages[1:]:
+                old = message["time"] - running[name][1].messages[0]["time"] > 5
+                if old and (message["idle"] < 2 if gets_on else message["idle"] > 3.5):
+                    found[name] = message
+    errors = {}
+    for name, (process, supervisor) in running.items():
+        os.killpg(process.pid, signal.SIGKILL)  # with what it has started
+        _out, errors[name] = process.communicate()
+        supervisor.told()
+        supervisor.receiver.close()
+    assert set(found) == set(scripts), errors
+    return found
+
+
+# A made-up torch's collective operation, which polls as MPI's and oneCCL's do.
+POLLS = """
+    def all_reduce(tensor):
+        while True: pass
+"""
+BUSY = "import time\nuntil = time.monotonic() + 30\nwhile time.monotonic() < until: pass"
+CHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {BUSY!r}])"
+GRANDCHILD = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {CHILD!r}])"
+
+
+@pytest.mark.parametrize("stepped", [False, True])
+def test_progress_is_a_step_or_work_of_any_process_of_the_rank(tmp_path: Path, stepped: bool) -> None:
+    """Before the first step as after it."""
+    begins = """
+import os, subprocess, sys, threading, time
+from torch import distributed, optim
+"""
+    if stepped:
+        begins += "distributed.init_process_group('gloo')\noptim.Optimizer().step()\n"
+    works = {
+        "it sleeps": ("time.sleep(30)", False),
+        "its child sleeps": ("subprocess.run(['sleep', '30'])", False),
+        "it works": (BUSY, True),
+        "its child works": (CHILD, True),
+        "what a thread's child has started works": (
+            f"threading.Thread(target=exec, args=[{GRANDCHILD!r}]).start(); time.sleep(30)",
+            True,
+        ),
+        # As a checkpoint to a slow disk: that takes hardly any processor time.
+        "it writes": (
+            "out = os.open('file', os.O_CREAT | os.O_WRONLY)\n"
+            "while True: os.pwrite(out, bytes(1 << 20), 0), time.sleep(0.3)",
+            True,
+        ),
+        "it evaluates": ("while True: _amx_cluster_observer.HEARTBEAT.note(), time.sleep(0.3)", True),
+    }
+    told = watch(tmp_path, {name: (begins + work, gets_on) for name, (work, gets_on) in works.items()})
+    assert {name: message["stepped"] for name, message in told.items()} == dict.fromkeys(works, stepped)
+    # Its use of processors is that of all its processes.
+    sleeps = told["it sleeps"]["cpu_seconds"]
+    assert all(told[name]["cpu_seconds"] > sleeps for name in works if name.endswith("works"))
+
+
+def test_a_wait_for_others_that_uses_a_processor_is_no_progress(tmp_path: Path) -> None:
+    begins = """
+import functools, hashlib, os, threading, time
+from torch.distributed import distributed_c10d
+
+# As torch's: not Python, without a frame of its own, and others run meanwhile.
+class Work:
+    def __init__(self):
+        self.wait = functools.partial(hashlib.pbkdf2_hmac, "sha256", b"", b"", 10**9)
+
+work = Work()
+"""
+    calls = {
+        "a collective operation": ("distributed_c10d.all_reduce(1)", False),
+        "a wait for one": ("work.wait()", False),
+        "the same in a thread": ("threading.Thread(target=work.wait).start()", True),
+        "something else": ("hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)", True),
+    }
+    told = watch(tmp_path, {name: (begins + call, gets_on) for name, (call, gets_on) in calls.items()})
+    assert {name: message["waiting"] for name, message in told.items()} == {
+        name: not gets_on for name, (_call, gets_on) in calls.items()
+    }
+
+
+def test_a_backward_pass_that_works_is_told_from_one_that_waits(tmp_path: Path) -> None:
+    """Under gloo a wait uses no processor; what polls instead looks as busy as the computation."""
+    begins = """
+import hashlib
+from torch import distributed
+from torch.distributed import distributed_c10d
+
+def _engine_run_backward():
+    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)
+
+distributed_c10d.get_backend = lambda: BACKEND
+distributed.init_process_group("gloo")
+_engine_run_backward()
+"""
+    backends = {"gloo": ("gloo", True), "ccl": ("ccl", False), "both": ("cpu:gloo,xpu:ccl", True)}
+    told = watch(
+        tmp_path,
+        {name: (begins.replace("BACKEND", f"'{backend}'"), gets_on) for name, (backend, gets_on) in backends.items()},
+    )
+    assert {message["waiting"] for message in told.values()} == {True}
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU for the rank and one to communicate on")
+def test_threads_that_communicate_on_cores_of_their_own_are_no_work_of_the_rank(tmp_path: Path) -> None:
+    """oneCCL's workers poll as long as the group exists."""
+    mine, other = sorted(os.sched_getaffinity(0))[:2]
+    script = """
+import os, threading, time
+
+def poll():
+    os.sched_setaffinity(0, [CPU])
+    while True: [None for _number in range(10000)]
+
+threading.Thread(target=poll, daemon=True).start()
+time.sleep(30)
+"""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {mine})  # the rank's domain
+    try:
+        watch(
+            tmp_path,
+            {
+                "inside": (script.replace("CPU", str(mine)), True),
+                "outside": (script.replace("CPU", str(other)), False),
+            },
+        )
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def test_the_family_of_a_process() -> None:
+    """Also where the kernel has no list of children."""
+    observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
+    command = "sleep 30 & (sleep 30; true) & wait"
+    with subprocess.Popen(["sh", "-c", f"sh -c '{command}'; true"], start_new_session=True) as process:
+        try:
+            end = time.monotonic() + 20
+            while len(observer["family"](process.pid)) < 4:
+                assert time.monotonic() < end
+                time.sleep(0.05)
+            found = observer["family"](process.pid)
+            assert sorted(observer["family_by_parents"](process.pid)) == sorted(found)
+            assert all(os.getpgid(pid) == process.pid for pid in found)
+            assert process.pid not in found
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+# --- who speaks for the rank ---
+
+CHILDREN = """
+import multiprocessing, os, subprocess, sys, time
+from torch import distributed, optim
+
+CODE = '''
+import os, sys
+print(sorted(name for name in os.environ if name in ("AMX_CLUSTER_RANK", "AMX_CLUSTER_BEAT")), flush=True)
+print("_amx_cluster_observer" in sys.modules, flush=True)
+import torch.distributed
+torch.distributed.init_process_group("gloo")
+raise KeyError("raised in a child")
+'''
+
+def in_another_process():
+    distributed.init_process_group("gloo")
+    optim.Optimizer().step()
+    raise KeyError("raised in another process")
+
+if __name__ == "__main__":
+    subprocess.run([sys.executable, "-c", CODE])
+    if not os.fork():
+        in_another_process()
+    os.wait()
+    process = multiprocessing.get_context("spawn").Process(target=in_another_process)
+    process.start()
+    process.join()
+    time.sleep(2.5)
+    print("the rank ends")
+"""
+
+
+def test_only_the_process_that_rank_py_became_speaks_for_the_rank(rank: Rank, supervisor: Supervisor) -> None:
+    ran = rank.run(CHILDREN, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.stdout == "[]\nFalse\nstep\nstep\nthe rank ends\n"
+    assert ran.stderr.count("KeyError: 'raised in a child'") == 1
+    assert ran.stderr.count("KeyError: 'raised in another process'") == 2
+    assert "--- rank" not in ran.stderr  # no failure of the rank's
+    assert rank.left() == {"lock.0"}  # no child wrote world.json
+    told = supervisor.told()
+    assert len({message["pid"] for message in told}) == 1
+    assert not any(message["stepped"] or message["files"] for message in told)
+    assert [message["ended"] for message in told].count(True) == 1
+
+
+def test_a_script_that_starts_itself_anew_is_the_rank_again(rank: Rank, supervisor: Supervisor) -> None:
+    script = """
+    import os, sys, time
+    if "again" not in sys.argv:
+        os.environ.pop("RANK")
+        os.execvp(sys.executable, [sys.executable, *sys.argv, "again"])
+    print("again")
+    time.sleep(1)
+    raise KeyError("x")
+    """
+    ran = rank.run(script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.stdout == "again\n"
+    assert ran.stderr.startswith("--- rank 0 on node1 failed ---\n")
+    told = supervisor.told()
+    assert len({message["pid"] for message in told}) == 1
+    assert told[-1]["ended"]
+
+
+def test_what_the_script_does_to_its_environment_does_not_matter(rank: Rank, supervisor: Supervisor) -> None:
+    path = rank.packages / "torch/distributed/distributed_c10d.py"
+    path.write_text(path.read_text().replace('int(os.environ["WORLD_SIZE"])', "2"))
+    script = f"import os\nos.environ.clear()\n{textwrap.dedent(TRAINS)}\nimport time; time.sleep(2.5); raise KeyError"
+    ran = rank.run(script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.stdout == TRAINED
+    assert ran.stderr.startswith("--- rank 0 on node1 failed ---\n")
+    assert [entry["host"] for entry in rank.read("world.json")["ranks"]] == ["node1", "node1"]
+    assert supervisor.told()[-1]["ended"]
+
+
+IMPATIENT = """
+import _amx_cluster_observer, os, resource, socket, sys, time
+heartbeat = _amx_cluster_observer.HEARTBEAT
+heartbeat.SECONDS, heartbeat.PATIENCE = 0.2, 1.0
+time.sleep(2.5)  # the first pause was longer
+"""
+
+
+def test_a_rank_without_its_supervisor_ends(rank: Rank, supervisor: Supervisor) -> None:
+    process = rank.start(IMPATIENT + "time.sleep(30)", AMX_CLUSTER_BEAT=supervisor.endpoint)
+    time.sleep(1.5)
+    supervisor.told()
+    supervisor.receiver.close()
+    assert process.communicate(timeout=30)[1] == "the job's supervisor has not answered for 1 s: this rank ends\n"
+    assert process.returncode == 70
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_rank_that_lacks_something_itself_does_not_end(rank: Rank, supervisor: Supervisor, cut: bool) -> None:
+    """Too many open files: no further connection, nothing of /proc can be read, and the rank counts as at work."""
+    script = f"""
+held = []
+if {cut}:
+    lost, heartbeat.connection = heartbeat.connection, None
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+try:
+    while True:
+        held.append(os.open("/dev/null", os.O_RDONLY))
+except OSError as error:
+    print(error.errno)
+time.sleep(3)
+print("not ended", heartbeat.cut_off)
+"""
+    ran = rank.run(IMPATIENT + script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "24\nnot ended None\n", "")
+    told = supervisor.told()
+    # It needs no further descriptor for the connection that it has.
+    assert told[-1]["ended"] is not cut
+    assert cut or told[-1]["idle"] < 2
+
+
+def test_a_script_that_closes_all_descriptors_gets_nothing_into_its_files(rank: Rank, supervisor: Supervisor) -> None:
+    script = """
+number = heartbeat.connection.fileno()
+os.closerange(3, 256)
+pairs = [socket.socketpair() for _pair in range(number)]
+others = {one.fileno(): other for pair in pairs for one, other in (pair, pair[::-1])}
+time.sleep(1.5)
+others[number].setblocking(False)
+try:
+    print(others[number].recv(100))
+except BlockingIOError:
+    print("nothing")
+"""
+    ran = rank.run(IMPATIENT + script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert (ran.stdout, ran.stderr) == ("nothing\n", "")
+    assert supervisor.told()[-1]["ended"]
+
+
+def test_a_supervisor_that_is_gone_does_not_hold_up_the_script(rank: Rank) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
+    ran = rank.run(TRAINS, AMX_CLUSTER_BEAT=f"127.0.0.1:{port}:secret")
+    assert (ran.stdout, ran.stderr) == (TRAINED, "")
+
+
+# --- what a rank prints ---
+
+
 def test_a_traceback_is_printed_in_one_piece(rank: Rank) -> None:
     ran = rank.run("print('before')\nraise KeyError('x')", rank=1)
     assert ran.stderr == (
@@ -220,130 +815,6 @@ def test_a_traceback_is_printed_in_one_piece(rank: Rank) -> None:
         "--- end of rank 1 ---\n"
     )
     assert rank.run("raise SystemExit('enough')").stderr == "enough\n"
-
-
-def test_the_next_sitecustomize_still_runs(rank: Rank) -> None:
-    (rank.packages / "sitecustomize.py").write_text("print('the other one')")
-    assert rank.run("print('script')").stdout == "the other one\nscript\n"
-
-
-def test_outside_a_job_nothing_is_watched(rank: Rank) -> None:
-    ran = rank.run("raise KeyError('x')", AMX_CLUSTER_JOB="")
-    assert ran.stderr.startswith("Traceback")
-    assert rank.run(TRAINS, AMX_CLUSTER_JOB="").returncode == 0
-    assert [path.name for path in rank.job.iterdir()] == ["script.py"]
-
-
-SAVES = """
-    import os
-    from types import SimpleNamespace
-    from transformers import trainer
-
-    (callback,) = [kind() for kind in trainer.DEFAULT_CALLBACKS]
-    args = SimpleNamespace(output_dir="output")
-    for step, text in ((5, "weights"), (5, "weights"), (10, "more weights")):
-        folder = f"output/checkpoint-{step}"
-        os.makedirs(f"{folder}/deep", exist_ok=True)
-        for name in ("model", "deep/state"):
-            with open(f"{folder}/{name}", "w") as stream:
-                stream.write(text)
-        callback.on_save(args, SimpleNamespace(global_step=step), None)
-    callback.on_save(args, SimpleNamespace(global_step=11), None)  # Trainer saved nothing
-"""
-
-
-def test_a_checkpoint_is_marked_when_all_of_it_is_there(rank: Rank) -> None:
-    ran = rank.run(SAVES)
-    assert ran.stderr == ""
-    assert rank.read("output/checkpoint-10/complete.json") == {"model": 12, "deep/state": 12}
-    # Written over by a later run: the first mark is not counted as one of its files.
-    assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7}
-    assert checkpoints.last_whole(rank.job / "output") == rank.job / "output/checkpoint-10"
-    assert sorted(path.name for path in (rank.job / "output").iterdir()) == ["checkpoint-10", "checkpoint-5"]
-
-
-def test_only_rank_0_marks_checkpoints(rank: Rank) -> None:
-    assert rank.run(SAVES, rank=1).returncode == 0
-    assert not list(rank.job.glob("output/*/complete.json"))
-
-
-class Listener:
-    """A supervisor's ear: takes in what ranks tell."""
-
-    def __init__(self) -> None:
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.told: list[dict[str, Any]] = []
-        threading.Thread(target=self.listen, daemon=True).start()
-
-    def listen(self) -> None:
-        while True:
-            try:
-                connection, _address = self.socket.accept()
-            except OSError:
-                return
-            with connection, connection.makefile("rb") as stream:
-                said = stream.read()
-                if said:  # else its sender ended as it began
-                    self.told.append(json.loads(said))
-
-    @property
-    def beat(self) -> str:
-        return f"127.0.0.1:{self.socket.getsockname()[1]}:secret"
-
-
-# However slow the machine is: until a first message was sent, and until another one was.
-HEARD = """
-    import sitecustomize, time
-    while not sitecustomize.BEAT.heard:
-        time.sleep(0.02)
-"""
-HEARD_AGAIN = """
-    heard = sitecustomize.BEAT.heard
-    while sitecustomize.BEAT.heard == heard:
-        time.sleep(0.02)
-"""
-
-
-def test_a_rank_tells_the_supervisor_how_it_is(rank: Rank) -> None:
-    listener, began = Listener(), time.monotonic()
-    with listener.socket:
-        ran = rank.run(textwrap.dedent(HEARD + TRAINS + HEARD_AGAIN), AMX_CLUSTER_BEAT=listener.beat)
-    assert ran.stderr == ""
-    assert len(listener.told) >= 3  # at once, after two seconds, and at its end
-    first, *_others, last = listener.told
-    assert (first["token"], first["rank"], first["host"]) == ("secret", 0, "node1")
-    assert not first["stepped"]
-    assert last["stepped"]
-    assert 0 < last["idle"] < time.monotonic() - began
-    assert last["cpu_seconds"] >= first["cpu_seconds"] > 0
-    assert last["time"] > first["time"]
-    assert 2**20 < last["rss_bytes"] < 2**33
-    assert last["network_bytes"] >= 0
-    assert last["oom_kills"] >= -1
-    assert ("stack" in last) == (last["idle"] > 10)  # not if it has paused for a moment only
-    files: dict[str, Any] = {}
-    for told in listener.told:
-        files.update(told["files"])
-    assert files == {"ranks/entered.json": rank.read("ranks/entered.json"), "world.json": rank.read("world.json")}
-
-
-def test_a_rank_that_stands_still_tells_where(rank: Rank) -> None:
-    listener = Listener()
-    later = """
-    import sitecustomize, time
-    sitecustomize.BEAT.active -= 100  # so long ago was its last step
-
-    def reads_data():
-        time.sleep(2.5)
-
-    reads_data()
-    """
-    with listener.socket:
-        ran = rank.run(textwrap.dedent(TRAINS + later), AMX_CLUSTER_BEAT=listener.beat)
-    assert ran.stderr == ""
-    stacks = [told["stack"] for told in listener.told if "stack" in told]
-    assert stacks
-    assert "in reads_data" in stacks[0]
 
 
 def test_wrong_arguments_are_told_in_one_piece_without_the_usage(rank: Rank) -> None:
@@ -364,37 +835,19 @@ def test_wrong_arguments_are_told_in_one_piece_without_the_usage(rank: Rank) -> 
     assert "run.py: error: argument --learning_rate: invalid float value: 'high'\n" in ran.stderr
 
 
-@pytest.mark.parametrize(
-    ("work", "idle"),
-    [
-        ("time.sleep(7)", True),  # it waits for something that does not come
-        ("while time.monotonic() < until: pass", False),
-        ("import subprocess; subprocess.run([sys.executable, '-c', 'while True: pass'], timeout=7)", False),
-    ],
-)
-def test_before_its_first_step_a_rank_that_works_gets_on(rank: Rank, work: str, idle: bool) -> None:
-    listener = Listener()
-    begins = "import sys, time\nuntil = time.monotonic() + 7\ntry:\n    "
-    with listener.socket:
-        rank.run(begins + work + "\nexcept Exception:\n    pass", AMX_CLUSTER_BEAT=listener.beat)
-    last = listener.told[-2]  # the last but one was told while it was at it
-    assert not last["stepped"]
-    assert (last["idle"] > 3.5) == idle
+def test_the_next_sitecustomize_still_runs(rank: Rank) -> None:
+    (rank.packages / "sitecustomize.py").write_text("print('the other one', flush=True)")
+    assert rank.run("print('script')").stdout == "the other one\nscript\n"
+    # In children as well.
+    script = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', 'print(1)'])"
+    assert rank.run(script).stdout == "the other one\nthe other one\n1\n"
 
 
-def test_a_supervisor_that_is_gone_does_not_hold_up_the_script(rank: Rank) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as unused:
-        port = unused.getsockname()[1]
-    ran = rank.run(TRAINS, AMX_CLUSTER_BEAT=f"127.0.0.1:{port}:secret")
-    assert (ran.stdout, ran.stderr) == ("the group\nstep\nstep\n", "")
-
-
-def test_a_rank_that_would_train_alone_has_made_no_step(rank: Rank) -> None:
-    """Also not for the supervisor, which would start it again otherwise. An evaluation before does not let it pass."""
-    listener = Listener()
-    script = "import sitecustomize\nfrom torch import optim\noptim.Optimizer().step()"
-    with listener.socket:
-        ran = rank.run(script, AMX_CLUSTER_BEAT=listener.beat)
-        assert ran.returncode == 1
-        assert not any(told["stepped"] for told in listener.told)
-    assert rank.run(script.replace("from", "sitecustomize.BEAT.step()\nfrom", 1)).returncode == 1
+def test_outside_a_job_nothing_is_watched(rank: Rank) -> None:
+    (rank.job / "script.py").write_text(textwrap.dedent(TRAINS) + "raise KeyError('x')")
+    environ = {"PYTHONPATH": f"{FILES}/observe:{rank.packages}", "RANK": "0", "WORLD_SIZE": "2"}
+    command = [sys.executable, "-B", "script.py"]
+    ran = subprocess.run(command, cwd=rank.job, env=environ, capture_output=True, text=True, check=False)
+    assert ran.stdout == TRAINED
+    assert ran.stderr.startswith("Traceback")
+    assert rank.left() == set()

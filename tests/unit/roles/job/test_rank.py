@@ -61,7 +61,35 @@ def test_variables() -> None:
         "PYTHONPATH": f"{here}/observe:{here}/packages:/mine",
         "AMX_CLUSTER_JOB": here,
         "AMX_CLUSTER_HOST": "node1",
+        "AMX_CLUSTER_RANK": json.dumps(
+            {
+                "pid": os.getpid(),
+                "rank": 2,
+                "size": 3,
+                "together": [1, 2],
+                "host": "node1",
+                "interface": "lo",
+                "job": here,
+                "watch": {},
+            }
+        ),
     }
+
+
+def test_what_the_observer_receives() -> None:
+    plan = {**PLAN, "watch": {"stall": False}, "shared_directory": True}
+    plan["hosts"] = [{**host, "interface": "eth1"} for host in plan["hosts"]]
+    mine = json.loads(variables(plan, "node1", hydra(2, 3, 1))["AMX_CLUSTER_RANK"])
+    assert (mine["interface"], mine["watch"], mine["together"]) == ("eth1", {"stall": False}, [0, 1, 2])
+
+
+def test_the_directories_of_a_job_for_its_modules() -> None:
+    """Those of its `env` come before those that the launcher's environment names."""
+    host = {**PLAN["hosts"][0], "env": {"PYTHONPATH": "code:more"}}
+    plan = {**PLAN, "hosts": [host, *PLAN["hosts"][1:]]}
+    here = Path.cwd()
+    paths = variables(plan, "node0", {**hydra(0, 3, 0), "PYTHONPATH": "/mine"})["PYTHONPATH"]
+    assert paths == f"{here}/observe:{here}/packages:code:more:/mine"
 
 
 @pytest.mark.parametrize(

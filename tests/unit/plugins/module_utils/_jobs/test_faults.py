@@ -54,6 +54,8 @@ MEMORY = (
         ),
         ("step 3\n", -9, {}, [], "mpirun was ended by signal 9 from outside"),
         ("step 3\n", 3, {}, [], "mpirun ended with exit code 3; the log tells why"),
+        # Its arguments were refused, it went on, and something else ended it.
+        (failure(1, "run.py: error: no such argument") + OWN, 1, {}, [], OWN_CAUSE),
         # The report of one rank is not read into that of another.
         (
             BAD_TERMINATION.replace("KILLED BY SIGNAL: 9 (Killed)", "EXIT STATUS: 1") + BAD_TERMINATION,
@@ -96,35 +98,53 @@ WAITS = '  File "/job/train.py", line 9\n  File "torch/autograd/graph.py", line 
 READS = '  File "/job/train.py", line 7\n    time.sleep(1000)\n'
 
 
-def beat(host: str, idle: float, stack: str = "", silent: float = 1.0, stepped: bool = True) -> dict[str, Any]:
-    return {"host": host, "idle": idle, "stack": stack, "silent": silent, "stepped": stepped}
+def beat(host: str, idle: float, silent: float = 1.0, stepped: bool = True, **more: Any) -> dict[str, Any]:
+    return {"host": host, "idle": idle, "silent": silent, "stepped": stepped, "stack": READS, **more}
+
+
+def waits(host: str, idle: float, **more: Any) -> dict[str, Any]:
+    return beat(host, idle, waiting=True, **{"stack": WAITS, **more})
 
 
 @pytest.mark.parametrize(
     ("beats", "said"),
     [
         ({}, ""),
-        ({0: beat("node0", 700, WAITS), 1: beat("node1", 3)}, ""),  # one makes progress
-        ({0: beat("node0", 700, WAITS), 1: beat("node1", 3, stepped=False)}, ""),  # one has not begun, and works
+        ({0: waits("node0", 700), 1: beat("node1", 3)}, ""),  # one makes progress
+        ({0: waits("node0", 700), 1: beat("node1", 3, stepped=False)}, ""),  # one has not begun, and works
+        ({0: waits("node0", 700, ended=True), 1: beat("node1", 3)}, ""),
+        ({0: beat("node0", 700, ended=True, silent=900), 1: beat("node1", 598)}, ""),
         (
-            {0: beat("node0", 700, WAITS, stepped=False), 1: beat("node1", 700, READS, stepped=False)},
+            {0: waits("node0", 700, stepped=False), 1: beat("node1", 700, stepped=False)},
             "no rank has done any work on its way to the first step for 701 s\n"
             "rank 1 on node1 is here, and the others wait for it:\n" + READS.rstrip(),
         ),
         (
-            {0: beat("node0", 700, WAITS), 1: beat("node1", 699.5, READS), 2: beat("node2", 701, WAITS)},
-            "no rank has made a step for 700 s\nrank 1 on node1 is here, and the others wait for it:\n"
-            + READS.rstrip(),
+            {0: waits("node0", 700), 1: beat("node1", 699.5), 2: waits("node2", 701)},
+            "no rank has made a step or done any other work for 700 s\n"
+            "rank 1 on node1 is here, and the others wait for it:\n" + READS.rstrip(),
         ),
         (
-            {0: beat("node0", 700, WAITS), 1: beat("node1", 2, silent=698)},
-            "no rank has made a step for 700 s\nrank 1 on node1 has told nothing for 698 s, as if it were stopped",
+            {0: waits("node0", 700), 1: beat("node1", 2, silent=698)},
+            "no rank has made a step or done any other work for 700 s\n"
+            "rank 1 on node1 has told nothing for 698 s, as if it were stopped",
         ),
         (
-            {0: beat("node0", 700, WAITS)},
-            "no rank has made a step for 701 s\nrank 0 on node0 waits for the others, and they for it:\n"
-            + WAITS.rstrip(),
+            {0: waits("node0", 700)},
+            "no rank has made a step or done any other work for 701 s\n"
+            "rank 0 on node0 waits for the others, and they for it:\n" + WAITS.rstrip(),
         ),
+        # One has come to its end, and is not the one who holds up the other.
+        (
+            {0: waits("node0", 700), 1: beat("node1", 0, ended=True, silent=800)},
+            "no rank has made a step or done any other work for 701 s\n"
+            "rank 0 on node0 waits for the others, and they for it:\n" + WAITS.rstrip(),
+        ),
+        (
+            {0: beat("node0", 0, ended=True, silent=800), 1: beat("node1", 1, ended=True, silent=700)},
+            "every rank's script ended 700 s ago, and their processes have not",
+        ),
+        ({0: beat("node0", 0, ended=True, silent=800), 1: beat("node1", 1, ended=True, silent=650)}, ""),
     ],
 )
 def test_stall(beats: dict[int, dict[str, Any]], said: str) -> None:
@@ -132,24 +152,60 @@ def test_stall(beats: dict[int, dict[str, Any]], said: str) -> None:
     assert faults.stall(beats, float("inf")) == ""
 
 
-def test_a_stack_is_long_and_where_it_ends_counts() -> None:
-    assert faults.is_waiting(READS + WAITS)
-    assert not faults.is_waiting(WAITS + READS * 4)
+def test_ranks_whose_heartbeat_is_late() -> None:
+    beats = {
+        0: beat("a", 0),
+        1: beat("a", 0, silent=6),
+        2: beat("b", 0, silent=99, ended=True),
+        3: beat("b", 0, silent=5),
+    }
+    assert faults.late(beats) == [1]
+
+
+def applied(total: float, **other: Any) -> dict[str, Any]:
+    return {"host": "node0", "gradient": {"step": 1, "parameters": 4, "sum": total, "norm": 1.0, **other}}
 
 
 def test_ranks_of_one_model_apply_one_gradient() -> None:
-    beats = {rank: {"host": "node0", "gradient": [12.5 + rank * 1e-9, 1.0]} for rank in range(2)}
-    assert faults.apart(beats, 2) == ""
+    assert faults.apart({rank: applied(12.5 + rank * 1e-9) for rank in range(2)}, 2) == ""
 
 
 def test_ranks_apart_are_told() -> None:
-    beats = {0: {"host": "node0", "gradient": [12.5, 1.0]}, 1: {"host": "node1", "gradient": [-3.0, 1.0]}}
-    assert faults.apart(beats, 2).startswith("the ranks formed a group, but each trains a model of its own")
+    assert faults.apart({0: applied(12.5), 1: applied(-3.0)}, 2) == (
+        "the ranks formed a group, but each trains a model of its own: the gradients of their first step differ (sums "
+        "12.5, -3). The script must wrap its model in DistributedDataParallel; an evaluation before training can keep "
+        "accelerate from doing so"
+    )
 
 
-def test_what_not_every_rank_has_told_is_not_judged() -> None:
-    beats: dict[int, dict[str, Any]] = {
-        0: {"host": "node0", "gradient": [12.5, 1.0]},
-        1: {"host": "node1", "gradient": None},
-    }
-    assert faults.apart(beats, 2) == ""
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"gradient": None},  # nothing that would have to be the same, or not finite
+        {},
+        applied(-3.0, step=2),  # the first was not finite there
+        applied(-3.0, parameters=5),  # of something else
+    ],
+)
+def test_what_cannot_be_compared_is_not_judged(other: dict[str, Any]) -> None:
+    assert faults.apart({0: applied(12.5), 1: other}, 2) == ""
+
+
+@pytest.mark.parametrize(
+    ("beats", "ranks", "said"),
+    [
+        (
+            {0: {"alone": 100}, 1: {"alone": 120}},
+            2,
+            "each of the 2 ranks has made 100 steps of an optimizer and they have formed no group: if the script does "
+            "not call torch.distributed.init_process_group later on, each trains a model of its own",
+        ),
+        ({0: {"alone": 100}, 1: {"alone": 99}}, 2, ""),
+        ({0: {"alone": 100}, 1: {"alone": 100, "stepped": True}}, 2, ""),  # it formed later
+        ({0: {"alone": 100}}, 2, ""),
+        ({0: {"alone": 100}}, 1, ""),
+        ({0: {}, 1: {}}, 2, ""),
+    ],
+)
+def test_ranks_that_train_without_a_group(beats: dict[int, dict[str, Any]], ranks: int, said: str) -> None:
+    assert faults.alone(beats, ranks) == said

@@ -1,0 +1,15 @@
+"""Ranks that form a group, wrap their model, and yet do not train it together: they call what is inside."""
+
+import torch
+from torch import distributed, nn
+
+distributed.init_process_group("gloo")
+model = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
+torch.manual_seed(distributed.get_rank())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for _step in range(10):
+    optimizer.zero_grad()
+    model.module(torch.randn(4, 8)).mean().backward()
+    optimizer.step()
+distributed.barrier()
+distributed.destroy_process_group()
