@@ -91,7 +91,7 @@ FAULTS = [
     Fault("nothing goes wrong", "succeeded", "", env={"UNTIL": "finish"}, meanwhile=second),
     Fault("a rank raises", "failed", "rank 1 on node1 failed: ValueError: the label of sample 1234 is missing",
           env={"FAULT": "raise"}, shown="ValueError: the label of sample 1234 is missing"),
-    Fault("the ranks form no group", "failed", "This rank would train a model of its own", env={"FAULT": "alone"}),
+    Fault("the ranks form no group", "failed", "the 3 ranks formed no group", env={"FAULT": "alone"}),
     Fault("a rank stalls", "failed", "rank 2 on node2 is here", job={"stall_seconds": 12}, env={"FAULT": "stall"}),
     Fault("a rank stalls before the first step", "failed", "rank 2 on node2 is here",
           job={"stall_seconds": 12}, env={"FAULT": "stall early"}),
