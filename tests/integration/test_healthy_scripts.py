@@ -153,7 +153,8 @@ def ended(
     request: pytest.FixtureRequest, environment: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[tuple[dict[str, Any], str]]]]:
     """The jobs of all tests that were asked for, several at a time: {name of the case: its status and log}."""
-    wanted = [item.callspec.params["name"] for item in request.session.items if item.module is request.module]
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    wanted = [str(item.callspec.params["name"]) for item in items if item.module is request.module]
     with ThreadPoolExecutor(LANES) as pool:
         yield {
             name: pool.submit(run, CASES[name], tmp_path_factory.mktemp("zoo"), environment) for name in sorted(wanted)
