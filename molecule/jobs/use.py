@@ -14,7 +14,8 @@ from support.journeys import make
 # One after another; what stands together runs at the same time, on different hosts.
 JOURNEYS = [
     [same_result.on_one_host, same_result.on_two_hosts],
-    [same_result.a_second_time, same_result.killed_on_two_hosts],
+    [same_result.a_second_time],
+    [same_result.killed_on_two_hosts],
     [same_result.on_three_hosts_and_compared],
     [away.away],
     [away.results_are_fetched],
