@@ -78,7 +78,7 @@ def on_this_machine() -> list[Part]:
     return [
         counted("unit", "unit tests", 105, pytest),
         site,
-        counted("integration", "integration tests", 200, (*pytest, "tests/integration"), needs=(site.name,)),
+        counted("integration", "integration tests", 450, (*pytest, "tests/integration"), needs=(site.name,)),
         Part("demo", "demo job", job, 60, needs=(site.name,)),
         counted("sanity", "ansible-test sanity", 85, [PYTHON, "tests/support/ansible_test_sanity.py", "{reports}"]),
     ]
