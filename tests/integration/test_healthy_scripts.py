@@ -62,7 +62,7 @@ LONG_STEPS = {
         "save_steps": 1,
     },
 }
-SHARDED = {"trainer": True, "args": {**TRAINER["args"], "remove_unused_columns": False}}
+SHARDED = {"kind": "trainer", "args": {**TRAINER["args"], "remove_unused_columns": False}}
 OWN_START = {
     "code/of_the_job.py": "OWN = 1\n",
     "packages/sitecustomize.py": "import builtins\nbuiltins.OWN = 10\n",
