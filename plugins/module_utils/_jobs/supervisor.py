@@ -17,6 +17,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 import traceback
 from datetime import datetime, timezone
@@ -520,6 +521,6 @@ def main(arguments: list[str]) -> None:
         used: dict[int, float] = {}
         for process in processes.usage(Path(arguments[1]), 1):
             used[process["rank"]] = used.get(process["rank"], 0.0) + process["cpu"]
-        print(json.dumps(used))
+        sys.stdout.write(json.dumps(used) + "\n")
     else:
         detach(Path(arguments[0]).resolve())

@@ -322,7 +322,7 @@ def gradient_of(parameters: list[Any]) -> dict[str, Any] | None:
     for parameter in parameters:
         gradient = parameter.grad
         # DTensor and its like are subclasses: a rank has its part only.
-        if type(gradient) is not torch.Tensor or gradient.layout is not torch.strided or gradient.is_meta:
+        if gradient.__class__ is not torch.Tensor or gradient.layout is not torch.strided or gradient.is_meta:
             return None
         for part in gradient.detach().reshape(-1).split(1 << 20):
             part = part.double()
