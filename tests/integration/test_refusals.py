@@ -171,7 +171,8 @@ def test_no_environment(cluster: Cluster) -> None:
     cluster.job("{name: demo, script: script.py}")
     said = cluster.refusal("train.yml", "-e", "job=job.yml")
     message = (
-        f"There is no environment at {cluster.prefix}/env on node0: run site.yml, which installs the same on all.\n"
+        "Job demo cannot be planned: there is no virtual environment on node0: run site.yml, which installs the same "
+        "one on all hosts.\n"
     )
     assert message in said
     assert not cluster.prefix.exists()
@@ -186,8 +187,8 @@ def test_unlike_environments(cluster: Cluster) -> None:
     cluster.environment(other, "native-2")
     said = cluster.refusal("train.yml", "-e", "job=job.yml")
     message = (
-        f"node1 has {other}/envs/native-2, and the head node0 has {cluster.prefix}/envs/native-1: "
-        "run site.yml, which installs the same on all.\n"
+        f"Job demo cannot be planned: node1 has {other}/envs/native-2, and the head node0 has "
+        f"{cluster.prefix}/envs/native-1: run site.yml, which installs the same virtual environment on all hosts.\n"
     )
     assert message in said
 
@@ -196,8 +197,8 @@ def test_more_hosts_than_there_are(cluster: Cluster) -> None:
     cluster.job("{name: demo, script: script.py, hosts: 3}")
     cluster.environment(cluster.prefix, "native-1")
     message = (
-        "Job demo asks for 3 hosts and the inventory has 1 (node0): "
-        "set hosts in job.yml to at most that, or add workers.\n"
+        "Job demo requests 3 hosts and the inventory has 1 (node0): "
+        f"set hosts in {cluster.folder}/job.yml to at most that, or add workers.\n"
     )
     assert message in cluster.refusal("train.yml", "-e", "job=job.yml")
 
