@@ -72,7 +72,9 @@ def wheels_cross_once() -> list[str]:
         now = on(host, f"cat /sys/class/net/$({find})/statistics/rx_bytes", fails=False)
         crossed += int(now) - int((EPHEMERAL / f"received_{host}").read_text())
     size = sum(path.stat().st_size for path in house_of("tiny_data", "1.0").glob("*.whl"))
-    check(size <= crossed <= 1.1 * size, f"{crossed} bytes crossed for wheels of {size}")
+    # site.yml has run twice, for converge and for idempotence, and sends its modules each time; a second copy of the
+    # wheels would make it twice the size.
+    check(size <= crossed <= 1.2 * size, f"{crossed} bytes crossed for wheels of {size}")
     return [
         f"{crossed / 1e6:.1f} MB came from the control node for {len(CONTAINERS)} hosts and wheels of "
         f"{size / 1e6:.1f} MB: {crossed / size:.3f} times"
