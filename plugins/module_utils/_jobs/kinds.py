@@ -12,23 +12,22 @@ from dataclasses import dataclass
 class Kind:
     """What is true of every job of a kind.
 
-    needs_group: its ranks must form one process group of all ranks. shares_gradients: all ranks apply the same
-    gradient, so that a difference is a fault. takes_trainer_arguments: the launch adds TrainingArguments (CPU, backend,
-    bf16, checkpoints). can_resume: it resumes from a checkpoint of transformers' Trainer.
+    needs_group: its ranks must form one process group of all ranks. takes_trainer_arguments: the launch adds
+    TrainingArguments (CPU, backend, bf16, checkpoints). can_resume: it resumes from a checkpoint of transformers'
+    Trainer.
     """
 
     name: str
     description: str
     needs_group: bool
-    shares_gradients: bool
     takes_trainer_arguments: bool
     can_resume: bool
 
 
-TRAINER = Kind("trainer", "a script that trains with transformers' Trainer", True, True, True, True)
-TORCH = Kind("torch", "a script of one's own that calls torch.distributed itself", True, False, False, False)
-RANKS = Kind("ranks", "independent ranks that need not know of each other", False, False, False, False)
-VERIFICATION = Kind("verification", "ranks that report where they run", True, False, False, False)
+TRAINER = Kind("trainer", "a script that trains with transformers' Trainer", True, True, True)
+TORCH = Kind("torch", "a script of one's own that calls torch.distributed itself", True, False, False)
+RANKS = Kind("ranks", "independent ranks that need not know of each other", False, False, False)
+VERIFICATION = Kind("verification", "ranks that report where they run", True, False, False)
 
 KINDS = {kind.name: kind for kind in (TRAINER, TORCH, RANKS, VERIFICATION)}
 # Those that a job file can name; the others are derived.
