@@ -111,6 +111,8 @@ def run(case: Case, folder: Path, environment: Path) -> tuple[dict[str, Any], st
             "stall_seconds": STALL_SECONDS,
             "expect": case.expect,
             **case.job,
+            # What torch.compile has made in an earlier run is not found.
+            "env": {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **case.job.get("env", {})},
         },
     )
     # A directory of jobs for each: ranks of one job refuse a host where another one's are.

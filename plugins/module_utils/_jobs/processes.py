@@ -134,6 +134,27 @@ def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:
     ]
 
 
+def is_runnable(pid: int, proc: Path = PROC) -> bool:
+    """Tell whether a thread of a process has a processor at this moment, or waits for one."""
+    for entry in (proc / str(pid) / "task").glob("*/stat"):
+        with contextlib.suppress(OSError):
+            if entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "R":
+                return True
+    return False
+
+
+def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
+    """Return {rank: CPUs} that this host's ranks of the job in `folder` keep busy over the next `seconds`.
+
+    A process that could run is counted as one CPU, also when others have the processor: it is not stopped.
+    """
+    used: dict[int, float] = {}
+    for process in usage(folder, seconds):
+        busy = max(process["cpu"], float(is_runnable(process["pid"])))
+        used[process["rank"]] = used.get(process["rank"], 0.0) + busy
+    return used
+
+
 def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find) -> list[dict[str, Any]]:
     """End this host's processes of the job: ask them (SIGTERM), and after `grace` seconds end them (SIGKILL).
 

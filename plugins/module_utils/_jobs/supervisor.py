@@ -518,9 +518,6 @@ def main(arguments: list[str]) -> None:
     if arguments[0] == "--reap":
         processes.end(Path(arguments[1]), grace=5)
     elif arguments[0] == "--usage":
-        used: dict[int, float] = {}
-        for process in processes.usage(Path(arguments[1]), 1):
-            used[process["rank"]] = used.get(process["rank"], 0.0) + process["cpu"]
-        sys.stdout.write(json.dumps(used) + "\n")
+        sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
     else:
         detach(Path(arguments[0]).resolve())

@@ -505,20 +505,43 @@ def communication_seconds(domain: set[int]) -> float:
     return used / TICK
 
 
+def delays(pid: int, thread: int | None = None) -> dict[int, float]:
+    """Return how many seconds each thread of a process, or the one named, could have run and had no processor.
+
+    {thread: seconds}, empty where the kernel does not tell (CONFIG_SCHED_INFO). Documentation/scheduler/sched-stats.rst
+    of the kernel has the file's format.
+    """
+    found = {}
+    with contextlib.suppress(*VANISHED):
+        for name in os.listdir(f"/proc/{pid}/task") if thread is None else [str(thread)]:
+            with contextlib.suppress(*VANISHED, IndexError):
+                found[int(name)] = int(read(f"/proc/{pid}/task/{name}/schedstat").split()[1]) / 1e9
+    return found
+
+
 class Usage:
     """What the rank has used since it began: own (seconds, of the rank's process), others (those of all that it has
-    started), moved (bytes read and written by all of them)."""
+    started), moved (bytes read and written by all of them), delayed (of the rank's main thread) and others_delayed (of
+    the threads of all that it has started): what `delays` returns."""
 
     def __init__(self, domain: set[int]) -> None:
         times = os.times()
         self.own = time.process_time() - communication_seconds(domain)
         self.others = times.children_user + times.children_system
         self.moved = moved_bytes(os.getpid())
+        self.delayed = delays(os.getpid(), os.getpid())
+        self.others_delayed: dict[int, float] = {}
         for pid in family(os.getpid()):
             with contextlib.suppress(*VANISHED):
                 # Its own, and what it has waited for.
                 self.others += sum(map(int, stat(f"/proc/{pid}/stat")[11:15])) / TICK
             self.moved += moved_bytes(pid)
+            self.others_delayed.update(delays(pid))
+
+
+def longest(before: dict[int, float], after: dict[int, float]) -> float:
+    """Return the seconds by which the delay of one thread grew most; 0 where there is none."""
+    return max([delay - before.get(thread, 0.0) for thread, delay in after.items()], default=0.0)
 
 
 def read_number(path: str, name: str) -> int:
@@ -601,6 +624,8 @@ class Heartbeat:
     SECONDS = 2.0
     # The share of one processor that a rank, or what it started, uses at least when it is at work.
     BUSY = 0.05
+    # The share of the time in which a thread of theirs could have run, and others had the processor.
+    DELAYED = 0.5
     # Bytes a second that it reads and writes at least when it is at that.
     MOVED = 1 << 19
     # Seconds without a connection after which this rank was given up: its host was cut off, or the supervisor is gone.
@@ -717,6 +742,8 @@ class Heartbeat:
             others > self.BUSY * elapsed
             or used.moved - before.moved > self.MOVED * elapsed
             or (own > self.BUSY * elapsed and not spins)
+            or longest(before.others_delayed, used.others_delayed) > self.DELAYED * elapsed
+            or (longest(before.delayed, used.delayed) > self.DELAYED * elapsed and not spins)
         ):
             self.note()
 

@@ -660,6 +660,33 @@ def test_the_family_of_a_process() -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
+def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
+    observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
+    cpu = min(os.sched_getaffinity(0))
+    spin = "import os, sys\nos.sched_setaffinity(0, [int(sys.argv[1])])\nos.nice(int(sys.argv[2]))\nwhile True: pass"
+    spinning = [subprocess.Popen([sys.executable, "-c", spin, str(cpu), nice]) for nice in ("0", "0", "0", "19")]
+    starved = spinning[-1].pid
+    try:
+        grew, end = 0.0, time.monotonic() + 60
+        while grew < 0.5:  # interpreters are slow to start on a machine with much to do
+            assert time.monotonic() < end
+            before, began = observer["delays"](starved), time.monotonic()
+            time.sleep(1)
+            grew = observer["longest"](before, observer["delays"](starved)) / (time.monotonic() - began)
+        assert observer["delays"](starved, starved).keys() == {starved}
+        os.kill(starved, signal.SIGSTOP)
+        os.waitid(os.P_PID, starved, os.WSTOPPED)
+        before = observer["delays"](starved)
+        time.sleep(0.5)
+        assert observer["longest"](before, observer["delays"](starved)) == 0
+    finally:
+        for process in spinning:
+            process.kill()
+            process.wait()
+    assert observer["delays"](starved) == {}
+    assert observer["longest"]({1: 5.0}, {}) == 0
+
+
 # --- who speaks for the rank ---
 
 CHILDREN = """

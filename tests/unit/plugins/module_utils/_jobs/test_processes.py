@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -136,6 +137,20 @@ def test_usage_is_measured(tmp_path: Path) -> None:
             assert (found["pid"], found["rank"], found["threads"]) == (process.pid, 1, 1)
             assert 0.05 < found["cpu"] < 1.2
             assert found["cpus"]
+        finally:
+            process.kill()
+
+
+def test_what_could_run_is_at_work(tmp_path: Path) -> None:
+    environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
+    with subprocess.Popen([sys.executable, "-c", SPIN], env=environ, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            assert processes.usage_of_ranks(tmp_path, 0.1)[1] >= 1
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            assert processes.usage_of_ranks(tmp_path, 0.1) == {1: 0.0}
         finally:
             process.kill()
 
