@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ class ActionModule(ActionBase):
                 job = derive.verification(job, Path(options["verify_with"]))
             result: dict[str, Any] = {"changed": False, "job": job.to_json()}
             if options["hosts"]:
-                settings = Settings(head=options["hosts"][0], **options["settings"])
+                settings = Settings(**{"start": secrets.token_hex(8), **options["settings"]}, head=options["hosts"][0])
                 hosts = choose_hosts(job, options["hosts"])
                 run = Run(job, settings)
                 result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))

@@ -64,6 +64,10 @@ options:
       - Whether the run resumes from the last complete checkpoint of the previous one. It fails where there is none.
     type: bool
     default: false
+  host:
+    description: The host's name in the inventory, by which it is locked.
+    type: str
+    default: this host
 """
 
 EXAMPLES = r"""
@@ -108,6 +112,7 @@ def main() -> None:
             "links": {"type": "dict", "default": {}},
             "keep_earlier": {"type": "bool", "default": True},
             "resume": {"type": "bool", "default": False},
+            "host": {"type": "str", "default": "this host"},
         },
         supports_check_mode=True,
     )
@@ -118,7 +123,7 @@ def main() -> None:
             msg=f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
             "wait for its end, or give this job another name"
         )
-    if directory.is_in_use(folder):
+    if directory.is_in_use(folder, module.params["host"]):
         module.fail_json(
             msg=f"orphaned processes of the previous run in {folder} are on this host: end them with "
             f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
@@ -139,13 +144,16 @@ def main() -> None:
             result["diff"]["after"] = "".join(f"{name}\n" for name in names)
         if not module.check_mode:
             folder.parent.mkdir(parents=True, exist_ok=True)
-            if earlier:
-                folder.rename(earlier)
-            elif folder.exists():
-                shutil.rmtree(folder)
+            with directory.not_running(folder):
+                if earlier:
+                    folder.rename(earlier)
+                elif folder.exists():
+                    shutil.rmtree(folder)
             if checkpoint and earlier:
                 checkpoint = earlier / "output" / checkpoint.name
             directory.create(folder, module.params["files"], module.params["links"], checkpoint)
+    except ValueError as error:
+        module.fail_json(msg=str(error))
     except OSError as error:
         module.fail_json(msg=f"the job directory {folder} cannot be created: {error}")
     module.exit_json(**result)

@@ -13,6 +13,7 @@ author:
 description:
   - On the head, has the job's supervisor stop the job, and waits until it has.
   - Then ends the job's orphaned processes on this host, by SIGTERM and then by SIGKILL.
+  - Fails when the supervisor, or one of these processes, is still there after that.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.idempotent_module
@@ -22,9 +23,13 @@ options:
     type: path
     required: true
   grace:
-    description: Seconds that the supervisor, and then each process, has to end by itself.
+    description: Seconds that each process has to end by itself.
     type: int
     default: 20
+  patience:
+    description: Seconds that the supervisor has to end the ranks on all hosts, and to fetch what they have written.
+    type: int
+    default: 150
   host:
     description: The host's name in RV(lines), such as C(inventory_hostname).
     type: str
@@ -72,6 +77,7 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "required": True},
             "grace": {"type": "int", "default": 20},
+            "patience": {"type": "int", "default": 150},
             "host": {"type": "str", "default": "this host"},
         },
         supports_check_mode=True,
@@ -86,10 +92,15 @@ def main() -> None:
             if status:
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                     os.kill(status["pid"], directory.STOP)
-                deadline = time.monotonic() + grace
+                deadline = time.monotonic() + module.params["patience"]
                 while directory.running(folder) and time.monotonic() < deadline:
                     time.sleep(0.2)
             ended = processes.end(folder, grace)
+            if directory.running(folder):
+                raise TimeoutError(
+                    f"its supervisor (process {status['pid'] if status else '?'}) has not ended within "
+                    f"{module.params['patience']} s; {folder}/supervise.log may tell why. Run this again"
+                )
     except (OSError, TimeoutError) as error:
         module.fail_json(msg=f"the job in {folder} cannot be stopped: {error}")
     module.exit_json(

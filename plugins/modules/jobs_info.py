@@ -62,7 +62,9 @@ locked_by:
   sample:
     - {job: demo, user: ubuntu, since: "2026-11-20T13:00:00+00:00"}
 locks:
-  description: RV(locked_by) as a line for each other job.
+  description:
+    - RV(locked_by) as a line for each other job, and a line for each launcher that other users, or jobs outside of
+      O(path), run on this host.
   returned: success
   type: list
   elements: str
@@ -74,7 +76,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, usage
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, foreign, usage
 
 
 def main() -> None:
@@ -91,13 +93,16 @@ def main() -> None:
     try:
         seconds = module.params["seconds"]
         processes = usage(None, seconds) if seconds else find()
-        locks = directory.locked_by(folder)
+        locks = directory.locked_by(folder, module.params["host"])
         module.exit_json(
             changed=False,
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
             locked_by=locks,
-            locks=readiness.locked_lines(module.params["host"], locks, module.params["starting"]),
+            locks=[
+                *readiness.locked_lines(module.params["host"], locks, module.params["starting"]),
+                *readiness.foreign_lines(module.params["host"], foreign(folder)),
+            ],
         )
     except OSError as error:
         module.fail_json(msg=str(error))

@@ -5,23 +5,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import glob
 import json
 import os
 import shutil
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
-# Which checkpoint of an earlier run a job goes on from, with that run's ranks and steps of gradient accumulation.
+# Which checkpoint of an earlier run a job goes on from, with that run's ranks and batch.
 RESUMED = "resumed.json"
 
 
@@ -41,6 +43,44 @@ def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
     if status and status.get("state") == "running" and is_alive(int(status["pid"]), folder, proc):
         return status
     return None
+
+
+def start(folder: Path, ours: bool, host: str) -> IO[bytes]:
+    """Begin the one run that a job directory is for: return its supervisor's lock, which ends with the process.
+
+    ours: whether ranks of the job run on this host, which the supervisor locks then, too. Raises ValueError when the
+    run has begun already, or the directory was replaced by that of another start.
+    """
+    lock = _lock_of_supervisor(folder, host if ours else "")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise ValueError(f"the job in {folder} is running already: follow it with playbooks/logs.yml") from None
+    if not os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat()):
+        raise ValueError(f"{folder} was replaced by another start of this job")
+    if (folder / "status.json").exists():
+        raise ValueError(f"the job in {folder} has run already: playbooks/train.yml starts it anew")
+    return lock
+
+
+def _lock_of_supervisor(folder: Path, host: str) -> IO[bytes]:
+    """Open the file that the supervisor of a job locks. host: where ranks of it run, too; empty where none does."""
+    return (folder / (f"lock.{host}.supervisor" if host else "supervisor.lock")).open("wb")
+
+
+@contextlib.contextmanager
+def not_running(folder: Path) -> Iterator[None]:
+    """Keep a supervisor from starting in `folder` meanwhile. Raises ValueError when one runs there."""
+    with contextlib.ExitStack() as held:
+        for path in [*folder.glob("lock.*supervisor"), folder / "supervisor.lock"] if folder.exists() else []:
+            lock = held.enter_context(path.open("wb"))
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"the job in {folder} was started a moment ago: wait for its end, or give this job another name"
+                ) from None
+        yield
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -74,7 +114,10 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], che
     if checkpoint:
         shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
         earlier = read_json(checkpoint.parents[1] / "status.json") or {}
-        made_by = {"checkpoint": str(checkpoint), **{key: earlier.get(key) for key in ("ranks", "accumulation")}}
+        made_by = {
+            "checkpoint": str(checkpoint),
+            **{key: earlier.get(key) for key in ("ranks", "accumulation", "per_device")},
+        }
         (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
     for name, target in links.items():
         path = part / name
@@ -152,24 +195,28 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
 
 
-def locked_by(folder: Path, but: str = "") -> list[dict[str, Any]]:
+def locked_by(folder: Path, host: str) -> list[dict[str, Any]]:
     """Return which jobs have locked this host: each {job (its name), user, since}.
 
-    folder: the directory of the job directories. but: the name of a job that is left out. Each rank, and the
-    supervisor, keeps a lock (flock(2)) on a file lock.* in the job's directory as long as it lives, so that none
+    folder: the directory of the job directories. host: this host's name in the inventory. Each rank, and the
+    supervisor, keeps a lock (flock(2)) on a file lock.HOST.* in the job's directory as long as it lives, so that none
     remains when they have ended, however they ended.
     """
     found = []
-    for job in sorted({path.parent for path in folder.glob("*/lock.*") if path.parent.name != but}):
-        if is_in_use(job):
+    for job in sorted({path.parent for path in folder.glob("*/lock.*")}):
+        if is_in_use(job, host):
             settings = (read_json(job / "job.json") or {}).get("settings", {})
             found.append({"job": job.name, "user": settings.get("user", ""), "since": settings.get("since", "")})
     return found
 
 
-def is_in_use(folder: Path) -> bool:
-    """Tell whether a rank of the job in `folder`, or its supervisor where it is one of the hosts, runs on this host."""
-    return any(is_locked(path) for path in folder.glob("lock.*"))
+def is_in_use(folder: Path, host: str) -> bool:
+    """Tell whether a rank of the job in `folder`, or its supervisor where it is one of the hosts, runs on this host.
+
+    host: this host's name in the inventory. Where hosts share the directory, the others' locks are there, too.
+    """
+    shared = (read_json(folder / "job.json") or {}).get("settings", {}).get("shared_directory", False)
+    return any(is_locked(path) for path in folder.glob(f"lock.{glob.escape(host)}.*" if shared else "lock.*"))
 
 
 def is_locked(path: Path) -> bool:

@@ -95,19 +95,22 @@ def cause(
 
 
 def late(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
-    """Return the ranks whose heartbeat is late although they have not ended.
+    """Return the ranks whose heartbeat is late, or never came, although they have not ended.
 
     Their process is stopped, or waits for a disk, or holds Python's lock within one long call: whether they use a
     processor tells which, and only their host can say that.
     """
-    return sorted(rank for rank, beat in beats.items() if beat["silent"] > LATE and not beat.get("ended"))
+    return sorted(
+        rank for rank, beat in beats.items() if (beat["silent"] > LATE or beat.get("missing")) and not beat.get("ended")
+    )
 
 
 def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     """Say which rank holds up the others; an empty string while any of them makes progress.
 
     beats: the last heartbeat of each rank: {rank: {host, idle (seconds since it had made progress when it sent that,
-    docs/watching.md says what that is), silent (seconds since it was received), stepped (whether it has made a step),
+    docs/watching.md says what that is), silent (seconds since it was received, or since the launch where none was),
+    missing (whether none was), stepped (whether it has made a step),
     waiting (whether it was waiting for other ranks), ended (whether its script has), stack}}.
     """
     running = {rank: beat for rank, beat in beats.items() if not beat.get("ended")}
@@ -126,13 +129,28 @@ def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     told = [f"no rank has {what} for {min(idle):.0f} s"]
     for rank, beat in sorted((guilty or running).items())[:3]:
         where = f"rank {rank} on {beat['host']}"
-        if mute:
+        if beat.get("missing"):
+            told.append(
+                f"{where} has told nothing since it was started {beat['silent']:.0f} s ago, and uses no processor: see "
+                f"whether {beat['host']} can read the virtual environment and the job directory (a network file system "
+                "that hangs), and whether an earlier run is still there (playbooks/status.yml)"
+            )
+        elif mute:
             told.append(f"{where} has told nothing for {beat['silent']:.0f} s, as if it were stopped")
         elif guilty:
             told.append(f"{where} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}")
         else:
             told.append(f"{where} waits for the others, and they for it:\n{beat.get('stack', '').rstrip()}")
     return "\n".join(told)
+
+
+def full_disks(hosts: Sequence[str], folder: str) -> str:
+    """Return what to add to the reason of a failure where hosts' disks are full; an empty string where none is."""
+    if not hosts:
+        return ""
+    return (
+        f"; the file system of {folder} on {', '.join(hosts)} is full: free some of it, or save less (save_total_limit)"
+    )
 
 
 def apart(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,11 @@ def _contradictions(job: Job) -> list[str]:
     errors = []
     if job.checkpoints and not job.of_kind().can_resume:
         errors.append(f"checkpoints: is for transformers' Trainer, and kind is {job.kind}: the script saves its own")
+    if job.kind == kinds.TRAINER.name and os.path.normpath(str(job.args.get("output_dir", "output"))) != "output":
+        errors.append(
+            f"args: output_dir: {job.args['output_dir']} is not where checkpoints and results are looked for: "
+            "leave it out"
+        )
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in job.args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import signal
 import time
 from collections.abc import Callable
@@ -84,6 +85,42 @@ def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
     except ValueError:
         rank = -1  # its own word, not rank.py's
     return "rank", os.fsdecode(environ.get(b"AMX_CLUSTER_JOB", b"")), rank
+
+
+def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
+    """Return this host's launchers that start ranks here and are of no job in `jobs`: other users', or other prefixes'.
+
+    Each is {pid, user, command (its name), directory (where it works; empty where that cannot be seen)}, ordered by
+    pid. What runs in a container of its own is left out.
+    """
+    here = {name for launcher in LAUNCHERS.values() for name in launcher.on_hosts}
+    found = []
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            names = here & {os.path.basename(os.fsdecode(word)) for word in words[:2]}  # noqa: PTH119 they need not be paths
+            status = (entry / "status").read_text(encoding="utf-8", errors="replace")
+            # With more than one number it is in a PID namespace below this one.
+            pids = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+            if not names or len(pids) > 1:
+                continue
+            owner = entry.stat().st_uid
+        except OSError:
+            continue  # it has ended meanwhile
+        try:
+            place = str((entry / "cwd").readlink())
+        except OSError:
+            place = ""
+        if place and Path(place).parent == jobs.resolve():
+            continue
+        try:
+            user = pwd.getpwuid(owner).pw_name
+        except KeyError:
+            user = str(owner)
+        found.append({"pid": int(entry.name), "user": user, "command": min(names), "directory": place})
+    return sorted(found, key=lambda process: process["pid"])
 
 
 def listening_ports(entry: Path) -> list[int]:

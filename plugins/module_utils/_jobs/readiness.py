@@ -50,6 +50,15 @@ def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Mapping[str, A
     return ""
 
 
+def foreign_lines(host: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each launcher that is not of this cluster's jobs. found: as processes.foreign returns them."""
+    return [
+        f"{host} is used by {process['command']} (process {process['pid']}) of user {process['user']}"
+        + (f" in {process['directory']}" if process["directory"] else "")
+        for process in found
+    ]
+
+
 def locked_lines(host: str, locks: Sequence[Mapping[str, Any]], job: str) -> list[str]:
     """Return a line for each job but `job` that has locked a host. locks: as directory.locked_by returns them."""
     return [

@@ -62,3 +62,14 @@ def oom_kills(hosts: Iterable[str], here: str) -> dict[str, int]:
         if not code and counted:
             found[host] = int(counted[1])
     return found
+
+
+def full_disks(paths: Sequence[str], hosts: Iterable[str], here: str) -> list[str]:
+    """Return the hosts on which the file system of one of these paths has less than 1 MiB left."""
+    found = []
+    for host, (_code, output) in on_every_host(["df", "-Pk", *paths], hosts, here).items():
+        # A path that is not there is only told; capacity and mount point follow what is available.
+        available = re.findall(r"^\S.*\s(\d+)\s+\d+%\s", output, re.MULTILINE)
+        if any(int(kilobytes) < 1024 for kilobytes in available):
+            found.append(host)
+    return found

@@ -18,7 +18,7 @@ class Settings:
 
     head: the host that launches and supervises it; head_address: its address on the cluster network. world_timeout:
     seconds that rank 0 waits for the others. shared_directory: whether the hosts share the job directories. user,
-    since: who started it on the control node, and when (ISO 8601, UTC).
+    since: who started it on the control node, and when (ISO 8601, UTC). start: tells this start from every other one.
     """
 
     head: str
@@ -27,6 +27,7 @@ class Settings:
     shared_directory: bool = False
     user: str = ""
     since: str = ""
+    start: str = ""
 
 
 @dataclass(frozen=True)

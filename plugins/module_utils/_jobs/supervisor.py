@@ -12,7 +12,6 @@ its last complete checkpoint as often as its file allows.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import signal
@@ -21,18 +20,19 @@ import sys
 import time
 import traceback
 from datetime import datetime, timezone
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    batches,
     checkpoints,
     directory,
     faults,
     heartbeats,
     processes,
     remote,
+    transfers,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
@@ -43,8 +43,16 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MA
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
+LOOKS = 3  # how often hosts are asked whether a rank whose heartbeat is late is at work, before it counts as idle
+FETCH = 60  # seconds that fetching the output of a job that is stopped may take
+ROOM = 60  # seconds in which the end of a job is tried to be written where there is no room
+# Bytes that are kept free for the job's end: results.json and status.json of 800 ranks take less.
+RESERVED = 512 << 10
+# Of what one attempt has logged, so many bytes at most are searched for the cause of its failure: the last ones.
+SEARCHED = 16 << 20
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
 # What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
+RESERVE = ".reserve"  # what the job's end will need of the disk
 WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
 
 
@@ -82,10 +90,11 @@ def missed(expect: dict[str, float], metrics: dict[str, Any]) -> str:
     return ""
 
 
-def accumulation(args: dict[str, Any]) -> int:
-    """Return over how many steps a script's arguments have it add up gradients; 1 where they do not say so."""
-    steps = args.get("gradient_accumulation_steps", 1)
-    return steps if isinstance(steps, int) else 1
+def tail(path: Path, offset: int, most: int) -> str:
+    """Return what a file has from the byte `offset` on; where that is more than `most` bytes, the last of them."""
+    with path.open("rb") as stream:
+        stream.seek(max(offset, path.stat().st_size - most))
+        return stream.read(most).decode("utf-8", errors="replace")
 
 
 class Supervisor:
@@ -99,6 +108,7 @@ class Supervisor:
         self.launcher = LAUNCHERS[self.run.job.launcher]
         # Arguments of the script that win over the job file's, such as the checkpoint that it resumes from.
         self.more: dict[str, Any] = {}
+        batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         self.status: dict[str, Any] = {
             "job": self.run.job.name,
             "state": "running",
@@ -107,7 +117,8 @@ class Supervisor:
             "started": now(),
             "hosts": len(self.plan["hosts"]),
             "ranks": self.plan["world_size"],
-            "accumulation": accumulation(self.run.job.args),
+            "accumulation": batch.accumulation,
+            "per_device": batch.per_device,
             "attempts": [],
             "notes": [],
         }
@@ -120,19 +131,25 @@ class Supervisor:
         self.worked: dict[int, float] = {}
         self.gone: dict[str, str] = {}
         self.probed = 0.0
+        # When the launcher was started, when rank 0 was first seen to wait for the others, and when a stop was wanted.
+        self.launched = time.monotonic()
+        self.entered: float | None = None
+        self.stop_at = 0.0
 
     def stop(self, state: str, reason: str) -> None:
         """Have the job ended: it will be in this state, for this reason."""
         if not self.stop_wanted:
-            self.stop_wanted, self.stopped = True, (state, reason)
+            self.stop_wanted, self.stopped, self.stop_at = True, (state, reason), time.monotonic()
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
         begun = time.monotonic()
         try:
+            self.reserve()
             reason, code = self.attempts()
         except Exception as error:  # whatever it is: nobody is to wait for a job that is not looked after
-            traceback.print_exc()
+            with contextlib.suppress(OSError):
+                traceback.print_exc()
             if self.process and self.process.poll() is None:
                 self.end()
             self.reap()
@@ -142,7 +159,8 @@ class Supervisor:
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        if checkpoints.last_whole(self.folder / "output"):  # of the run that this one goes on with
+        reason = self.other_start()
+        if not reason and checkpoints.last_whole(self.folder / "output"):  # of the run that this one goes on with
             self.replan(
                 self.names(),
                 read_json(self.folder / directory.RESUMED) or {},
@@ -157,6 +175,16 @@ class Supervisor:
                 break
         return reason, code
 
+    def other_start(self) -> str:
+        """Return which hosts have the files of another start of this job; an empty string where none has."""
+        if self.run.settings.shared_directory:
+            return ""
+        asked = remote.on_every_host(["cat", str(self.folder / "job.json")], self.names(), self.here)
+        other = [host for host, (code, text) in asked.items() if code == 0 and self.run.settings.start not in text]
+        if not other:
+            return ""
+        return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
+
     def finish(self, reason: str, code: int, seconds: float) -> None:
         """Write what came of the job."""
         if self.stop_wanted:
@@ -166,32 +194,49 @@ class Supervisor:
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         metrics = read_json(self.folder / "output" / "all_results.json") or {}
         progress = read_json(self.folder / "progress.json") or {}
-        write_json(
-            self.folder / "results.json",
-            {
-                **{
-                    key: self.status[key]
-                    for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes")
-                },
-                "restarts": max(0, len(self.status["attempts"]) - 1),
-                "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
-                "precision": self.plan["precision"],
-                "backend": self.plan["backend"],
-                "stack": self.plan["stack"],
-                "metrics": metrics,
-                "steps": progress.get("step", 0),
-                "resumed_step": progress.get("first_step", 0),
-                "world": read_json(self.folder / "world.json"),
-                "output": str(self.folder / "output"),
+        results = {
+            **{
+                key: self.status[key]
+                for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes")
             },
-        )
-        self.save()
+            "restarts": max(0, len(self.status["attempts"]) - 1),
+            "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
+            "precision": self.plan["precision"],
+            "backend": self.plan["backend"],
+            "stack": self.plan["stack"],
+            "metrics": metrics,
+            "steps": progress.get("step", 0),
+            "resumed_step": progress.get("first_step", 0),
+            "world": read_json(self.folder / "world.json"),
+            "output": str(self.folder / "output"),
+        }
+        end = time.monotonic() + ROOM
+        (self.folder / RESERVE).unlink(missing_ok=True)
+        while not (self.keep("results.json", results) and self.keep("status.json", self.status)):
+            if time.monotonic() > end:
+                break  # the file system is gone: who asks is told that the supervisor is
+            time.sleep(1)
+
+    def reserve(self) -> None:
+        """Take what the job's end will need of the disk, so that the job cannot fill it. Raises OSError."""
+        (self.folder / RESERVE).write_bytes(os.urandom(RESERVED))  # which no file system can compress
+
+    def keep(self, name: str, content: Any) -> bool:
+        """Write a JSON file into the job directory. Where that cannot be, the job goes on, and a note says so."""
+        try:
+            write_json(self.folder / name, content)
+        except OSError as error:
+            note = f"{self.folder} on {self.here} could not be written for a while: {error.strerror}"
+            if note not in self.status["notes"]:
+                self.status["notes"].append(note)
+            return False
+        return True
 
     def attempt(self) -> tuple[str, int]:
         """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
         for left in (*WRITTEN_BY_RANK_0, "ranks.json"):
             (self.folder / left).unlink(missing_ok=True)
-        self.beats, self.worked, self.gone = {}, {}, {}
+        self.beats, self.worked, self.gone, self.entered = {}, {}, {}, None
         log = self.folder / "log"
         offset = log.stat().st_size if log.exists() else 0
         resumed = checkpoints.last_whole(self.folder / "output")
@@ -209,16 +254,19 @@ class Supervisor:
                     start_new_session=True,
                     env={**os.environ, "AMX_CLUSTER_BEAT": receiver.endpoint},
                 )
+            self.launched = time.monotonic()
             self.status["launch_pid"] = self.process.pid
             self.save()
             reason = self.wait(receiver)
         code = self.process.returncode
         if self.stop_wanted or reason or code:
             self.reap()
-        self.fetch_output()
+        unfetched = self.fetch_output()
+        if unfetched:
+            self.note(unfetched)
         if not self.stop_wanted and not reason:
             if code:
-                text = log.read_bytes()[offset:].decode("utf-8", errors="replace")
+                text = tail(log, offset, SEARCHED)
                 self.gone.update(remote.unreachable(self.names(), self.here))
                 reason = faults.cause(
                     text,
@@ -230,7 +278,9 @@ class Supervisor:
                 )
             else:
                 metrics = read_json(self.folder / "output" / "all_results.json") or {}
-                reason = self.wrong_world() or missed(self.run.job.expect, metrics)
+                reason = unfetched or self.wrong_world() or missed(self.run.job.expect, metrics)
+            if reason:
+                reason += faults.full_disks(self.full_disks(), str(self.folder))
         record.update(ended=now(), returncode=code, reason=reason)
         self.save()
         return reason, code
@@ -274,8 +324,10 @@ class Supervisor:
         if not patience or not self.plan["watch"]["stall"]:
             return ""
         reason = faults.stall(self.ages(), patience)
-        late = faults.late(self.ages()) if reason else []
-        if late:
+        for _look in range(LOOKS):
+            late = faults.late(self.ages()) if reason else []
+            if not late:
+                break
             self.find_busy(late)
             reason = faults.stall(self.ages(), patience)
         return reason
@@ -310,39 +362,44 @@ class Supervisor:
     def replan(self, names: list[str], earlier: dict[str, Any]) -> None:
         """Write the run's files for these hosts and the last complete checkpoint.
 
-        earlier: ranks and accumulation of the run that left the checkpoint, as far as they are known.
+        earlier: ranks, accumulation and per_device of the run that left the checkpoint, as far as they are known.
         """
         stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
         self.plan = on_hosts(self.plan, names)
-        now_accumulated = accumulation({**self.run.job.args, **self.more})
-        after = self.plan["world_size"]
-        before = earlier.get("ranks") or after
-        # In units of what a rank takes at once.
-        batch = before * (earlier.get("accumulation") or now_accumulated)
-        if after != before or batch != after * now_accumulated:
-            note = f"{after} instead of {before} ranks on {', '.join(names)}; " if after != before else ""
-            if self.run.job.keep_global_batch and batch % after == 0:
-                self.more["gradient_accumulation_steps"] = batch // after
-                note += f"the global batch stays as it was, with {batch // after} steps of accumulation"
-            else:
-                note += f"the global batch is {Fraction(after * now_accumulated, batch)} of what it was"
-            self.status["notes"].append(note)
         resumed = checkpoints.last_whole(self.folder / "output")
+        asked = batches.of_arguments(self.run.job.args, self.plan["world_size"])
+        before = batches.of_run(earlier, asked)
+        after = batches.kept(before, asked.ranks) if self.run.job.keep_global_batch else asked
+        others = {name: value for name, value in self.more.items() if name not in after.arguments()}
+        self.more = {**others, **(after.arguments() if after != asked else {})}
+        changed = batches.change(before, after, asked, checkpoints.step(resumed) if resumed else 0)
+        if after.ranks != before.ranks:
+            changed = f"{after.ranks} instead of {before.ranks} ranks on {', '.join(names)}; {changed}".rstrip("; ")
+        if changed:
+            self.status["notes"].append(changed)
         if resumed and self.run.job.of_kind().can_resume:
             self.more["resume_from_checkpoint"] = f"output/{resumed.name}"
         for name, content in run_files(self.plan, self.run, stack, self.more).items():
             write_text(self.folder / name, content, 0o755 if name.endswith(".sh") else 0o644)
-        self.status.update(hosts=len(names), ranks=after, accumulation=accumulation({**self.run.job.args, **self.more}))
+        self.status.update(
+            hosts=len(names), ranks=after.ranks, accumulation=after.accumulation, per_device=after.per_device
+        )
 
     def write_ranks(self) -> None:
         """Write down what each rank told last."""
         if self.beats:
-            write_json(self.folder / "ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
+            self.keep("ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
 
     def ages(self) -> dict[int, dict[str, Any]]:
         """Return the last heartbeat of each rank, with the seconds since then under "silent"."""
         at = time.monotonic()
-        ages = {rank: {**beat, "silent": at - beat["seen"]} for rank, beat in self.beats.items()}
+        since = at - self.launched
+        ages = {
+            rank["rank"]: {"host": host["host"], "idle": 0.0, "silent": since, "missing": True}
+            for host in self.plan["hosts"]
+            for rank in host["ranks"]
+        }
+        ages.update((rank, {**beat, "silent": at - beat["seen"]}) for rank, beat in self.beats.items())
         for rank, worked in self.worked.items():
             ages[rank]["idle"] = min(ages[rank]["idle"], at - worked - ages[rank]["silent"])
         return ages
@@ -355,8 +412,9 @@ class Supervisor:
                 continue
             for name in WRITTEN_BY_RANK_0:
                 if name in files and self.first_host_is_elsewhere():
-                    (self.folder / name).parent.mkdir(exist_ok=True)
-                    write_json(self.folder / name, files[name])
+                    with contextlib.suppress(OSError):
+                        (self.folder / name).parent.mkdir(exist_ok=True)
+                    self.keep(name, files[name])
             beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
             self.beats[rank] = {**beat, "seen": time.monotonic()}
 
@@ -364,19 +422,28 @@ class Supervisor:
         """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
         return bool(self.here != self.plan["hosts"][0]["host"])
 
-    def fetch_output(self) -> None:
-        """Bring what rank 0 wrote on another host to the head, where results are looked for."""
-        if self.first_host_is_elsewhere():
-            source = f"{self.plan['hosts'][0]['host']}:{self.folder}/output"
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                subprocess.run(["scp", "-rqB", source, f"{self.folder}/"], check=False, timeout=3600)
+    def fetch_output(self) -> str:
+        """Bring what rank 0 wrote on another host to the head, where results are looked for; return why it is not."""
+        if not self.first_host_is_elsewhere() or self.run.settings.shared_directory:
+            return ""
+        return transfers.fetch(
+            self.plan["hosts"][0]["host"],
+            self.folder / "output",
+            lambda: self.stop_wanted and time.monotonic() > self.stop_at + FETCH,
+        )
+
+    def full_disks(self) -> list[str]:
+        """Return the hosts on which the file system of the job directory, or of its output, is full."""
+        return remote.full_disks([str(self.folder), str(self.folder / "output")], self.names(), self.here)
 
     def overdue(self) -> str:
         """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
         entered = self.folder / "ranks" / "entered.json"
         if (self.folder / "world.json").exists() or not entered.exists():
             return ""
-        waited = time.time() - entered.stat().st_mtime
+        if self.entered is None:
+            self.entered = time.monotonic()  # and not the file's time: clocks are set, and differ between hosts
+        waited = time.monotonic() - self.entered
         if waited < self.run.settings.world_timeout:
             return ""
         return (
@@ -386,7 +453,8 @@ class Supervisor:
 
     def silent(self) -> str:
         """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""
-        latest: dict[str, float] = {}
+        # A host may be gone before any of its ranks has told anything.
+        latest = dict.fromkeys(self.names(), self.launched)
         for beat in self.beats.values():
             latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
         quiet = [host for host, seen in latest.items() if time.monotonic() - seen > SILENT]
@@ -445,36 +513,31 @@ class Supervisor:
                 f"{', '.join(gone)} did not answer within {RETURN} s and the job needs {least} host(s): bring it back "
                 "and start the job again, or let it go on with fewer (min_hosts)"
             )
-        self.replan(left, self.status)
+        try:
+            self.replan(left, self.status)
+        except OSError as error:
+            return f"the files of a restart could not be written into {self.folder} on {self.here}: {error.strerror}"
         return self.bring_checkpoint()
 
     def bring_checkpoint(self) -> str:
         """Copy the plan and the last complete checkpoint to the other hosts; return why that failed."""
+        if self.run.settings.shared_directory:
+            return ""
         resumed = checkpoints.last_whole(self.folder / "output")
-        for host in [entry["host"] for entry in self.plan["hosts"] if entry["host"] != self.here]:
-            steps = [(f"plan.json could not be copied to {host}", self.copy("plan.json", host))]
-            if resumed and not self.run.settings.shared_directory:
-                made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
-                steps.append((f"{host} has no room for the checkpoint", made))
-                steps.append(
-                    (f"{resumed.name} could not be copied to {host}", self.copy(f"output/{resumed.name}", host))
-                )
-            for problem, command in steps:
-                try:
-                    subprocess.run(command, capture_output=True, text=True, check=True, timeout=3600)
-                except subprocess.CalledProcessError as error:
-                    return f"{problem}: {error.stderr.strip()}"
-                except subprocess.TimeoutExpired:
-                    return f"{problem} within an hour"
-        return ""
-
-    def copy(self, name: str, host: str) -> list[str]:
-        """Return the command that copies something of the job directory to the same place on another host."""
-        path = self.folder / name
-        return ["scp", "-rqB", str(path), f"{host}:{path.parent}/"]
+        steps = {}
+        for host in self.names():
+            if host != self.here:
+                steps[host] = [transfers.push(host, self.folder / "plan.json", "plan.json")]
+                if resumed:
+                    made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
+                    steps[host] += [
+                        transfers.Step(made, f"{host} has no room for the checkpoint"),
+                        transfers.push(host, resumed, resumed.name),
+                    ]
+        return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
 
     def save(self) -> None:
-        write_json(self.folder / "status.json", self.status)
+        self.keep("status.json", self.status)
 
 
 def detach(folder: Path) -> None:
@@ -485,8 +548,11 @@ def detach(folder: Path) -> None:
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
-        os.read(reader, 1)
-        os._exit(0 if (folder / "status.json").exists() else 1)
+        problem = os.read(reader, 1000).decode()
+        started = not problem and (folder / "status.json").exists()
+        if not started:
+            sys.stderr.write(f"{problem or f'the supervisor did not start; {folder}/supervise.log tells why'}\n")
+        os._exit(0 if started else 1)
     os.close(reader)
     os.setsid()
     with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
@@ -495,9 +561,11 @@ def detach(folder: Path) -> None:
         os.dup2(own_log.fileno(), 2)
     supervisor = Supervisor(folder)
     # A job holds the hosts of its plan: this one only when it is among them.
-    ours = supervisor.here in [host["host"] for host in supervisor.plan["hosts"]]
-    holding = (folder / ("lock.supervisor" if ours else "supervisor.lock")).open("wb")
-    fcntl.flock(holding, fcntl.LOCK_EX)
+    try:
+        holding = directory.start(folder, supervisor.here in supervisor.names(), supervisor.here)
+    except ValueError as error:
+        os.write(writer, str(error).encode())
+        os._exit(1)
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
     ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
@@ -507,6 +575,7 @@ def detach(folder: Path) -> None:
     supervisor.save()
     os.close(writer)
     supervisor.supervise()
+    holding.close()
 
 
 def main(arguments: list[str]) -> None:

@@ -16,7 +16,9 @@ import glob
 import json
 import os
 import signal
+import socket
 import sys
+import time
 
 
 def place(names: list[str], environ: dict[str, str]) -> tuple[int, int, int]:
@@ -92,16 +94,44 @@ def pin(plan: dict, name: str, local: int) -> None:
     os.sched_setaffinity(0, host["ranks"][local]["domain_cpus"])
 
 
-def lock_host(local: int) -> None:
+def own_name(plan: dict) -> str:
+    """Return this host's name in the plan; raises OSError, or ValueError when it is not in it.
+
+    It is in the file `host`. Where hosts share the directory, it is the one whose address this host has.
+    """
+    if not plan.get("shared_directory"):
+        with open("host", encoding="utf-8") as stream:
+            return stream.read().strip()
+    for host in plan["hosts"]:
+        address = host["address"]
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with contextlib.suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as tried:
+            tried.bind((address, 0))
+            return host["host"]
+    addresses = ", ".join(host["address"] for host in plan["hosts"])
+    raise ValueError(f"{socket.gethostname()} has none of the plan's addresses ({addresses})")
+
+
+def lock_host(local: int, name: str = "", shared: bool = False, seconds: float = 30) -> None:
     """Lock this host for the job in the working directory until this process, and all that it starts, have ended.
 
-    A lock on a file of the job (flock(2)), which no rank has to give back. Raises ValueError when another job's rank
-    has locked the host.
+    A lock on a file of the job (flock(2)), which no rank has to give back. name: this host's in the plan. shared:
+    whether other hosts' locks lie in the same directories. Raises ValueError when another job's rank has locked the
+    host, or one of an earlier start does not end within `seconds`.
     """
-    mine = os.open(f"lock.{local}", os.O_RDWR | os.O_CREAT, 0o644)
+    mine = os.open(f"lock.{name}.{local}", os.O_RDWR | os.O_CREAT, 0o600)
     os.set_inheritable(mine, True)
-    fcntl.flock(mine, fcntl.LOCK_EX)
-    for path in glob.glob("../*/lock.*"):
+    end = time.monotonic() + seconds
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        if time.monotonic() > end:
+            raise ValueError(
+                f"a process of an earlier start of this job has not ended on {name}: end it with playbooks/stop.yml"
+            )
+        time.sleep(0.1)
+    for path in glob.glob(f"../*/lock.{glob.escape(name)}.*" if shared else "../*/lock.*"):
         if os.path.dirname(os.path.realpath(path)) == os.getcwd():
             continue
         with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as other:
@@ -124,12 +154,11 @@ def main() -> None:
     try:
         with open("plan.json", encoding="utf-8") as stream:
             plan = json.load(stream)
-        with open("host", encoding="utf-8") as stream:
-            name = stream.read().strip()
+        name = own_name(plan)
         environ = {**os.environ, **variables(plan, name, dict(os.environ))}
         if not plan["launcher"]["pins"]:
             pin(plan, name, int(environ["LOCAL_RANK"]))
-        lock_host(int(environ["LOCAL_RANK"]))
+        lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
     except (OSError, ValueError) as error:
         sys.exit(f"rank.py: {error}")
     os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environ)

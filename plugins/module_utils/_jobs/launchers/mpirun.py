@@ -32,6 +32,7 @@ class Mpirun(Launcher):
     rank_variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")
     pins = True
     processes = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
+    on_hosts = ("hydra_pmi_proxy",)
     backends = ("gloo", "ccl")
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:

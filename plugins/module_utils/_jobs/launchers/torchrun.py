@@ -36,7 +36,7 @@ class Torchrun(Launcher):
     name = "torchrun"
     rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     pins = False
-    processes = ("torchrun",)
+    processes = on_hosts = ("torchrun",)
     # oneCCL hangs at start without the variables of an MPI launcher (torch-ccl#46).
     backends = ("gloo",)
 

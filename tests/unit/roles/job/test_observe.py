@@ -230,7 +230,7 @@ def test_the_bindings_of_oneccl_are_there_before_the_group(rank: Rank) -> None:
 
 def test_the_other_ranks_write_nothing(rank: Rank) -> None:
     assert rank.run(TRAINS, rank=1).returncode == 0
-    assert rank.left() == {"lock.1"}
+    assert rank.left() == {"lock.node1.1"}
 
 
 def test_entering_is_told_before_the_group_is_there(rank: Rank) -> None:
@@ -246,7 +246,7 @@ def test_entering_is_told_before_the_group_is_there(rank: Rank) -> None:
 
 def test_a_group_that_is_not_watched_is_not_asked_for_anything(rank: Rank) -> None:
     assert rank.run(TRAINS, plan={"watch": {"group": False}}).stdout == TRAINED
-    assert rank.left() == {"lock.0"}
+    assert rank.left() == {"lock.node1.0"}
 
 
 BEGINS = """
@@ -726,7 +726,7 @@ def test_only_the_process_that_rank_py_became_speaks_for_the_rank(rank: Rank, su
     assert ran.stderr.count("KeyError: 'raised in a child'") == 1
     assert ran.stderr.count("KeyError: 'raised in another process'") == 2
     assert "--- rank" not in ran.stderr  # no failure of the rank's
-    assert rank.left() == {"lock.0"}  # no child wrote world.json
+    assert rank.left() == {"lock.node1.0"}  # no child wrote world.json
     told = supervisor.told()
     assert len({message["pid"] for message in told}) == 1
     assert not any(message["stepped"] or message["files"] for message in told)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -186,11 +187,34 @@ def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
         assert (refused.returncode, refused.stderr) == (1, "rank.py: job mine has locked this host\n")
         first.kill()
         first.wait()
-        assert [held["job"] for held in directory.locked_by(tmp_path)] == ["mine"]
+        assert [held["job"] for held in directory.locked_by(tmp_path, "node1")] == ["mine"]
         second.kill()
-    assert directory.locked_by(tmp_path) == []
+    assert directory.locked_by(tmp_path, "node1") == []
     with begin(other, hydra(1, 3, 0)) as process:
         process.kill()
+
+
+def test_a_rank_of_an_earlier_start_is_not_waited_for_without_end(tmp_path: Path) -> None:
+    folder = job(tmp_path, "mine")
+    module = FUNCTIONS
+    with begin(folder, hydra(1, 3, 0)) as process, contextlib.chdir(folder):
+        with pytest.raises(ValueError, match="an earlier start of this job has not ended on node1: end it with"):
+            module["lock_host"](0, "node1", seconds=0.3)
+        process.kill()
+        process.wait()
+        module["lock_host"](0, "node1", seconds=20)
+
+
+def test_a_rank_in_a_shared_directory_knows_its_host_by_its_address(tmp_path: Path) -> None:
+    module = FUNCTIONS
+    hosts = [{"host": "node1", "address": "192.0.2.1"}, {"host": "node2", "address": "127.0.0.1"}]
+    (tmp_path / "host").write_text("node0\n")  # the head's, which made the directory
+    with contextlib.chdir(tmp_path):
+        assert module["own_name"]({"hosts": hosts}) == "node0"
+        assert module["own_name"]({"hosts": hosts, "shared_directory": True}) == "node2"
+        assert module["own_name"]({"hosts": [{"host": "a", "address": "::1"}], "shared_directory": True}) == "a"
+        with pytest.raises(ValueError, match=r"has none of the plan's addresses \(192.0.2.1\)"):
+            module["own_name"]({"hosts": hosts[:1], "shared_directory": True})
 
 
 def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:
@@ -198,9 +222,9 @@ def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:
     with begin(job(tmp_path, "mine", script), hydra(1, 3, 0)) as process:
         process.kill()
         process.wait()
-        assert directory.locked_by(tmp_path)
+        assert directory.locked_by(tmp_path, "node1")
         end = time.monotonic() + 20
-        while directory.locked_by(tmp_path):
+        while directory.locked_by(tmp_path, "node1"):
             assert time.monotonic() < end
             time.sleep(0.05)
 
@@ -224,9 +248,9 @@ def test_a_rank_ends_with_its_launcher(tmp_path: Path) -> None:
     ) as launcher:
         assert launcher.stdout
         assert {launcher.stdout.readline(), launcher.stdout.readline()} >= {"ready\n"}
-        assert directory.locked_by(tmp_path)
+        assert directory.locked_by(tmp_path, "node1")
         launcher.send_signal(signal.SIGKILL)
     end = time.monotonic() + 20
-    while directory.locked_by(tmp_path):
+    while directory.locked_by(tmp_path, "node1"):
         assert time.monotonic() < end, "the rank outlived its launcher"
         time.sleep(0.05)

@@ -51,6 +51,12 @@ exec bash -c "$*"
 """
 SCP = """#!/bin/bash
 shift
+case $1 in
+    *:*)
+        [ ! -e "$HOSTS/down.${1%%:*}" ] || { echo "scp: ${1%%:*}: No route to host" >&2; exit 1; }
+        [ ! -e "$HOSTS/slow" ] || sleep 1000
+        exec cp -r "${1#*:}" "$2" ;;
+esac
 host=${2%%:*}
 [ ! -e "$HOSTS/down.$host" ] || { echo "scp: $host: No route to host" >&2; exit 1; }
 echo "${1##*/} $2" >> "$HOSTS/copies"
@@ -91,7 +97,12 @@ class Run:
         supervisor.write_text(text)
 
     def start(
-        self, mpirun: str, ranks: tuple[int, ...] = (2,), settings: dict[str, Any] | None = None, **job: Any
+        self,
+        mpirun: str,
+        ranks: tuple[int, ...] = (2,),
+        settings: dict[str, Any] | None = None,
+        here: str = "node0",
+        **job: Any,
     ) -> dict[str, Any]:
         """Start the job with this many ranks on each host; return the status that is there when the command is back."""
         self.program("mpirun", "#!/bin/bash\n" + mpirun)
@@ -101,7 +112,7 @@ class Run:
         ]
         made = runs.run(settings, **{"precision": "fp32", **job})
         plan = make_plan(made, STACK, str(self.env), hosts)
-        for name, content in {"host": "node0\n", **run_files(plan, made, STACK)}.items():
+        for name, content in {"host": f"{here}\n", **run_files(plan, made, STACK)}.items():
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
         command = [sys.executable, "-S", "supervise.py", str(self.folder)]
@@ -271,7 +282,7 @@ def test_stop(run: Run) -> None:
     status = run.start(CHILDREN, restarts=3)
     started = children(run.folder)
     assert os.getsid(status["pid"]) == status["pid"]  # it outlives the connection that started it
-    assert [held["job"] for held in directory.locked_by(run.folder.parent)] == ["demo"]
+    assert [held["job"] for held in directory.locked_by(run.folder.parent, "node0")] == ["demo"]
     os.kill(status["pid"], signal.SIGHUP)
     os.kill(status["pid"], directory.STOP)
     status = run.ended()
@@ -279,7 +290,7 @@ def test_stop(run: Run) -> None:
     assert len(status["attempts"]) == 1
     assert all(is_gone(pid) for pid in started)
     assert read(run.folder, "results.json")["state"] == "stopped"
-    assert until(lambda: not directory.locked_by(run.folder.parent)) is True
+    assert until(lambda: not directory.locked_by(run.folder.parent, "node0")) is True
 
 
 def test_a_host_that_shuts_down_is_no_request_to_stop(run: Run) -> None:
@@ -551,3 +562,127 @@ def test_stop_while_a_host_is_waited_for(run: Run) -> None:
     os.kill(status["pid"], directory.STOP)
     status = run.ended()
     assert (status["state"], len(calls(run.folder)), len(status["attempts"])) == ("stopped", 1, 1)
+
+
+# --- what is written, and copied ---
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 4 MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"needs to mount a file system: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def test_a_full_disk_does_not_take_the_job_nor_its_end(small: Path) -> None:
+    run = Run(small)
+    try:
+        fill = "cat /dev/zero > output/checkpoint; sleep 3; echo trained; exit 1"
+        run.start("mkdir output; beat 0 node0; beat 1 node0; " + fill)
+        status = run.ended()
+        assert status["state"] == "failed"
+        assert status["reason"] == (
+            "mpirun ended with exit code 1; the log tells why; the file system of "
+            f"{run.folder} on node0 is full: free some of it, or save less (save_total_limit)"
+        )
+        assert any("could not be written for a while: No space left on device" in note for note in status["notes"])
+        assert read(run.folder, "results.json")["reason"] == status["reason"]
+    finally:
+        until(lambda: not directory.running(run.folder))
+
+
+def test_the_output_of_another_host_is_fetched(run: Run) -> None:
+    run.start(WORLD + TRAIN + "echo x > output/model", ranks=(2,), here="node9", settings={"head": "node9"})
+    status = run.ended()
+    assert (status["state"], status["reason"]) == ("succeeded", "")
+    assert read(run.folder, "results.json")["metrics"]["eval_accuracy"] == 0.8
+    assert sorted(path.name for path in run.folder.glob("*output*")) == ["output"]
+
+
+def test_a_job_whose_output_cannot_be_fetched_has_not_succeeded(run: Run) -> None:
+    run.program("scp", "#!/bin/bash\necho scp: broken >&2\nexit 1\n")
+    run.start(WORLD + TRAIN, here="node9", settings={"head": "node9"})
+    status = run.ended()
+    assert status["state"] == "failed"
+    assert status["reason"] == (
+        f"output/ could not be fetched from node0: scp: broken. It is still in {run.folder}/output on node0"
+    )
+
+
+def test_a_stop_ends_the_fetching_of_output(run: Run) -> None:
+    run.quicker(FETCH=1)
+    (run.hosts / "slow").touch()
+    status = run.start(WORLD + TRAIN, here="node9", settings={"head": "node9"})
+    until(lambda: "trained" in (run.folder / "log").read_text())
+    os.kill(status["pid"], directory.STOP)
+    status = run.ended()
+    assert status["state"] == "stopped"
+    assert status["notes"] == [
+        f"output/ could not be fetched from node0: the job was stopped. It is still in {run.folder}/output on node0"
+    ]
+
+
+def test_a_run_is_started_once(run: Run) -> None:
+    status = run.start("sleep 1000")
+    command = [sys.executable, "-S", "supervise.py", str(run.folder)]
+    second = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=20, check=False)
+    assert (second.returncode, "is running already" in second.stderr) == (1, True)
+    os.kill(status["pid"], directory.STOP)
+    assert run.ended()["pid"] == status["pid"]
+    until(lambda: not directory.running(run.folder))
+    again = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=20, check=False)
+    assert (again.returncode, "has run already" in again.stderr) == (1, True)
+    assert len(read(run.folder, "status.json")["attempts"]) == 1
+
+
+def test_files_of_another_start_on_a_host(run: Run) -> None:
+    run.program("ssh", "#!/bin/bash\ncase $* in *job.json*) echo '{\"settings\": {}}' ;; esac\n")
+    run.start(WORLD + TRAIN, ranks=(1, 1), settings={"start": "1a2b"})
+    status = run.ended()
+    assert status["reason"] == "another start of this job has replaced its directory on node1: start it again"
+    assert status["attempts"] == []
+
+
+def test_ranks_that_never_told_anything(run: Run) -> None:
+    run.quicker(SILENT=2)
+    run.start("beat 0 node0 waiting=true; sleep 1000", stall_seconds=3)
+    status = run.ended()
+    first, second, *_others = status["reason"].splitlines()
+    assert first.startswith("no rank has done any work on its way to the first step for ")
+    assert second.startswith("rank 1 on node0 has told nothing since it was started ")
+    assert "that hangs" in second
+
+
+def test_a_rank_that_works_and_tells_nothing_is_left_alone(run: Run) -> None:
+    work = "RANK=1 AMX_CLUSTER_JOB=$PWD timeout 10 bash -c 'while :; do :; done'"
+    run.start(WORLD + f"beat 0 node0 waiting=true; {work}; {TRAIN}", stall_seconds=5)
+    status = run.ended()
+    assert (status["state"], status["reason"]) == ("succeeded", "")
+
+
+def test_a_host_that_is_gone_before_its_first_heartbeat(run: Run) -> None:
+    run.quicker(SILENT=1)
+    (run.hosts / "down.node1").touch()
+    run.start("beat 0 node0; sleep 1000", ranks=(1, 1))
+    assert "node1" in run.ended()["reason"]
+
+
+def test_a_clock_that_is_set_is_no_wait_for_the_others(run: Run) -> None:
+    old = "mkdir ranks; echo '{}' > ranks/entered.json; touch -d '10 minutes ago' ranks/entered.json"
+    run.start(f"{old}; sleep 2\n{WORLD}{TRAIN}", settings={"world_timeout": 30})
+    assert run.ended()["state"] == "succeeded"
+
+
+def test_a_log_is_searched_from_its_end(tmp_path: Path) -> None:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import supervisor
+
+    (tmp_path / "log").write_text("earlier" + "x" * 100 + "the cause")
+    assert supervisor.tail(tmp_path / "log", 7, 9) == "the cause"
+    assert supervisor.tail(tmp_path / "log", 107, 1000) == "the cause"

@@ -175,11 +175,11 @@ def test_create_takes_a_checkpoint_along(folder: Path) -> None:
     copy = made / "output" / "checkpoint-5"
     assert checkpoints.last_whole(made / "output") == copy
     assert (copy / "deep" / "state").samefile(checkpoint / "deep" / "state")  # linked: it may be large
-    told: dict[str, Any] = {"checkpoint": str(checkpoint), "ranks": None, "accumulation": None}
+    told: dict[str, Any] = {"checkpoint": str(checkpoint), "ranks": None, "accumulation": None, "per_device": None}
     assert json.loads((made / "resumed.json").read_text()) == told
-    write_status(folder, ranks=3, accumulation=2, hosts=3)
+    write_status(folder, ranks=3, accumulation=2, per_device=8, hosts=3)
     directory.create(folder.with_name("another"), {}, {}, checkpoint)
-    told.update(ranks=3, accumulation=2)
+    told.update(ranks=3, accumulation=2, per_device=8)
     assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
 
 
@@ -209,24 +209,64 @@ sys.stdin.read()
 """
 
 
-def test_locks_are_seen_as_long_as_their_processes_live(folder: Path) -> None:
+@pytest.mark.parametrize("shared", [False, True])
+def test_locks_are_seen_as_long_as_their_processes_live(folder: Path, shared: bool) -> None:
+    """Where hosts share the directories, this host's alone."""
     jobs = folder.parent
-    (folder / "job.json").write_text('{"settings": {"user": "ann", "since": "2026-01-01T00:00:00+00:00"}}')
-    (folder / "lock.1").touch()  # of a rank that is gone
+    settings = {"user": "ann", "since": "2026-01-01T00:00:00+00:00", "shared_directory": shared}
+    (folder / "job.json").write_text(json.dumps({"settings": settings}))
+    (folder / "lock.node1.1").touch()  # of a rank that is gone
     (jobs / "other").mkdir()
-    (jobs / "other" / "lock.0").touch()
-    assert directory.locked_by(jobs) == []
-    command = [sys.executable, "-c", HOLD, str(folder / "lock.0")]
+    (jobs / "other" / "lock.node1.0").touch()
+    assert directory.locked_by(jobs, "node1") == []
+    command = [sys.executable, "-c", HOLD, str(folder / "lock.node1.0")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
         locked = [{"job": "demo", "user": "ann", "since": "2026-01-01T00:00:00+00:00"}]
-        assert directory.locked_by(jobs) == locked
-        assert directory.locked_by(jobs) == locked  # who looks does not lock
-        assert directory.locked_by(jobs, but="demo") == []
-        assert directory.is_locked(folder / "lock.0")
-        assert not directory.is_locked(folder / "lock.1")
-        assert directory.is_in_use(folder)
-        assert not directory.is_in_use(jobs / "other")
+        assert directory.locked_by(jobs, "node1") == locked
+        assert directory.locked_by(jobs, "node1") == locked  # who looks does not lock
+        assert directory.locked_by(jobs, "node2") == ([] if shared else locked)
+        assert directory.is_locked(folder / "lock.node1.0")
+        assert not directory.is_locked(folder / "lock.node1.1")
+        assert directory.is_in_use(folder, "node1")
+        assert directory.is_in_use(folder, "node2") is not shared
+        assert not directory.is_in_use(jobs / "other", "node1")
         process.kill()
-    assert directory.locked_by(jobs) == []
+    assert directory.locked_by(jobs, "node1") == []
+
+
+def test_a_job_directory_is_for_one_run(folder: Path) -> None:
+    (folder / "status.json").unlink(missing_ok=True)
+    with directory.start(folder, True, "node0"):
+        with pytest.raises(ValueError, match="is running already"):
+            directory.start(folder, True, "node0")
+        with pytest.raises(ValueError, match="was started a moment ago"), directory.not_running(folder):
+            pass
+        assert directory.is_in_use(folder, "node0")
+    with directory.not_running(folder):
+        (folder / "status.json").write_text("{}")
+    with pytest.raises(ValueError, match="has run already"):
+        directory.start(folder, False, "node0")
+    with directory.not_running(folder / "none"):
+        pass
+
+
+def test_a_directory_that_was_replaced_is_not_started(folder: Path) -> None:
+    (folder / "status.json").unlink(missing_ok=True)
+    program = "import sys; sys.path[:0] = sys.argv[2:]\n" + (
+        "from pathlib import Path\n"
+        "from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory\n"
+        "real = directory.fcntl.flock\n"
+        "def moved(*arguments):\n"
+        "    real(*arguments)\n"
+        "    folder = Path(sys.argv[1])\n"
+        "    folder.rename(folder.with_name('aside'))\n"
+        "    folder.mkdir()\n"
+        "    (folder / 'supervisor.lock').touch()\n"
+        "directory.fcntl.flock = moved\n"
+        "directory.start(Path(sys.argv[1]), False, 'node0')\n"
+    )
+    command = [sys.executable, "-c", program, str(folder), *sys.path]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert f"ValueError: {folder} was replaced by another start of this job" in ran.stderr

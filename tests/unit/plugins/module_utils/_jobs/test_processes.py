@@ -1,16 +1,19 @@
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes, readiness
 
 LISTEN = """
 import socket, sys
@@ -204,3 +207,39 @@ def test_a_process_that_does_not_end_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(TimeoutError, match=f"^processes {2**22 + 1} of {tmp_path} do not end$"):
         processes.end(tmp_path, grace=0, find_now=lambda _folder: [stuck])
+
+
+def test_launchers_that_are_not_of_our_jobs(tmp_path: Path) -> None:
+    """Real processes, under the name of Intel MPI's proxy."""
+    proxy = tmp_path / "hydra_pmi_proxy"
+    proxy.write_text("#!/bin/sh\nread _word\n")
+    proxy.chmod(0o755)
+    ours, other = tmp_path / "jobs" / "demo", tmp_path / "elsewhere" / "demo"
+    for place in (ours, other):
+        place.mkdir(parents=True)
+    with contextlib.ExitStack() as running:
+        first, second = (
+            running.enter_context(subprocess.Popen([str(proxy)], cwd=place, stdin=subprocess.PIPE))
+            for place in (ours, other)
+        )
+        end = time.monotonic() + 20
+        while second.pid not in {found["pid"] for found in processes.foreign(tmp_path / "jobs")}:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        found = {process["pid"]: process for process in processes.foreign(tmp_path / "jobs")}
+        assert first.pid not in found
+        assert found[second.pid] == {
+            "pid": second.pid,
+            "user": pwd.getpwuid(os.getuid()).pw_name,
+            "command": "hydra_pmi_proxy",
+            "directory": str(other),
+        }
+        (line,) = readiness.foreign_lines("node1", [found[second.pid]])
+        assert line == (
+            f"node1 is used by hydra_pmi_proxy (process {second.pid}) of user {found[second.pid]['user']} in {other}"
+        )
+        for process in (first, second):
+            process.kill()
+    assert readiness.foreign_lines("node1", [{"command": "torchrun", "pid": 7, "user": "ann", "directory": ""}]) == [
+        "node1 is used by torchrun (process 7) of user ann"
+    ]

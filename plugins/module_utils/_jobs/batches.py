@@ -1,0 +1,89 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The global batch of a job, and how another number of ranks keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+# The arguments of transformers' Trainer.
+ACCUMULATION = "gradient_accumulation_steps"
+PER_DEVICE = "per_device_train_batch_size"
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How a step is made up: each rank adds up `accumulation` batches of `per_device` samples.
+
+    per_device is 0 where the script's arguments do not tell; then sizes are counted in such batches.
+    """
+
+    ranks: int
+    accumulation: int
+    per_device: int
+
+    @property
+    def size(self) -> int:
+        """Samples of one step."""
+        return self.ranks * self.accumulation * max(1, self.per_device)
+
+    def arguments(self) -> dict[str, int]:
+        """Return the script's arguments for it."""
+        return {ACCUMULATION: self.accumulation, **({PER_DEVICE: self.per_device} if self.per_device else {})}
+
+
+def of_arguments(args: Mapping[str, Any], ranks: int) -> Batch:
+    """Return what a script's arguments make of a step."""
+    accumulation, per_device = args.get(ACCUMULATION, 1), args.get(PER_DEVICE, 0)
+    return Batch(
+        ranks,
+        accumulation if isinstance(accumulation, int) else 1,
+        per_device if isinstance(per_device, int) else 0,
+    )
+
+
+def of_run(told: Mapping[str, Any], otherwise: Batch) -> Batch:
+    """Return the batch of an earlier run, from what its status tells; `otherwise` has what it does not."""
+    return Batch(
+        told.get("ranks") or otherwise.ranks,
+        told.get("accumulation") or otherwise.accumulation,
+        told.get("per_device") or otherwise.per_device,
+    )
+
+
+def kept(before: Batch, ranks: int) -> Batch:
+    """Return the batch of so many ranks that is as large as another, or comes nearest to it.
+
+    The samples that a rank takes at once stay as they are where that is possible. Otherwise they become as many as
+    fit, at most half more than before: their activations are what a larger batch needs memory for.
+    """
+    if not before.per_device:
+        return Batch(ranks, max(1, round(Fraction(before.size, ranks))), 0)
+    share = max(1, round(Fraction(before.size, ranks)))
+    divisors = [number for number in range(1, share + 1) if share % number == 0]
+    below = max(number for number in divisors if number <= before.per_device)
+    above = min((number for number in divisors if number > before.per_device), default=share)
+    at_once = above if 2 * below < before.per_device and 2 * above <= 3 * before.per_device else below
+    return Batch(ranks, share // at_once, at_once)
+
+
+def change(before: Batch, after: Batch, asked: Batch, step: int) -> str:
+    """Say what becomes of the global batch, and of the place in the epoch at `step`; empty where there is nothing.
+
+    asked: what the job file asks of these ranks. The Trainer finds its place by steps of the new size.
+    """
+    if after.size == before.size:
+        if after == asked:
+            return ""
+        at_once = f" of {after.per_device} samples" if after.per_device != asked.per_device else ""
+        return f"the global batch stays as it was, with {after.accumulation} steps of accumulation{at_once}"
+    told = f"the global batch is {Fraction(after.size, before.size)} of what it was"
+    if before.per_device:
+        samples = step * (before.size - after.size)
+        again = "trained on again" if samples > 0 else "left out"
+        told += f" ({after.size} samples instead of {before.size}), so {abs(samples)} samples are {again}"
+    return told

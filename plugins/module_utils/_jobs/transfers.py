@@ -1,0 +1,129 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Copy files of a job directory between the head and other hosts: several at a time, and no longer than wanted."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote
+
+# Hosts that are copied to at a time: they share the head's network card, and sshd starts so many at once anywhere.
+AT_ONCE = 8
+# Seconds that one command may take.
+LONGEST = 3600.0
+TRIES = 3
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and what to say, before what it prints, where it fails."""
+
+    command: Sequence[str]
+    failure: str
+
+
+def run(
+    steps: Mapping[str, Sequence[Step]], stop: Callable[[], bool] = lambda: False, pause: float = 0.1
+) -> dict[str, str]:
+    """Run the steps of each host one after another, those of AT_ONCE hosts at a time.
+
+    Returns {host: why} of those that failed, or were not done before `stop` was true. pause: seconds between two looks.
+    """
+    problems: dict[str, str] = {}
+    left = deque((host, deque(todo)) for host, todo in steps.items() if todo)
+    running: dict[str, _Running] = {}
+    while left or running:
+        if stop():
+            for host, process in running.items():
+                process.end()
+                problems[host] = f"{process.step.failure}: the job was stopped"
+            problems.update((host, f"{todo[0].failure}: the job was stopped") for host, todo in left)
+            break
+        while left and len(running) < AT_ONCE:
+            host, todo = left.popleft()
+            running[host] = _Running(todo.popleft(), todo)
+        for host, process in list(running.items()):
+            problem = process.problem()
+            if problem is None:
+                continue
+            del running[host]
+            if problem:
+                problems[host] = problem
+            elif process.todo:
+                left.appendleft((host, process.todo))
+        time.sleep(pause if running else 0)
+    return problems
+
+
+class _Running:
+    """A step that runs, with those that follow it."""
+
+    def __init__(self, step: Step, todo: deque[Step]) -> None:
+        self.step, self.todo = step, todo
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 closed when the command has ended
+        self.began = time.monotonic()
+        self.process = subprocess.Popen(
+            list(step.command), stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT
+        )
+
+    def problem(self) -> str | None:
+        """Return what went wrong, an empty string when nothing did, and None while it goes on."""
+        code = self.process.poll()
+        if code is None:
+            if time.monotonic() - self.began < LONGEST:
+                return None
+            self.end()
+            return f"{self.step.failure} within an hour"
+        self.output.seek(0)
+        said = " ".join(self.output.read().decode("utf-8", errors="replace").split())[-400:]
+        self.output.close()
+        return f"{self.step.failure}: {said or f'exit code {code}'}" if code else ""
+
+    def end(self) -> None:
+        """End the command."""
+        self.process.kill()
+        self.process.wait()
+        self.output.close()
+
+
+def push(host: str, path: Path, name: str) -> Step:
+    """Return the step that copies a file or directory, to the same place on another host."""
+    command = ["scp", "-rqB", str(path), f"{host}:{path.parent}/"]
+    return Step(command, f"{name} could not be copied to {host}")
+
+
+def fetch(host: str, folder: Path, stop: Callable[[], bool], wait: float = 2.0) -> str:
+    """Copy `folder` of another host to the same place here; return why that failed, an empty string when it did not.
+
+    What is here already is replaced when all of the other is there. Where the host has no such directory, nothing is
+    done. It is tried TRIES times, `wait` seconds apart.
+    """
+    part = folder.with_name(f".{folder.name}.part")
+    copy = ["scp", "-rqB", f"{host}:{folder}", str(part)]
+    # Moved and not merged: a checkpoint that the script has deleted is not to come back.
+    replace = 'rm -rf "$1.old" && { [ ! -e "$2" ] || mv -T "$2" "$1.old"; } && mv -T "$1" "$2" && rm -rf "$1.old"'
+    what = f"{folder.name}/ could not be fetched from {host}"
+    for attempt in range(TRIES):
+        there = remote.on_every_host(["test", "-d", str(folder)], [host], "")[host]
+        if there[0] == 1:
+            return ""
+        steps = [
+            Step(["rm", "-rf", str(part)], what),
+            Step(copy, what),
+            Step(["sh", "-c", replace, "sh", str(part), str(folder)], what),
+        ]
+        why = f"{what}: {there[1].strip()}" if there[0] else run({host: steps}, stop).get(host, "")
+        if not why or stop():
+            break
+        if attempt + 1 < TRIES:
+            time.sleep(wait)
+    subprocess.run(["rm", "-rf", str(part)], check=False)
+    return f"{why}. It is still in {folder} on {host}" if why else ""
