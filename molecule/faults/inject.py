@@ -18,6 +18,7 @@ from support.checkout import ROOT
 from support.cluster import (
     CONTAINERS,
     HEAD,
+    PREFIX,
     Play,
     addresses,
     attempts,
@@ -32,6 +33,7 @@ from support.cluster import (
     status,
     train,
     until,
+    words,
 )
 from support.journeys import Journey, check, make
 
@@ -47,7 +49,8 @@ class Fault:
     """One fault: the job, what is done in mid-run and undone afterwards, and the outcome.
 
     state, reason: how the job ends; part of the reason of a failed job, or of the first attempt of a restarted one.
-    meanwhile: what else is checked while it runs. shown: what train.yml must show, too.
+    before: what is done before the job is started. when: what is waited for before the fault is made; by default, that
+    the job is under way. meanwhile: what else is checked while it runs. shown: what train.yml must show, too.
     """
 
     name: str
@@ -55,6 +58,8 @@ class Fault:
     reason: str
     job: dict[str, Any] = field(default_factory=dict)
     env: dict[str, Any] = field(default_factory=dict)
+    before: Callable[[str], Any] = lambda _job: None
+    when: Callable[[str], Any] = lambda job: f"step {UNDER_WAY} of" in log(job)
     inject: Callable[[str], Any] = lambda _job: None
     meanwhile: Callable[[str], Any] = lambda _job: None
     mend: Callable[[str], Any] = lambda _job: None
@@ -70,8 +75,94 @@ def fill(job: str) -> None:
     on(HEAD, f"mount -t tmpfs -o size=9m,uid=1000 tmpfs {directory(job)}/output", user="root", fails=False)
 
 
+def small_jobs(host: str) -> None:
+    """Give a host's job directories a small file system of their own."""
+    on(host, f"mkdir -p {PREFIX}/jobs", fails=False)
+    on(host, f"mount -t tmpfs -o size=60m,uid=1000 tmpfs {PREFIX}/jobs", user="root", fails=False)
+
+
+def fill_jobs(host: str) -> None:
+    on(host, f"dd if=/dev/zero of={PREFIX}/jobs/.fill bs=1M 2>&1")
+
+
+def large_jobs(host: str) -> None:
+    on(host, f"umount --lazy {PREFIX}/jobs", user="root", fails=False)
+
+
+SFTP = "/usr/lib/openssh/sftp-server"
+PYTHON = f"$(readlink -f {PREFIX}/env)/bin/python"
+
+
+def no_sftp(host: str) -> None:
+    on(host, f"mv {SFTP} {SFTP}.aside", user="root", fails=False)
+
+
+def sftp(host: str) -> None:
+    on(host, f"[ ! -e {SFTP}.aside ] || mv {SFTP}.aside {SFTP}", user="root", fails=False)
+
+
+def hang_python(host: str) -> None:
+    """Have the interpreter of ranks hang before it runs anything, as on a network file system that is gone."""
+    on(
+        host,
+        f"mv {PYTHON} {PYTHON}.aside; printf '#!/bin/sh\nexec sleep 1000\n' > {PYTHON}; chmod +x {PYTHON}",
+        fails=False,
+    )
+
+
+def mend_python(host: str) -> None:
+    on(host, f"[ ! -e {PYTHON}.aside ] || mv {PYTHON}.aside {PYTHON}", fails=False)
+
+
+def is_launched(job: str) -> bool:
+    return "launch_pid" in status(job)
+
+
+def drip(job: str) -> None:
+    """Have a client on the head that keeps the supervisor's port busy for as long as the job takes."""
+    docker("cp", str(Path(__file__).with_name("drip.py")), f"{CONTAINERS[HEAD]}:/tmp/drip.py")
+    command = f"exec {PYTHON} /tmp/drip.py {directory(job)}"
+    docker("exec", "--detach", "--user", "train", CONTAINERS[HEAD], "sh", "-c", command)
+
+
+LOGIND = "/etc/systemd/logind.conf.d/kill.conf"
+
+
+def end_at_logout(_job: str) -> None:
+    """Have logind end what a user has started when the user logs out, and site.yml do what helps against it."""
+    on(
+        HEAD,
+        f"mkdir -p {Path(LOGIND).parent} && printf '[Login]\nKillUserProcesses=yes\n' > {LOGIND}"
+        " && systemctl restart systemd-logind",
+        user="root",
+        fails=False,
+    )
+    refused = train(file_of("fault-logout", Fault("", "", ""))).fail()
+    check("loginctl enable-linger train" in words(refused), refused[-1500:])
+    Play("site", "--tags", "host_tuning").succeed()
+
+
+def log_out(_job: str) -> None:
+    """End every login on the head, as when Ansible's connections have been idle."""
+    on(HEAD, "loginctl list-sessions --no-legend | awk '{print $1}' | xargs loginctl terminate-session", user="root")
+
+
+def stay_at_logout(_job: str) -> None:
+    on(
+        HEAD,
+        f"rm -f {LOGIND}; loginctl disable-linger train; systemctl restart systemd-logind",
+        user="root",
+        fails=False,
+    )
+
+
 def unplug(host: str) -> None:
     docker("network", "disconnect", network(), CONTAINERS[host])
+
+
+def revive(_job: str) -> None:
+    docker("start", CONTAINERS["node2"])
+    mend_python("node2")
 
 
 def plug(host: str) -> None:
@@ -104,6 +195,22 @@ FAULTS = [
     Fault("a host dies", "succeeded", "node2", job={"restarts": 1, "min_hosts": 2},
           inject=lambda _job: docker("kill", CONTAINERS["node2"]),
           mend=lambda _job: docker("start", CONTAINERS["node2"])),
+    Fault("the disk of the head is full", "failed", "on node0 is full",
+          before=lambda _job: small_jobs(HEAD), inject=lambda _job: fill_jobs(HEAD),
+          mend=lambda _job: large_jobs(HEAD)),
+    Fault("the disk of a worker is full", "succeeded", "", before=lambda _job: small_jobs("node1"),
+          inject=lambda _job: fill_jobs("node1"), mend=lambda _job: large_jobs("node1")),
+    Fault("the output cannot be fetched", "failed", "output/ could not be fetched from node1",
+          job={"hosts": ["node1", "node2"]}, inject=lambda _job: no_sftp("node1"), mend=lambda _job: sftp("node1")),
+    Fault("a client keeps the port busy", "succeeded", "", inject=drip),
+    Fault("a rank hangs before Python starts", "failed", "rank 2 on node2 has told nothing since it was started",
+          job={"stall_seconds": 15}, before=lambda _job: hang_python("node2"), when=is_launched,
+          mend=lambda _job: mend_python("node2")),
+    Fault("a host dies before its first heartbeat", "succeeded", "node2", job={"restarts": 1, "min_hosts": 2},
+          before=lambda _job: hang_python("node2"), when=is_launched,
+          inject=lambda _job: docker("kill", CONTAINERS["node2"]), mend=revive),
+    Fault("logind ends processes at logout", "succeeded", "", before=end_at_logout, inject=log_out,
+          mend=stay_at_logout),
 ]  # fmt: skip
 
 
@@ -121,8 +228,8 @@ def lost_steps(job: str) -> int:
 
 def run(name: str, fault: Fault, play: Play) -> str:
     """Follow a job to its end, and return the outcome. Raises WrongError."""
-    there = until(lambda: f"step {UNDER_WAY} of" in log(name) or play.ended())
-    check(there, f"it never came to step {UNDER_WAY}")
+    there = until(lambda: fault.when(name) or play.ended())
+    check(there, "it never came to where the fault is made")
     check(status(name), f"it was not started\n{play.output()[-1500:]}")
     injected = time.monotonic()
     fault.inject(name)
@@ -147,6 +254,7 @@ def journey(number: int, fault: Fault) -> Journey:
 
     def made() -> list[str]:
         name = f"fault-{number}"
+        fault.before(name)
         play = train(file_of(name, fault))
         try:
             outcome = run(name, fault, play)
@@ -165,5 +273,46 @@ def journey(number: int, fault: Fault) -> Journey:
     return made
 
 
+def two_starts() -> list[str]:
+    """Start one job from two control nodes within a second."""
+    job = file_of("fault-twice", Fault("", "", ""))
+    plays = [train(job), train(job)]
+    outputs = [play.wait() for play in plays]
+    codes = sorted(play.process.returncode == 0 for play in plays)
+    check(codes == [False, True], f"{codes}:\n{outputs[0][-2000:]}\n{outputs[1][-2000:]}")
+    refused = next(output for play, output in zip(plays, outputs) if play.process.returncode)
+    known = ("was started a moment ago", "is running", "was replaced by another start", "has replaced its directory")
+    check(any(said in words(refused) for said in known), refused[-2000:])
+    made = [line.split()[1] for line in log("fault-twice").splitlines() if line.startswith("step ")]
+    check(made == [str(step) for step in range(1, 61)], f"steps {made}")
+    check(status("fault-twice")["state"] == "succeeded", f"{status('fault-twice')}")
+    return ["two starts of one job at once: one ran, 60 steps; the other was refused"]
+
+
+def power_cut() -> list[str]:
+    """Cut the head's power: nothing on it is told."""
+    name = "fault-power"
+    job = file_of(name, Fault("", "", ""))
+    play = train(job)
+    check(until(lambda: f"step {UNDER_WAY} of" in log(name) or play.ended()), "it never came under way")
+    began = time.monotonic()
+    docker("kill", CONTAINERS[HEAD])
+    workers = [host for host in CONTAINERS if host != HEAD]
+    mine = f"grep -lzx AMX_CLUSTER_JOB={directory(name)} /proc/[0-9]*/environ 2>/dev/null"
+    ended = until(lambda: not any(on(host, mine, user="root") for host in workers), 150)
+    quiet = time.monotonic() - began
+    docker("start", CONTAINERS[HEAD])
+    check(ended, "ranks on the other hosts did not end")
+    play.fail()
+    check(until(lambda: on(HEAD, "systemctl is-system-running").strip() in ("running", "degraded")), "no boot")
+    shown = Play("status", "-e", f"job={name}").succeed()
+    check(f"job {name}: lost" in shown, shown[-2000:])
+    train(job, "-e", "job_resume=true").succeed()
+    made = [int(line.split()[1]) for line in log(name).splitlines() if line.startswith("step ")]
+    check((made[0], made[-1]) in ((21, 60), (31, 60)), f"steps {made[0]} to {made[-1]}")
+    return [f"the head's power was cut: no rank anywhere {quiet:.0f} s later; lost, and resumed at step {made[0]}"]
+
+
 if __name__ == "__main__":
-    sys.exit(make([[journey(number, fault)] for number, fault in enumerate(FAULTS)]))
+    faults = [[journey(number, fault)] for number, fault in enumerate(FAULTS)]
+    sys.exit(make([*faults, [two_starts], [power_cut]]))

@@ -32,6 +32,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     heartbeats,
     processes,
     remote,
+    session,
     transfers,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
@@ -589,4 +590,8 @@ def main(arguments: list[str]) -> None:
     elif arguments[0] == "--usage":
         sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
     else:
+        try:
+            session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), *arguments])
+        except ValueError as error:
+            sys.exit(str(error))
         detach(Path(arguments[0]).resolve())

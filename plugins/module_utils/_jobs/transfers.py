@@ -70,13 +70,17 @@ class _Running:
         self.step, self.todo = step, todo
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 closed when the command has ended
         self.began = time.monotonic()
-        self.process = subprocess.Popen(
-            list(step.command), stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT
-        )
+        self.process: subprocess.Popen[bytes] | None = None
+        try:
+            self.process = subprocess.Popen(
+                list(step.command), stdin=subprocess.DEVNULL, stdout=self.output, stderr=subprocess.STDOUT
+            )
+        except OSError as error:  # the head has no such program
+            self.output.write(str(error).encode())
 
     def problem(self) -> str | None:
         """Return what went wrong, an empty string when nothing did, and None while it goes on."""
-        code = self.process.poll()
+        code = self.process.poll() if self.process else 127
         if code is None:
             if time.monotonic() - self.began < LONGEST:
                 return None
@@ -89,8 +93,9 @@ class _Running:
 
     def end(self) -> None:
         """End the command."""
-        self.process.kill()
-        self.process.wait()
+        if self.process:
+            self.process.kill()
+            self.process.wait()
         self.output.close()
 
 

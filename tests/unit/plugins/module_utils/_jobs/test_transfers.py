@@ -37,8 +37,10 @@ def test_a_host_that_fails_does_not_keep_the_others() -> None:
             "node2": [shell("exit 3")],
             "node3": [shell("true")],
             "node4": [],
+            "node5": [Step(["/no/scp"], "it failed")],
         }
     )
+    assert "No such file or directory" in problems.pop("node5")
     assert problems == {"node1": "model could not be copied to node1: no room", "node2": "it failed: exit code 3"}
 
 
