@@ -48,6 +48,11 @@ options:
     description: The name of the mesh.
     type: str
     required: true
+  kept:
+    description: Public keys that stay on their hosts although these are not in O(sources), and so are not stale.
+    type: list
+    elements: str
+    default: []
   hosts:
     description: All hosts of the mesh.
     type: list
@@ -107,6 +112,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "sources": {"type": "list", "elements": "dict", "required": True, "options": source},
             "name": {"type": "str", "required": True},
+            "kept": {"type": "list", "elements": "str", "default": [], "no_log": False},
             "hosts": {"type": "list", "elements": "str", "required": True},
             "exclusive": {"type": "bool", "default": True},
         },
@@ -123,7 +129,9 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=f"{path} cannot be read: {error.strerror}")
     lines = ssh_mesh.authorized_lines(sources, options["name"])
-    stale = ssh_mesh.stale_keys(content, lines, options["name"], options["hosts"], options["exclusive"])
+    stale = ssh_mesh.stale_keys(
+        content, lines, options["name"], options["hosts"], options["exclusive"], options["kept"]
+    )
     module.exit_json(changed=False, lines=lines, stale=stale)
 
 

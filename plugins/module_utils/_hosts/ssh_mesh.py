@@ -21,6 +21,8 @@ HOST_KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 # What a line of authorized_keys allows besides running commands: a terminal, so that a person can log in with it, too.
 RESTRICTIONS = "restrict,pty"
+# What the key pair of a host can be for, see key_use.
+KEY_USES = ("none", "shared", "other", "unused")
 _KEY = re.compile(r"(?:^|\s)((?:ssh|ecdsa|sk)-[\w@.-]+)\s+(AAAA[\w+/]+=*)(?:\s+(.*))?$")
 
 
@@ -122,26 +124,36 @@ def authorized_lines(sources: Iterable[Mapping[str, str]], name: str) -> list[st
     """Return the lines of authorized_keys that allow the hosts of the mesh to log in.
 
     sources: {host, address, public_key} of each host that may log in; an empty public_key stands for one that is not
-    generated yet. Each key is accepted in connections from its own host's address only.
+    generated yet. Each key is accepted in connections from its own host's address only. Hosts that share a home
+    directory have one key, which gets one line with the addresses of them all.
     """
-    lines = []
+    holders: dict[str, list[Mapping[str, str]]] = {}
     for source in sources:
-        key = " ".join((source["public_key"] or NO_KEY).split()[:2])
-        lines.append(f'{RESTRICTIONS},from="{source["address"]}" {key} {marked_comment(name, source["host"])}')
+        holders.setdefault(" ".join(source["public_key"].split()[:2]) or source["host"], []).append(source)
+    lines = []
+    for those in holders.values():
+        key = " ".join((those[0]["public_key"] or NO_KEY).split()[:2])
+        addresses = ",".join(source["address"] for source in those)
+        lines.append(f'{RESTRICTIONS},from="{addresses}" {key} {marked_comment(name, those[0]["host"])}')
     return lines
 
 
 def stale_keys(
-    authorized_keys: str, lines: Iterable[str], name: str, hosts: Iterable[str], exclusive: bool
+    authorized_keys: str,
+    lines: Iterable[str],
+    name: str,
+    hosts: Iterable[str],
+    exclusive: bool,
+    kept: Iterable[str] = (),
 ) -> list[str]:
     """Return the mesh's keys that are no longer in use, as "type key comment".
 
     authorized_keys: the file's content. lines: what authorized_lines returned. hosts: those of the mesh now. A key
     that carries the mesh's mark and is in none of the lines is stale when its host is in the mesh (the key was
     replaced, or the host no longer logs in elsewhere), and when its host has left the mesh, if `exclusive`. Keys
-    without the mark are never touched.
+    without the mark are never touched, nor are `kept`: public keys that stay on their hosts, see key_use.
     """
-    current = {match.group(2) for match in map(_KEY.search, lines) if match}
+    current = {match.group(2) for match in map(_KEY.search, [*lines, *kept]) if match}
     here = set(hosts)
     stale = []
     for line in authorized_keys.splitlines():
@@ -153,6 +165,39 @@ def stale_keys(
         if mark == name and host and key not in current and (exclusive or host in here):
             stale.append(f"{kind} {key} {comment.strip()}")
     return stale
+
+
+def key_use(
+    public_key: str,
+    configuration: str,
+    host: str,
+    name: str,
+    mesh: Iterable[str],
+    sources: Iterable[str],
+    exclusive: bool,
+) -> str:
+    """Return what the key pair of a host that need not log in elsewhere is for: one of KEY_USES.
+
+    public_key, configuration: the content of its files NAME.pub and NAME_config, "" for none. mesh: names and addresses
+    of the mesh's hosts. sources: the public keys of the hosts that do log in elsewhere.
+
+    "none": there is no key. "shared": it is the key of a host that logs in, or of another host in a home directory that
+    both use. "other": it may be another mesh's, since the host logs in with it on hosts outside of `mesh`, or since
+    meshes of this name share hosts (not `exclusive`). "unused": it is this host's, from when it was head or the mesh
+    was full.
+    """
+    found = _KEY.search(public_key.strip())
+    if not found:
+        return "none"
+    if found.group(2) in {match.group(2) for match in map(_KEY.search, sources) if match}:
+        return "shared"
+    if (found.group(3) or "").strip() != marked_comment(name, host):
+        return "shared"
+    known = set(mesh)
+    entries = (line.split()[1:] for line in configuration.splitlines() if line.startswith("Host "))
+    if not exclusive or any(known.isdisjoint(entry) for entry in entries):
+        return "other"
+    return "unused"
 
 
 def rotated(hosts: Sequence[str], host: str | None) -> list[str]:

@@ -30,6 +30,7 @@ def test_keys_to_add_and_to_remove(tmp_path: Path, check_mode: bool) -> None:
     path.write_text(f"{line}\n{B} mesh@n0\n{B} mesh@gone\n{B} a person\n")
     assert run(path, check_mode, sources=source())["stale"] == [f"{B} mesh@n0", f"{B} mesh@gone"]
     assert run(path, check_mode, sources=source(), exclusive=False)["stale"] == [f"{B} mesh@n0"]
+    assert run(path, check_mode, sources=source(), kept=[f"{B} mesh@n1"])["stale"] == []
 
 
 def test_a_key_that_a_dry_run_has_not_generated(tmp_path: Path) -> None:

@@ -102,6 +102,50 @@ def test_authorized_lines() -> None:
     ]
 
 
+def test_hosts_that_share_a_home_directory_have_one_line() -> None:
+    sources = [
+        {"host": f"n{place}", "address": f"10.0.0.{place}", "public_key": f"{ED} {key} mesh@n{place}"}
+        for place, key in enumerate((A, B, A))
+    ]
+    assert ssh_mesh.authorized_lines(sources, "mesh") == [
+        f'restrict,pty,from="10.0.0.0,10.0.0.2" {ED} {A} mesh@n0',
+        f'restrict,pty,from="10.0.0.1" {ED} {B} mesh@n1',
+    ]
+
+
+CONFIGURATION = "# Ansible\nHost n0 10.0.0.1\n  HostName 10.0.0.1\nHost n1 10.0.0.2\n  HostName 10.0.0.2\n"
+ELSEWHERE = f"{CONFIGURATION}Host other 10.9.0.1\n  HostName 10.9.0.1\n"
+# A host may have another name in the inventory of another cluster.
+RENAMED = CONFIGURATION.replace("Host n0", "Host first")
+
+
+@pytest.mark.parametrize(
+    ("public_key", "configuration", "exclusive", "use"),
+    [
+        ("", CONFIGURATION, True, "none"),
+        (f"{ED} {A} mesh@n0\n", CONFIGURATION, True, "shared"),  # the head's
+        (f"{ED} {A} mesh@n1\n", CONFIGURATION, True, "shared"),  # the head's, whatever its comment
+        (f"{ED} {B} mesh@n0\n", CONFIGURATION, True, "shared"),  # the head's before it was replaced, in a stale cache
+        (f"{ED} {B} a person\n", CONFIGURATION, True, "shared"),
+        (f"{ED} {B}\n", CONFIGURATION, True, "shared"),
+        (f"{ED} {B} mesh@n1\n", CONFIGURATION, True, "unused"),
+        (f"{ED} {B} mesh@n1\n", RENAMED, True, "unused"),
+        (f"{ED} {B} mesh@n1\n", "", True, "unused"),
+        (f"{ED} {B} mesh@n1\n", ELSEWHERE, True, "other"),
+        (f"{ED} {B} mesh@n1\n", CONFIGURATION, False, "other"),
+    ],
+)
+def test_key_use(public_key: str, configuration: str, exclusive: bool, use: str) -> None:
+    mesh = ["n0", "10.0.0.1", "n1", "10.0.0.2"]
+    found = ssh_mesh.key_use(public_key, configuration, "n1", "mesh", mesh, [f"{ED} {A}"], exclusive)
+    assert found == use in ssh_mesh.KEY_USES
+
+
+def test_keys_that_stay_on_their_hosts_are_not_stale() -> None:
+    text = f"{ED} {B} mesh@n1\n{ED} {C} mesh@n1\n"
+    assert ssh_mesh.stale_keys(text, [], "mesh", ["n0", "n1"], False, [f"{ED} {B} mesh@n1"]) == [f"{ED} {C} mesh@n1"]
+
+
 def test_stale_keys() -> None:
     lines = ssh_mesh.authorized_lines([{"host": "n0", "address": "10.0.0.1", "public_key": f"{ED} {A}"}], "mesh")
     text = "\n".join(
