@@ -1,10 +1,11 @@
-"""The SSH keys of hosts that share a home directory, as on NFS: the role ssh_mesh on directories of this machine."""
+"""The role ssh_mesh on directories of this machine: keys in a home directory that hosts share, as on NFS, and ports."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -20,7 +21,7 @@ class Hosts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.homes = {name: folder / home for name, home in (("n0", "shared"), ("n1", "shared"), ("n2", "own"))}
-        hosts = {
+        hosts: dict[str, dict[str, Any]] = {
             name: {
                 "ansible_connection": "local",
                 "ansible_python_interpreter": sys.executable,
@@ -29,6 +30,7 @@ class Hosts:
             }
             for place, (name, home) in enumerate(self.homes.items())
         }
+        hosts["n1"]["ansible_port"] = 2222
         for home in self.homes.values():
             home.mkdir(exist_ok=True)
         content = {"head": {"hosts": {"n0": hosts["n0"]}}, "workers": {"hosts": {n: hosts[n] for n in ("n1", "n2")}}}
@@ -90,6 +92,15 @@ def test_a_worker_leaves_the_heads_key(hosts: Hosts) -> None:
     hosts.mesh("-e", "ssh_mesh_rotate=true")
     assert hosts.key("n0") != key
     assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {hosts.key("n0")}']
+
+
+def test_the_port_is_the_one_on_which_ansible_logs_in(hosts: Hosts) -> None:
+    hosts.mesh("-e", "ssh_mesh_mode=full")
+    ssh = hosts.homes["n2"] / ".ssh"
+    ports = [line.split()[1] for line in (ssh / "amx_cluster_config").read_text().splitlines() if "Port" in line]
+    assert ports == ["22", "2222", "22"]
+    names = [line.split()[0] for line in (ssh / "amx_cluster_known_hosts").read_text().splitlines() if "ssh-" in line]
+    assert names == ["n0", "10.0.0.0", "[n1]:2222", "[10.0.0.1]:2222", "n2", "10.0.0.2"]
 
 
 def test_a_full_mesh_and_the_way_back(hosts: Hosts) -> None:
