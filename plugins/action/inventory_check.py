@@ -5,20 +5,39 @@ from __future__ import annotations
 
 from typing import Any
 
+from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
 
 
 class ActionModule(ActionBase):
-    """Checks the groups of the inventory on the control node. No host is contacted."""
+    """Checks the inventory's groups and variables on the control node. No host is contacted."""
 
     _supports_check_mode = True
     _requires_connection = False
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec({"groups": {"type": "dict", "required": True}})
-        errors = inventory.errors(options["groups"])
+        host = {
+            "host": {"type": "str", "required": True},
+            "become": {"type": "bool"},
+            "prefix": {"type": "str"},
+            "cache": {"type": "str"},
+        }
+        _result, options = self.validate_argument_spec(
+            {
+                "groups": {"type": "dict", "required": True},
+                "hosts": {"type": "list", "elements": "dict", "options": host, "default": []},
+            }
+        )
+        become, prefix, cache = (
+            {one["host"]: one[key] for one in options["hosts"]} for key in ("become", "prefix", "cache")
+        )
+        errors = [
+            *inventory.errors(options["groups"]),
+            *inventory.become_errors(become, bool(context.CLIARGS.get("become"))),
+            *inventory.path_errors({"cluster_prefix": prefix, "cluster_cache": cache}),
+        ]
         if errors:
             lines = "".join(f"- {error}\n" for error in errors)
             return {"failed": True, "errors": errors, "msg": f"The inventory cannot be used:\n{lines}"}

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: inventory_check
-short_description: Check the groups of the inventory
+short_description: Check the groups and variables of the inventory
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Fails unless the group C(cluster) has the children C(head), with exactly one host, and C(workers). Every error is
-    reported at once.
+  - Fails unless the group C(cluster) has the children C(head), with exactly one host, and C(workers).
+  - Fails if every task would use sudo, because jobs would then run as root, and if a directory has a name that lists of
+    paths such as C(LD_PRELOAD) cannot have. Every error is reported at once.
   - This is an action that runs on the control node and contacts no host.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -24,12 +25,38 @@ options:
     description: The groups of the inventory, as the variable C(groups) has them.
     type: dict
     required: true
+  hosts:
+    description: Variables of the hosts that are checked.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      host:
+        description: The name of the host.
+        type: str
+        required: true
+      become:
+        description: The variable C(ansible_become) of the host, if it is set.
+        type: bool
+      prefix:
+        description: The variable C(cluster_prefix) of the host, if it is set.
+        type: str
+      cache:
+        description: The variable C(cluster_cache) of the host, if it is set.
+        type: str
 """
 
 EXAMPLES = r"""
 - name: Check the inventory
   amx.cluster.inventory_check:
     groups: "{{ groups }}"
+    hosts: "{{ query('amx.cluster.host_values', groups['cluster'], values=variables) }}"
+  vars:
+    variables:
+      host: inventory_hostname
+      become: ansible_become
+      prefix: cluster_prefix
+      cache: cluster_cache
 """
 
 RETURN = r"""

@@ -119,6 +119,18 @@ def test_inventory(cluster: Cluster, head: list[str], workers: list[str], proble
     assert not cluster.prefix.exists()
 
 
+def test_variables_of_the_inventory(cluster: Cluster) -> None:
+    cluster.prefix = cluster.folder / "my prefix"
+    cluster.inventory(head=["node0"], workers=["node1"], node1={"ansible_connection": "local", "ansible_become": "yes"})
+    said = cluster.refusal("preflight.yml")
+    assert "- ansible_become is true for node1: jobs would run as root, or as ansible_become_user. Turn it off" in said
+    assert f"- cluster_prefix is '{cluster.prefix}' on node0, node1, which has ' ': set it" in said
+    assert "node0]" not in said, "a host was asked"
+    cluster.prefix = cluster.folder / "prefix"
+    cluster.inventory(head=["node0"], workers=[])
+    assert "- become is on for every task (--become): jobs would run as root" in cluster.refusal("preflight.yml", "-b")
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

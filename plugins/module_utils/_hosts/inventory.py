@@ -6,8 +6,12 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+# What a path may have that ends up in lists which spaces or colons divide, in SSH commands and in shell scripts.
+PLAIN_PATH = re.compile(r"[\w./+@%=,~-]+")
 
 
 def errors(groups: Mapping[str, Sequence[str]]) -> list[str]:
@@ -37,6 +41,41 @@ def errors(groups: Mapping[str, Sequence[str]]) -> list[str]:
         found.append(f"{host} is not in 'cluster': make 'head' and 'workers' children of 'cluster' ({shape})")
     for host in sorted(set(cluster) - set(head) - set(workers)) if head else []:
         found.append(f"{host} is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them")
+    return found
+
+
+def become_errors(become: Mapping[str, Any], everywhere: bool) -> list[str]:
+    """Return what is wrong when Ansible logs in as one user and would run jobs as another, as a list of at most one.
+
+    become: {host: ansible_become, None where it is not set}. everywhere: whether --become or ansible.cfg turns it on
+    for every task.
+    """
+    hosts = [host for host, value in become.items() if value]
+    if not hosts and not everywhere:
+        return []
+    where = f"ansible_become is true for {', '.join(hosts)}" if hosts else "become is on for every task (--become)"
+    return [
+        f"{where}: jobs would run as root, or as ansible_become_user. Turn it off, and set ansible_user to the user "
+        "that runs jobs; tasks that need root use sudo by themselves (cluster_become)"
+    ]
+
+
+def path_errors(paths: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return which directories cannot be used because of their names. paths: {variable: {host: its value}}.
+
+    The dynamic loader divides LD_PRELOAD at spaces and colons, and pip divides PIP_FIND_LINKS at spaces.
+    """
+    found = []
+    for variable, by_host in paths.items():
+        for path in dict.fromkeys(str(value) for value in by_host.values() if value):
+            bad = sorted(set(PLAIN_PATH.sub("", path)))
+            if bad:
+                hosts = ", ".join(host for host, value in by_host.items() if str(value) == path)
+                found.append(
+                    f"{variable} is {path!r} on {hosts}, which has {' '.join(map(repr, bad))}: set it, or move the "
+                    "directory that it is in, to a path of letters, digits and ./_-+@%=,~ alone (LD_PRELOAD and "
+                    "PIP_FIND_LINKS cannot have others)"
+                )
     return found
 
 

@@ -58,6 +58,46 @@ def test_errors(groups: dict[str, list[str]], errors: list[str]) -> None:
     assert inventory.errors(groups) == errors
 
 
+ADVICE = (
+    "jobs would run as root, or as ansible_become_user. Turn it off, and set ansible_user to the user that runs jobs; "
+    "tasks that need root use sudo by themselves (cluster_become)"
+)
+
+
+@pytest.mark.parametrize(
+    ("become", "everywhere", "errors"),
+    [
+        ({"a": None, "b": False}, False, []),
+        ({"a": None, "b": True, "c": True}, False, [f"ansible_become is true for b, c: {ADVICE}"]),
+        ({"a": True}, True, [f"ansible_become is true for a: {ADVICE}"]),
+        ({"a": None}, True, [f"become is on for every task (--become): {ADVICE}"]),
+    ],
+)
+def test_who_runs_jobs(become: dict[str, bool | None], everywhere: bool, errors: list[str]) -> None:
+    assert inventory.become_errors(become, everywhere) == errors
+
+
+PLAIN = (
+    "set it, or move the directory that it is in, to a path of letters, digits and ./_-+@%=,~ alone (LD_PRELOAD and "
+    "PIP_FIND_LINKS cannot have others)"
+)
+
+
+@pytest.mark.parametrize(
+    ("paths", "errors"),
+    [
+        ({"a": "/opt/amx-cluster", "b": "~/x_1.2/Tür", "c": None}, []),
+        ({"a": "/opt/a b", "b": "/opt/a b", "c": "/opt"}, [f"p is '/opt/a b' on a, b, which has ' ': {PLAIN}"]),
+        (
+            {"a": "/a:b;c", "b": "/it's"},
+            [f"p is '/a:b;c' on a, which has ':' ';': {PLAIN}", f'p is "/it\'s" on b, which has "\'": {PLAIN}'],
+        ),
+    ],
+)
+def test_paths(paths: dict[str, str | None], errors: list[str]) -> None:
+    assert inventory.path_errors({"p": paths}) == errors
+
+
 def test_the_head_comes_first_and_workers_keep_their_order() -> None:
     assert inventory.host_order({"workers": ["c", "a", "b"], "head": ["b"]}) == ["b", "c", "a"]
     assert inventory.host_order({}) == []
