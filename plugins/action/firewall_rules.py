@@ -25,6 +25,7 @@ class ActionModule(ActionBase):
                 "allow": {"type": "list", "elements": "dict", "default": []},
                 "recorded": {"type": "list", "elements": "dict", "default": []},
                 "connection": {"type": "str", "default": ""},
+                "zones": {"type": "list", "elements": "str", "default": []},
             }
         )
         try:
@@ -34,6 +35,7 @@ class ActionModule(ActionBase):
             cut_off = firewall.cut_off(rules, options["connection"])
         except ValueError as error:
             return {"failed": True, "msg": str(error)}
+        rules = firewall.in_zones(rules, options["zones"])
         stale = firewall.stale(options["recorded"], rules)
         return {
             "changed": False,

@@ -52,6 +52,11 @@ options:
       - The value of C(SSH_CONNECTION) in Ansible's session on the host. Empty if Ansible does not connect by SSH.
     type: str
     default: ""
+  zones:
+    description: The zones of firewalld in which the rules are made; an empty name is the default zone.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -81,6 +86,10 @@ rules:
       description: The port; V(0) stands for all ports.
       type: int
       returned: success
+    zone:
+      description: The zone of firewalld.
+      type: str
+      returned: if O(zones) is set
     nft_rule:
       description: The rule in the syntax of nftables.
       type: str

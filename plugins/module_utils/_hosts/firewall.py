@@ -94,12 +94,20 @@ def cut_off(rules: Iterable[Mapping[str, Any]], connection: str) -> str:
     return f"Ansible connects from {source} to port {port}, which no rule accepts"
 
 
+def in_zones(rules: Iterable[Mapping[str, Any]], zones: Sequence[str]) -> list[dict[str, Any]]:
+    """Return every rule in every zone of firewalld, as its `zone`; "" is the default one. Without zones, the rules."""
+    if not zones:
+        return [dict(rule) for rule in rules]
+    return [{**rule, "zone": zone} for rule in rules for zone in dict.fromkeys(zones)]
+
+
 def stale(recorded: Iterable[Mapping[str, Any]], rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rules that a previous run made, and that are no longer in `rules`."""
-    keys = ("network", "protocol", "port")
-    current = [[rule[key] for key in keys] for rule in rules]
-    made = [{key: rule[key] for key in keys} for rule in recorded]
-    return [rule for rule in made if list(rule.values()) not in current]
+    keys = ("network", "protocol", "port", "zone")
+    # A rule without a zone was made in firewalld's default zone.
+    current = [{"zone": "", **{key: rule[key] for key in keys if key in rule}} for rule in rules]
+    made = [{key: rule[key] for key in keys if key in rule} for rule in recorded]
+    return [rule for rule in made if {"zone": "", **rule} not in current]
 
 
 def written(rule: Mapping[str, Any]) -> dict[str, Any]:

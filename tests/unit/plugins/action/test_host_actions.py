@@ -78,6 +78,9 @@ def test_firewall_rules() -> None:
     rich = 'rule family="ipv4" source address="10.0.0.9/32" protocol value="tcp" accept'
     assert [rule["rich_rule"] for rule in answer["stale"]] == [rich]
     assert answer["cut_off"] == "Ansible connects from 203.0.113.5 to port 22, which no rule accepts"
+    answer = run(firewall_rules, addresses=["10.0.0.1"], zones=["internal", ""], recorded=[stale])
+    assert [rule["zone"] for rule in answer["rules"]] == ["internal", ""]
+    assert "zone" not in answer["stale"][0]
 
 
 def test_firewall_rules_refuse_what_is_no_network() -> None:

@@ -112,3 +112,15 @@ def test_stale() -> None:
     assert firewall.stale(recorded, RULES) == [gone, {**RULES[2], "port": 22}]
     assert firewall.stale([], RULES) == []
     assert firewall.stale(RULES, []) == RULES
+
+
+def test_zones() -> None:
+    assert firewall.in_zones(RULES, []) == RULES
+    rule = RULES[0]
+    rules = firewall.in_zones([rule], ["internal", "", "internal"])
+    assert rules == [{**rule, "zone": "internal"}, {**rule, "zone": ""}]
+    assert firewall.written(rules[0])["rich_rule"] == firewall.written(rule)["rich_rule"]
+    # A previous version recorded no zone, and made its rules in the default one.
+    assert firewall.stale([rule], rules) == []
+    assert firewall.stale([rule], rules[:1]) == [rule]
+    assert firewall.stale([firewall.written(rules[0])], rules[1:]) == rules[:1]

@@ -1,0 +1,32 @@
+"""Values of the role firewall that depend on Ansible's own variables."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support import checkout
+
+PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+ROLE = checkout.ROOT / "roles" / "firewall"
+
+
+@pytest.mark.parametrize(("forks", "seconds"), [(20, 180), (45, 60), (100, 60), (5, 540)])
+def test_the_rollback_timer_has_time_for_all_hosts(tmp_path: Path, forks: int, seconds: int) -> None:
+    hosts = {f"n{place:02}": {"ansible_connection": "local", "ansible_port": 2222} for place in range(45)}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"all": {"hosts": hosts}}))
+    message = "{{ __firewall_timer_seconds }} s, port {{ firewall_ssh_port }}"
+    task = {"ansible.builtin.debug": {"msg": message}, "run_once": True}
+    play = {
+        "hosts": "all",
+        "gather_facts": False,
+        "vars_files": [str(ROLE / "defaults/main.yml"), str(ROLE / "vars/main.yml")],
+        "tasks": [task],
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    command = [PLAYBOOK, "-i", "hosts.yml", "--forks", str(forks), "play.yml"]
+    ran = subprocess.run(command, cwd=tmp_path, env=checkout.environment(), capture_output=True, text=True, check=False)
+    assert f"msg: {seconds} s, port 2222" in ran.stdout, ran.stdout + ran.stderr
