@@ -55,13 +55,6 @@ differences:
   returned: success
   type: dict
   sample: {torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl: is damaged}
-by_directory:
-  description: The same files by the directory in O(path) that they are in.
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {directory: "", names: [torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl]}
 sent_bytes:
   description: How many bytes were copied from the control node.
   returned: when O(source) is set
@@ -102,7 +95,7 @@ def main() -> None:
                 (directory / file).parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         module.fail_json(msg=f"{directory} cannot be read: {error}")
-    result = {"differences": found, "by_directory": file_set.by_directory(found)}
+    result = {"differences": found}
     if found and options["strict"] and not module.check_mode:
         module.fail_json(msg=f"{directory} failed verification: {file_set.describe(found)}; run again", **result)
     module.exit_json(changed=changed, **result)

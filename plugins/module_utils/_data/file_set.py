@@ -78,18 +78,6 @@ def describe(found: Mapping[str, str]) -> str:
     return ", ".join(f"{file} {what}" for file, what in sorted(found.items()))
 
 
-def by_directory(files: Iterable[str]) -> list[dict[str, Any]]:
-    """Return [{directory, names}] of files' paths, for programs that copy into one directory at a time.
-
-    The directory of files that lie in none is empty.
-    """
-    found: dict[str, list[str]] = {}
-    for file in sorted(files):
-        directory, _slash, name = file.rpartition("/")
-        found.setdefault(directory, []).append(name)
-    return [{"directory": directory, "names": names} for directory, names in sorted(found.items())]
-
-
 def key(files: Iterable[Mapping[str, Any]]) -> str:
     """Return a short name of a directory's content: it changes when any file in it does."""
     content = json.dumps(sorted((entry["file"], entry["sha256"]) for entry in files))

@@ -105,11 +105,10 @@ def test_verify_files(tmp_path: Path) -> None:
     options: dict[str, Any] = {"path": str(tmp_path / "copy"), "files": listed["files"]}
     looked = run(file_set, **options, strict=True, _ansible_check_mode=True)
     assert (looked["changed"], looked["differences"]) == (True, {"sub/a": "is missing"})
-    assert looked["by_directory"] == [{"directory": "sub", "names": ["a"]}]
     assert not (tmp_path / "copy").exists()
     assert run(file_set, **options)["changed"]
     (tmp_path / "copy/sub/a").write_text("b")
     refused = run(file_set, **options, strict=True)
     assert refused["msg"] == f"{tmp_path}/copy failed verification: sub/a is damaged; run again"
     (tmp_path / "copy/sub/a").write_text("a")
-    assert run(file_set, **options, strict=True) == {"changed": False, "differences": {}, "by_directory": []}
+    assert run(file_set, **options, strict=True) == {"changed": False, "differences": {}}

@@ -62,11 +62,3 @@ def test_files_are_read_again_only_when_they_changed(tmp_path: Path) -> None:
     assert file_set.recorded_sha256(path, Record(record)) == hashlib.sha256(b"two").hexdigest()
     record.write_text("{")
     assert file_set.recorded_sha256(path, Record(record)) == hashlib.sha256(b"two").hexdigest()
-
-
-def test_by_directory() -> None:
-    assert file_set.by_directory(["b/c/2", "a", "b/c/1", "b/d"]) == [
-        {"directory": "", "names": ["a"]},
-        {"directory": "b", "names": ["d"]},
-        {"directory": "b/c", "names": ["1", "2"]},
-    ]
