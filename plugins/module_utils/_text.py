@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 
@@ -27,3 +28,9 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def masked(text: str) -> str:
+    """Return text without the user names and passwords of the URLs in it."""
+    # To the last @ before the path: a password may have one that is not written %40.
+    return re.sub(r"(?<=://)[^/\s]*@", "***@", text)

@@ -134,7 +134,8 @@ from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, pip, wheelhouse, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, wheelhouse, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 
 def why_silent(url: str, login: Mapping[str, str] | None, certificate: str | None, timeout: int) -> str:
@@ -202,7 +203,7 @@ def main() -> None:
         elif not module.check_mode:
             result["wheels"], result["unreachable_indexes"] = wheelhouse.collect(options, house, glibc, run, ask)
     except (OSError, ValueError) as error:
-        module.fail_json(msg=pip.masked(str(error)))
+        module.fail_json(msg=masked(str(error)))
     module.exit_json(**result)
 
 

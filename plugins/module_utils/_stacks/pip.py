@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
 Run = Callable[[list[str], Mapping[str, str]], tuple[int, str, str]]
@@ -43,11 +44,6 @@ def arguments(python: str, glibc: str) -> list[str]:
         "--only-binary=:all:", "--implementation=cp", f"--python-version={python}", f"--abi={abi}", "--abi=abi3",
         "--abi=none", *names,
     ]  # fmt: skip
-
-
-def masked(text: str) -> str:
-    """Return text without the user names and passwords of the URLs in it."""
-    return re.sub(r"(?<=://)[^/@\s]+@", "***@", text)
 
 
 def settings(run: Run) -> dict[str, str]:

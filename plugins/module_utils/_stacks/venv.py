@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi, venv_check, wheels
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.pip import masked
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # The stack of a virtual environment, written into it once it has passed its checks.
 MARKER = "amx-cluster.json"

@@ -18,6 +18,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, pip, requirements, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 
 def key(options: Mapping[str, Any], glibc: str) -> str:
@@ -99,7 +100,7 @@ def _pip(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, as
         urls, options["credentials"], functools.partial(ask, certificate=certificate), options["index_timeout"]
     )
     variables.update(indexes.search(options, main, settings, silent))
-    reasons = [pip.masked(f"{url}: {reason}") for url, reason in silent.items()]
+    reasons = [masked(f"{url}: {reason}") for url, reason in silent.items()]
     return pip.Pip(run, options["python"], glibc, variables, reasons)
 
 

@@ -26,3 +26,18 @@ def test_count() -> None:
 )
 def test_duration(seconds: float, text: str) -> None:
     assert _text.duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "at https://me:pass@index.example/simple and https://index.example/a@b",
+            "at https://***@index.example/simple and https://index.example/a@b",
+        ),
+        ("https://token@index.example", "https://***@index.example"),
+        ("http://me:p@ss@index.example:81/simple", "http://***@index.example:81/simple"),
+    ],
+)
+def test_masked(text: str, shown: str) -> None:
+    assert _text.masked(text) == shown

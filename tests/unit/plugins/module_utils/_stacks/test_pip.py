@@ -69,12 +69,6 @@ def test_locked() -> None:
         pip.locked({"install": [item]})
 
 
-def test_masked() -> None:
-    assert pip.masked("at https://me:pass@index.example/simple and https://index.example/a@b") == (
-        "at https://***@index.example/simple and https://index.example/a@b"
-    )
-
-
 def test_pip_resolves_for_the_hosts_python(tmp_path: Path) -> None:
     house = tmp_path / "house"
     make_wheel(house, "a", "1", requires=['old; python_version < "3.10"', 'new; python_version >= "3.13"'])
