@@ -8,8 +8,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files, secrets
 
 # The programs of the role that start, observe and supervise ranks.
 ROLE_FILES = ("rank.py", "supervise.py", "observe/sitecustomize.py", "observe/_amx_cluster_observer.py")
@@ -30,16 +31,21 @@ class ActionModule(ActionBase):
         role_files = Path(options.pop("role_files"))
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
         own = {script.name: script for script in scripts if script.is_absolute()}
-        own["job.yml"] = run.job.file
         own.update((name, role_files / name) for name in ROLE_FILES)
         try:
             options["files"] = {
                 **{name: path.read_text(encoding="utf-8") for name, path in own.items()},
+                "job.yml": without_secrets(run.job.file),
                 **library_files(),
                 **run_files(options.pop("plan"), run, options.pop("stack")),
                 "host": f"{(task_vars or {})['inventory_hostname']}\n",
                 **options.get("files", {}),
             }
+            # The module gets the values alone, as options that Ansible shows and logs nowhere.
+            values = secrets(run, options.pop("job_env", {}), options.pop("override", None))
+            options["secrets"] = {**values, **options.get("secrets", {})}
+        except ValueError as error:
+            return {"failed": True, "msg": str(error)}
         except OSError as error:
             return {"failed": True, "msg": f"the files of job {run.job.name} cannot be read: {error}"}
         job = run.to_json()["job"]

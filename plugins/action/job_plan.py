@@ -9,7 +9,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 
@@ -30,6 +30,7 @@ class ActionModule(ActionBase):
                 "hosts": {"type": "list", "elements": "str", "required": True},
                 "answers": {"type": "dict", "required": True},
                 "stack": {"type": "dict", "required": True},
+                "job_env": {"type": "raw", "default": {}, "no_log": True},
                 "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
             }
         )
@@ -38,6 +39,8 @@ class ActionModule(ActionBase):
             refusal = readiness.refusal(run, hosts, answers, options["tcmalloc"])
             if refusal:
                 raise ValueError(refusal)
+            # Their values are looked up again when they are handed over: nothing of them is returned here.
+            secret_env.from_inventory(run.job.env_from, options["job_env"], run.job.name, run.job.file)
             venv = answers[run.settings.head]["venv"]
             plan = make_plan(run, options["stack"], venv, [{"host": host, **answers[host]} for host in hosts])
         except ValueError as error:

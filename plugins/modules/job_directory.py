@@ -14,6 +14,7 @@ description:
   - Creates a new directory with the files that a run of a job needs. The directory of a previous run is moved aside, to
     its name with the time it was made, unless O(keep_earlier=false).
   - With O(run) the files are rendered on the control node.
+  - Only the user who runs the module can read the directory.
   - Fails while the job in it is running, and while orphaned processes of the job are on the host.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -53,6 +54,19 @@ options:
     default: {}
   links:
     description: The target of each symbolic link, by its path in the job directory.
+    type: dict
+    default: {}
+  job_env:
+    description: Values of the variables that C(env_from) of O(run) names. They become O(secrets).
+    type: dict
+    default: {}
+  override:
+    description: The fields that won over those of the job file in O(run), as M(amx.cluster.job_read) received them.
+    type: raw
+  secrets:
+    description:
+      - Environment variables of the ranks that are in no other file than C(secrets.json), which the supervisor removes
+        when the job ends. They win over those of O(run).
     type: dict
     default: {}
   keep_earlier:
@@ -110,6 +124,9 @@ def main() -> None:
             "role_files": {"type": "path"},
             "cached": {"type": "dict", "default": {}},
             "links": {"type": "dict", "default": {}},
+            "job_env": {"type": "dict", "default": {}, "no_log": True},
+            "override": {"type": "raw", "no_log": True},
+            "secrets": {"type": "dict", "default": {}, "no_log": True},
             "keep_earlier": {"type": "bool", "default": True},
             "resume": {"type": "bool", "default": False},
             "host": {"type": "str", "default": "this host"},
@@ -147,11 +164,13 @@ def main() -> None:
             with directory.not_running(folder):
                 if earlier:
                     folder.rename(earlier)
+                    directory.close(earlier)
                 elif folder.exists():
                     shutil.rmtree(folder)
             if checkpoint and earlier:
                 checkpoint = earlier / "output" / checkpoint.name
-            directory.create(folder, module.params["files"], module.params["links"], checkpoint)
+            secrets = module.params["secrets"]
+            directory.create(folder, module.params["files"], module.params["links"], checkpoint, secrets)
     except ValueError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

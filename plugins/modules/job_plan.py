@@ -14,7 +14,8 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Makes the plan of a job, once for all of its hosts, from what each of them has answered, and shows it.
-  - Fails with the hosts and their reasons when a host cannot do its part.
+  - Fails with the hosts and their reasons when a host cannot do its part, and when O(job_env) does not have a variable
+    that the job requires.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
@@ -38,6 +39,10 @@ options:
     description: The stack in the virtual environment.
     type: dict
     required: true
+  job_env:
+    description: The variables that the job may take from the inventory. Their values are in nothing that is returned.
+    type: raw
+    default: {}
   tcmalloc:
     description: Whether ranks use tcmalloc. V(required) fails for hosts without it.
     type: str

@@ -12,7 +12,8 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - On the head, has the job's supervisor stop the job, and waits until it has.
-  - Then ends the job's orphaned processes on this host, by SIGTERM and then by SIGKILL.
+  - Then ends the job's orphaned processes on this host, by SIGTERM and then by SIGKILL, and removes the
+    job's secrets from this host.
   - Fails when the supervisor, or one of these processes, is still there after that.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -96,6 +97,7 @@ def main() -> None:
                 while directory.running(folder) and time.monotonic() < deadline:
                     time.sleep(0.2)
             ended = processes.end(folder, grace)
+            directory.remove_secrets(folder)
             if directory.running(folder):
                 raise TimeoutError(
                     f"its supervisor (process {status['pid'] if status else '?'}) has not ended within "

@@ -53,7 +53,7 @@ def with_cores(job: Job, suffix: str, **cores: int | str) -> Job:
 def verification(job: Job, script: Path) -> Job:
     """Return the job that verifies the plan of `job`: its settings and environment, with `script` for its script.
 
-    What belongs to the job's own script (arguments, data, models, requirements) is left out.
+    What belongs to the job's own script (arguments, data, models, requirements, secrets) is left out.
     """
     return replace(
         job,
@@ -68,4 +68,6 @@ def verification(job: Job, script: Path) -> Job:
         requirements=[],
         expect={},
         checkpoints=None,
+        env_from=[],
+        secrets={},
     )

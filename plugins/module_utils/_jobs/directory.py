@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, secret_env
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
@@ -97,20 +97,46 @@ def set_aside(folder: Path) -> Path | None:
     return next(path for path in map(folder.with_name, names) if not path.exists())
 
 
-def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None = None) -> None:
+@contextlib.contextmanager
+def privately() -> Iterator[None]:
+    """Have this process make files and directories that no other user can read."""
+    before = os.umask(0o077)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def create(
+    folder: Path,
+    files: Mapping[str, str],
+    links: Mapping[str, str],
+    checkpoint: Path | None = None,
+    secrets: Mapping[str, str] | None = None,
+) -> None:
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
-    files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes executable. links: {path in
-    the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its files are linked, not
-    copied, and RESUMED tells what made it. Raises OSError.
+    No other user can read it. files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes
+    executable. links: {path in the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its
+    files are linked, not copied, and RESUMED tells what made it. secrets: {variable: value}, for secret_env.FILE.
+    Raises OSError.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
+    with privately():
+        _fill(part, files, links, checkpoint)
+        if secrets:
+            (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
+    part.replace(folder)
+
+
+def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None) -> None:
+    part.mkdir(parents=True)
     for name, content in files.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
-        path.chmod(0o755 if name.endswith(".sh") or content.startswith("#!") else 0o644)
+        path.chmod(0o700 if name.endswith(".sh") or content.startswith("#!") else 0o600)
     if checkpoint:
         shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
         earlier = read_json(checkpoint.parents[1] / "status.json") or {}
@@ -123,7 +149,20 @@ def create(folder: Path, files: Mapping[str, str], links: Mapping[str, str], che
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
-    part.replace(folder)
+
+
+def close(folder: Path) -> None:
+    """Take from the directory of an ended run its secrets, and other users' access to it. Raises OSError."""
+    remove_secrets(folder)
+    folder.chmod(0o700)
+
+
+def remove_secrets(folder: Path) -> bool:
+    """Remove the secrets of a run that has ended on this host; return whether there were any. Raises OSError."""
+    path = folder / secret_env.FILE
+    there = path.exists()
+    path.unlink(missing_ok=True)
+    return there
 
 
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:

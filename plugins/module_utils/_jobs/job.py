@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
     FIELDS,
     TAKEN,
@@ -34,7 +34,10 @@ PROVIDED = {
 
 @dataclass(frozen=True)
 class Job:
-    """A valid job. Paths are absolute, on the control node; a script of the transformers examples is relative."""
+    """A valid job. Paths are absolute, on the control node; a script of the transformers examples is relative.
+
+    secrets: what was in `env` and looks like a secret. Only their names leave this object as JSON or text.
+    """
 
     file: Path
     name: str
@@ -52,6 +55,8 @@ class Job:
     comm_cores: int | str = "auto"
     reserved_cores: int | str = "auto"
     env: dict[str, str] = field(default_factory=dict)
+    env_from: list[str] = field(default_factory=list)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
     expect: dict[str, float] = field(default_factory=dict)
     checkpoints: Checkpoints | None = None
     restarts: int = 0
@@ -63,9 +68,17 @@ class Job:
     launcher: str = known.DEFAULT
     watch: Watch = field(default_factory=Watch)
 
+    def __post_init__(self) -> None:
+        found = secret_env.found_in(self.env)
+        if found:
+            public = {name: value for name, value in self.env.items() if name not in found}
+            object.__setattr__(self, "env", public)
+            object.__setattr__(self, "secrets", {**self.secrets, **found})
+
     def to_json(self) -> dict[str, Any]:
-        """Return the job as JSON can hold it; from_json is the way back."""
-        return {name: _plain(value) for name, value in asdict(self).items()}
+        """Return the job as JSON can hold it, without the values of its secrets; from_json is the way back."""
+        values = {**asdict(self), "secrets": dict.fromkeys(self.secrets, secret_env.MASK)}
+        return {name: _plain(value) for name, value in values.items()}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
@@ -120,7 +133,8 @@ def load(path: Path, override: object = None) -> Job:
     try:
         data = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise JobFileError(path, [f"is not YAML: {' '.join(str(error).split())}"]) from error
+        # Without the lines that a parser's message quotes, which may have a secret; so neither has its traceback.
+        raise JobFileError(path, [f"is not YAML: {_where(error)}"]) from None
     if override:
         if not isinstance(override, dict):
             hint = "as with -e '{override: {hosts: 2}}'"
@@ -130,6 +144,27 @@ def load(path: Path, override: object = None) -> Job:
         if isinstance(data, dict):
             data = {**data, **{key: _merged(data.get(key), value) for key, value in override.items()}}
     return parse(data, path)
+
+
+def _where(error: object) -> str:
+    """Say what is wrong with a YAML file, and in which line, without a word of the file."""
+    mark = getattr(error, "problem_mark", None)
+    said = ", ".join(filter(None, (getattr(error, "context", ""), getattr(error, "problem", ""))))
+    return f"line {mark.line + 1}, column {mark.column + 1}: {said}" if mark else " ".join(str(error).split())
+
+
+def without_secrets(path: Path) -> str:
+    """Return the text of a valid job file; where `env` in it has secrets, the same fields with these masked."""
+    text = path.read_text(encoding="utf-8")
+    import yaml  # as in load
+
+    data = yaml.safe_load(text)
+    env = data.get("env", {}) if isinstance(data, dict) else {}
+    hidden = secret_env.found_in(env) if isinstance(env, dict) else {}
+    if not hidden:
+        return text
+    shown = {**data, "env": {**env, **dict.fromkeys(hidden, secret_env.MASK)}}
+    return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
 
 
 def _merged(own: object, other: object) -> object:
@@ -185,6 +220,11 @@ def _contradictions(job: Job) -> list[str]:
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in job.args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
+    errors += [
+        f"env_from: {name} has a value under env, too: leave one of them out"
+        for name in job.env_from
+        if name in {**job.env, **job.secrets}
+    ]
     if job.kind == kinds.TRAINER.name and job.env.get("HF_HUB_OFFLINE", "1") not in (
         "0",
         "false",

@@ -11,16 +11,17 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Callable
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z0-9.+!_-]+")
 HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
 PRECISIONS = ("auto", "bf16", "fp32")
 # What the job directory has of its own beside the job's scripts.
-TAKEN = ("rank.py", "supervise.py")
+TAKEN = ("rank.py", "supervise.py", secret_env.FILE)
 # Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
 EXAMPLES = Path("transformers/examples")
 
@@ -294,12 +295,28 @@ def _cores(value: object, _directory: Path) -> int | str:
 def _env(value: object, _directory: Path) -> dict[str, str]:
     env = {}
     for key, item in _mapping(value).items():
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", key):
+        secret = secret_env.looks_secret(key)
+        if not VARIABLE.fullmatch(key):
             raise ValueError(f"{key!r} is not a name of an environment variable")
         if isinstance(item, (dict, list, bool, type(None))):
-            raise ValueError(f"{key}: {item!r} is neither text nor a number")
+            shown = type_name(item) if secret else repr(item)
+            raise ValueError(f"{key}: {shown} is neither text nor a number")
+        if secret and "{{" in str(item):
+            raise ValueError(
+                f"{key}: job files have no templates: set job_env: {{{key}: ...}} in the inventory, and write "
+                f"env_from: [{key}] here"
+            )
         env[key] = str(item)
     return env
+
+
+def _env_from(value: object, _directory: Path) -> list[str]:
+    if not isinstance(value, list):
+        raise ValueError(f"{type_name(value)} where a list of names in job_env is expected")
+    for item in value:
+        if not isinstance(item, str) or not VARIABLE.fullmatch(item):
+            raise ValueError(f"{item!r} is not a name of an environment variable")
+    return list(dict.fromkeys(value))
 
 
 def _expect(value: object, _directory: Path) -> dict[str, float]:
@@ -336,6 +353,7 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "comm_cores": _cores,
     "reserved_cores": _cores,
     "env": _env,
+    "env_from": _env_from,
     "expect": _expect,
     "checkpoints": _checkpoints,
     "restarts": _whole,

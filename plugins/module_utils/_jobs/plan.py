@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
@@ -34,9 +35,10 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
     order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as the module
     core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
-    Returns {job, kind, launcher, watch, world_size, backend, precision, head, master_addr, bindings, hosts: [{host,
-    address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts over the
-    whole group, `env` of a host is what all its ranks are set to and `env` of a rank what is its own. Raises ValueError
+    Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, master_addr, bindings, hosts:
+    [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts
+    over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank what is its own.
+    `secrets` has the names of further variables of all ranks, each with where its value comes from. Raises ValueError
     when the launcher does not work with the stack's backend.
     """
     job = run.job
@@ -49,6 +51,10 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         "kind": job.kind,
         "launcher": launcher.for_ranks(),
         "watch": {**asdict(job.watch), "group": job.watch.group and job.of_kind().needs_group},
+        "secrets": {
+            **dict.fromkeys(job.env_from, secret_env.INVENTORY),
+            **dict.fromkeys(job.secrets, secret_env.JOB_FILE),
+        },
         "stack": stack["name"],
         "backend": stack["backend"],
         "precision": choose_precision(job.precision, {host["host"]: host["isa"] for host in hosts}),

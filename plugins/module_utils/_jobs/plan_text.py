@@ -12,6 +12,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count
 
 WIDTH = 110
@@ -19,6 +20,10 @@ WIDTH = 110
 _RANKS = (25, 167, 28, 178, 74, 133, 172, 60)
 _OTHERS = {"c": 236, "s": 250, "r": 250, "-": 0}
 _DARK_INK, _LIGHT_INK = 16, 231
+IN_JOB_FILE = (
+    "the job file has the value of {names} in plain text: move it to job_env in the inventory, encrypted by "
+    "ansible-vault, and its name to env_from in the job file (docs/job_files.md)"
+)
 
 
 def render(plan: Mapping[str, Any], colour: bool = False) -> str:
@@ -39,10 +44,15 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
                 lines += _wrapped("  ", f"on {_names(variant)}:")
             lines += ["    " + line for line in _host_lines(variant[0], common, colour)]
     lines += ["", "On every host:" if len(hosts) > 1 else "Environment:"]
-    lines += ["    " + line for line in columns(sorted(common.items()))]
+    secrets = plan.get("secrets", {})
+    shown = {**common, **dict.fromkeys(secrets, secret_env.MASK)}
+    lines += ["    " + line for line in columns(sorted(shown.items()))]
     lines += ["", f"One character is one core: {_legend(hosts)}."]
     for warning, named in _warnings(hosts):
         lines += ["", *_wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]
+    in_file = [name for name, source in secrets.items() if source == secret_env.JOB_FILE]
+    if in_file:
+        lines += ["", *_wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file)))]
     return "\n".join(lines)
 
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints
@@ -28,6 +30,23 @@ def run_files(
         "plan.json": json.dumps(plan, indent=1) + "\n",
         **LAUNCHERS[run.job.launcher].files(plan, script_words(plan, run, stack, more)),
     }
+
+
+def secrets(run: Run, job_env: object, override: object = None) -> dict[str, str]:
+    """Return {variable: value} of a run's secrets, which none of its files has.
+
+    job_env: the inventory's. override: as the job file was read with. It is read once more: a run that comes from JSON
+    has the names only. Raises ValueError when job_env or the job file does not have one of them.
+    """
+    job = run.job
+    values = secret_env.from_inventory(job.env_from, job_env, job.name, job.file)
+    if job.secrets:
+        own = load(job.file, override).secrets
+        gone = [name for name in job.secrets if name not in own]
+        if gone:
+            raise ValueError(f"{job.file} has been changed since it was read, it has no {gone[0]} any more: run again")
+        values.update({name: own[name] for name in job.secrets})
+    return values
 
 
 def library_files() -> dict[str, str]:

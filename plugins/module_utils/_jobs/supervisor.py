@@ -23,7 +23,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json, write_text
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
     checkpoints,
@@ -32,6 +33,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     heartbeats,
     processes,
     remote,
+    secret_env,
     session,
     transfers,
 )
@@ -55,6 +57,11 @@ BUSY = 0.05  # the share of a processor that a rank uses at least when it is at 
 # What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
 RESERVE = ".reserve"  # what the job's end will need of the disk
 WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Replace a JSON file of the job; no other user can read it. Raises OSError."""
+    _io.write_json(path, content, 0o600)
 
 
 def now() -> str:
@@ -101,11 +108,15 @@ def tail(path: Path, offset: int, most: int) -> str:
 class Supervisor:
     """The runs of the job in `folder`, from its first start to its last end."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, umask: int) -> None:
+        """Read the files of the run. umask: the one with which scripts run; this process has one of its own."""
         self.folder = folder
+        self.umask = umask
         self.run = Run.from_json(json.loads((folder / "job.json").read_text(encoding="utf-8")))
         self.here = (folder / "host").read_text(encoding="utf-8").strip()
         self.plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        # All that have a job directory, also those that a restart goes on without.
+        self.members = list(dict.fromkeys([self.here, *self.names()]))
         self.launcher = LAUNCHERS[self.run.job.launcher]
         # Arguments of the script that win over the job file's, such as the checkpoint that it resumes from.
         self.more: dict[str, Any] = {}
@@ -186,8 +197,16 @@ class Supervisor:
             return ""
         return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
 
+    def remove_secrets(self) -> None:
+        """Remove the secrets of the job from every host that answers: who starts it again hands them over again."""
+        if self.plan.get("secrets"):
+            command = ["rm", "-f", str(self.folder / secret_env.FILE)]
+            remote.on_every_host(command, self.members, self.here)
+
     def finish(self, reason: str, code: int, seconds: float) -> None:
         """Write what came of the job."""
+        # First: once it has ended, another run may have its directory.
+        self.remove_secrets()
         if self.stop_wanted:
             self.status.update(state=self.stopped[0], reason=self.stopped[1])
         else:
@@ -253,6 +272,7 @@ class Supervisor:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    umask=self.umask,
                     env={**os.environ, "AMX_CLUSTER_BEAT": receiver.endpoint},
                 )
             self.launched = time.monotonic()
@@ -381,7 +401,7 @@ class Supervisor:
         if resumed and self.run.job.of_kind().can_resume:
             self.more["resume_from_checkpoint"] = f"output/{resumed.name}"
         for name, content in run_files(self.plan, self.run, stack, self.more).items():
-            write_text(self.folder / name, content, 0o755 if name.endswith(".sh") else 0o644)
+            _io.write_text(self.folder / name, content, 0o700 if name.endswith(".sh") else 0o600)
         self.status.update(
             hosts=len(names), ranks=after.ranks, accumulation=after.accumulation, per_device=after.per_device
         )
@@ -546,6 +566,7 @@ def detach(folder: Path) -> None:
 
     The process that was started ends when the other has written status.json, so that whoever looks then finds it.
     """
+    umask = os.umask(0o077)
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -560,7 +581,7 @@ def detach(folder: Path) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
-    supervisor = Supervisor(folder)
+    supervisor = Supervisor(folder, umask)
     # A job holds the hosts of its plan: this one only when it is among them.
     try:
         holding = directory.start(folder, supervisor.here in supervisor.names(), supervisor.here)

@@ -3,8 +3,9 @@
     python -S rank.py SCRIPT [ARGUMENT ...]        in the job directory
 
 What a rank is set to - its place in the group, its cores, its environment - is in the job directory's plan.json; this
-host's name in that plan is in the file `host`. The script then takes this process's place. It ends with the launcher
-that started it, and locks the host for its job as long as it lives.
+host's name in that plan is in the file `host`, and what nobody else may know of the environment in secrets.json. The
+script then takes this process's place. It ends with the launcher that started it, and locks the host for its job as
+long as it lives.
 """
 
 from __future__ import annotations
@@ -88,6 +89,25 @@ def observed(plan: dict, host: dict, rank: int) -> dict:
     }
 
 
+def secrets(plan: dict) -> dict[str, str]:
+    """Return the variables that plan.json only names; their values are in a file that nobody else can read.
+
+    Raises ValueError when the file is gone or does not have them all.
+    """
+    names = plan.get("secrets", {})
+    if not names:
+        return {}
+    try:
+        with open("secrets.json", encoding="utf-8") as stream:
+            values = json.load(stream)
+        return {name: values[name] for name in names}
+    except (FileNotFoundError, KeyError):
+        raise ValueError(
+            f"secrets.json does not have {', '.join(names)}; it is removed when a job ends: start the job with "
+            "playbooks/train.yml"
+        ) from None
+
+
 def pin(plan: dict, name: str, local: int) -> None:
     """Confine this process, and all that it starts, to the domain of its rank in the plan."""
     host = next(entry for entry in plan["hosts"] if entry["host"] == name)
@@ -155,7 +175,8 @@ def main() -> None:
         with open("plan.json", encoding="utf-8") as stream:
             plan = json.load(stream)
         name = own_name(plan)
-        environ = {**os.environ, **variables(plan, name, dict(os.environ))}
+        environ = {**os.environ, **secrets(plan)}
+        environ.update(variables(plan, name, environ))
         if not plan["launcher"]["pins"]:
             pin(plan, name, int(environ["LOCAL_RANK"]))
         lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))

@@ -112,6 +112,7 @@ def libraries() -> list[str]:
 
 
 def main() -> None:
+    os.umask(0o077)
     plan = json.loads(Path("plan.json").read_text(encoding="utf-8"))
     before = set(tasks())
     join(plan["backend"])

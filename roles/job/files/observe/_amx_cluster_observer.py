@@ -63,15 +63,16 @@ def write(name: str, content: Any) -> None:
     HEARTBEAT.files[name] = content
     with contextlib.suppress(OSError):  # a disk that is full is no reason to end the script
         path = os.path.join(ME["job"], name)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         replace(path, json.dumps(content, indent=1))
 
 
 def replace(path: str, text: str) -> None:
-    """Replace a file by one with this text, at once. Raises OSError."""
+    """Replace a file by one with this text, which nobody else can read, at once. Raises OSError."""
     directory, name = os.path.split(path)
     part = os.path.join(directory, f".{name.lstrip('.')}.{os.getpid()}")
-    with open(part, "w", encoding="utf-8") as stream:
+    # The umask is the script's.
+    with open(part, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
         stream.write(text)
     os.replace(part, path)
 

@@ -51,11 +51,13 @@ def test_check_mode_tells_and_ends_nothing(tmp_path: Path, ranks: subprocess.Pop
 
 
 def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None:
+    (tmp_path / "secrets.json").write_text("{}")
     answer = run(tmp_path, grace=1)
     assert (answer["changed"], answer["was_running"], len(answer["ended"])) == (True, False, 3)
     assert {(process["kind"], process["rank"]) for process in answer["ended"]} == {("rank", 1)}
     assert answer["lines"] == [f"this host rank 1 (process {process['pid']})" for process in answer["ended"]]
     assert processes.find(tmp_path) == []
+    assert not (tmp_path / "secrets.json").exists()
     assert run(tmp_path) == {
         **answer,
         "changed": False,

@@ -334,6 +334,7 @@ TRAINER = """
 def test_progress(rank: Rank) -> None:
     ran = rank.run(TRAINER)
     assert ran.stderr == ""
+    assert (rank.job / "progress.json").stat().st_mode & 0o777 == 0o600
     progress = rank.read("progress.json")
     assert progress.pop("began") <= progress.pop("time")
     assert progress.pop("metrics") == {"loss": 0.25}

@@ -146,6 +146,37 @@ def test_a_rank_is_pinned_where_the_launcher_does_not(tmp_path: Path) -> None:
     assert start(tmp_path, {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}).stdout == f"{{{cpu}}}\n"
 
 
+def test_secrets_are_in_the_environment_of_the_script(tmp_path: Path) -> None:
+    plan = {**PLAN, "secrets": {"HF_TOKEN": "job_env", "PYTHONPATH": "job_env"}}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    (tmp_path / "host").write_text("node1\n")
+    (tmp_path / "secrets.json").write_text('{"HF_TOKEN": "hf_x", "PYTHONPATH": "/mine", "OTHER": "y"}')
+    (tmp_path / "script.py").write_text(
+        "import os\nprint(os.environ['HF_TOKEN'], 'OTHER' in os.environ, os.environ['PYTHONPATH'], os.umask(0))"
+    )
+    before = os.umask(0o027)
+    try:
+        ran = start(tmp_path, hydra(1, 3, 0))
+    finally:
+        os.umask(before)
+    assert ran.stdout == f"hf_x False {tmp_path}/observe:{tmp_path}/packages:/mine {0o027}\n"
+    assert (tmp_path / "lock.0").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("content", ["", '{"OTHER": "y"}'])
+def test_secrets_that_were_removed(tmp_path: Path, content: str) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps({**PLAN, "secrets": {"HF_TOKEN": "job_env"}}))
+    (tmp_path / "host").write_text("node1\n")
+    if content:
+        (tmp_path / "secrets.json").write_text(content)
+    ran = start(tmp_path, hydra(1, 3, 0))
+    assert (ran.returncode, ran.stderr) == (
+        1,
+        "rank.py: secrets.json does not have HF_TOKEN; it is removed when a job ends: start the job with "
+        "playbooks/train.yml\n",
+    )
+
+
 def test_a_refusal_is_one_line(tmp_path: Path) -> None:
     ran = start(tmp_path, hydra(1, 3, 0))
     assert ran.returncode == 1

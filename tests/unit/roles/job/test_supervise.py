@@ -197,6 +197,45 @@ def test_success(run: Run) -> None:
     assert not (run.folder / "ranks.json").exists()  # no rank told anything
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o027])
+def test_nobody_else_reads_what_it_writes_and_scripts_keep_their_umask(run: Run, mask: int) -> None:
+    tell = "umask >> calls\nbeat 0 node1 stepped=true 'files={\"ranks/entered.json\": {}}'\n"
+    before = os.umask(mask)
+    try:
+        run.start(tell + WORLD + TRAIN, ranks=(1, 1), settings={"head": "node1"})
+    finally:
+        os.umask(before)
+    run.ended()
+    assert calls(run.folder) == [f"{mask:04o}"]
+    written = ("status.json", "results.json", "ranks.json", "log", "supervise.log", "lock.supervisor")
+    modes = {name: (run.folder / name).stat().st_mode & 0o777 for name in written}
+    assert modes == dict.fromkeys(written, 0o600)
+    assert (run.folder / "output").stat().st_mode & 0o777 == 0o777 & ~mask
+
+
+def test_secrets_stay_for_restarts_and_are_removed_at_the_end(run: Run) -> None:
+    secrets = run.folder / "secrets.json"
+    secrets.write_text('{"HF_TOKEN": "hf_x"}')
+    (run.hosts / "down.node2").touch()  # it has the same directory here
+    run.program("rm", '#!/bin/sh\necho "$@" >> "$HOSTS/removed"\nexec /bin/rm "$@"\n')
+    seen = 'ls secrets.json >> seen; env > "environment.$(wc -l < seen)"\n'
+    world = """
+echo '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node1"}]}' > world.json
+"""
+    run.start(
+        seen + FAILS_ONCE + world + TRAIN, ranks=(1, 1, 1), restarts=1, min_hosts=2, env_from=["HF_TOKEN"],
+        settings={"head": "node0"},
+    )  # fmt: skip
+    status = run.ended()
+    assert (status["state"], status["hosts"], len(status["attempts"])) == ("succeeded", 2, 2)
+    assert (run.folder / "seen").read_text() == "secrets.json\n" * 2
+    assert not any("hf_x" in path.read_text() for path in run.folder.glob("environment.*"))
+    assert read(run.folder, "plan.json")["secrets"] == {"HF_TOKEN": "job_env"}
+    assert not secrets.exists()
+    # node0 itself and node1; node2 does not answer.
+    assert (run.hosts / "removed").read_text().splitlines() == [f"-f {secrets}"] * 2
+
+
 ALONE = (
     "the 2 ranks formed no group: the script never called torch.distributed.init_process_group, so each rank would "
     "have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among its arguments"

@@ -20,7 +20,8 @@ JOB = run(
     expect={"eval_accuracy": 0.7},
     ranks_per_node=2,
     launcher="torchrun",
-    env={"KMP_BLOCKTIME": "0"},
+    env={"KMP_BLOCKTIME": "0", "A_TOKEN": "hf_x"},
+    env_from=["HF_TOKEN"],
 ).job
 
 

@@ -79,7 +79,7 @@ def test_create(folder: Path) -> None:
     assert (made / "observe/a.py").read_text(encoding="utf-8") == "\u00e9"
     assert (made / "models/minilm").readlink() == Path("/opt/model")
     modes = {name: (made / name).stat().st_mode & 0o777 for name in files}
-    assert modes == {"launch.sh": 0o755, "observe/a.py": 0o644, "tool": 0o755}
+    assert modes == {"launch.sh": 0o700, "observe/a.py": 0o600, "tool": 0o700}
 
 
 def test_create_replaces_nothing_and_clears_what_was_left_half_made(folder: Path) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,7 @@ def test_every_field(folder: Path) -> None:
         comm_cores: 0
         reserved_cores: auto
         env: {KMP_BLOCKTIME: 1, LD_PRELOAD: ""}
+        env_from: [HF_TOKEN, WANDB_API_KEY, HF_TOKEN]
         expect: {eval_accuracy: 1}
         restarts: 2
         min_hosts: 1
@@ -84,6 +86,7 @@ def test_every_field(folder: Path) -> None:
         comm_cores=0,
         reserved_cores="auto",
         env={"KMP_BLOCKTIME": "1", "LD_PRELOAD": ""},
+        env_from=["HF_TOKEN", "WANDB_API_KEY"],
         expect={"eval_accuracy": 1.0},
         restarts=2,
         min_hosts=1,
@@ -192,6 +195,15 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
         ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
         ("env: {A: true}", "env: A: True is neither text nor a number"),
+        ("env: {A_TOKEN: [hf_x]}", "env: A_TOKEN: a list is neither text nor a number"),
+        (
+            "env: {A_TOKEN: '{{ vault_token }}'}",
+            "env: A_TOKEN: job files have no templates: set job_env: {A_TOKEN: ...} in the inventory, and write "
+            "env_from: [A_TOKEN] here",
+        ),
+        ("env_from: {A: b}", "env_from: a mapping where a list of names in job_env is expected"),
+        ("env_from: [A-B]", "env_from: 'A-B' is not a name of an environment variable"),
+        ("{env: {A: 1}, env_from: [A]}", "env_from: A has a value under env, too: leave one of them out"),
         ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
         ("hosts: []", "hosts: [] is not a list of names of hosts, each named once"),
         ("hosts: [a, a]", "hosts: ['a', 'a'] is not a list of names of hosts, each named once"),
@@ -309,6 +321,24 @@ def test_override(folder: Path) -> None:
             load(folder / "job.yml", override)
 
 
+def test_secrets_leave_a_job_by_name_only(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, env: {A: 1, A_TOKEN: hf_x}}")
+    job = load(folder / "job.yml", {"env": {"PASSWORD": 12345}})
+    assert (job.env, job.secrets) == ({"A": "1"}, {"A_TOKEN": "hf_x", "PASSWORD": "12345"})
+    assert "hf_x" not in f"{job}{job.to_json()}"
+    assert Job.from_json(job.to_json()).secrets == {"A_TOKEN": "***", "PASSWORD": "***"}
+
+
+@pytest.mark.parametrize(
+    "text", ["env: {A_TOKEN: 'hf_x}", "env:\n  A_TOKEN: hf_x: hf_x", "env: {A_TOKEN: !vault hf_x}", "hf_x: @hf_x"]
+)
+def test_an_error_of_yaml_quotes_no_line(folder: Path, text: str) -> None:
+    (folder / "job.yml").write_text(text)
+    with pytest.raises(JobFileError, match="is not YAML: line") as caught:
+        load(folder / "job.yml")
+    assert "hf_x" not in "".join(traceback.format_exception(caught.value))
+
+
 def test_hosts_by_name(folder: Path) -> None:
     (folder / "job.yml").write_text("{name: a, script: train.py, hosts: [node2, node0]}")
     assert load(folder / "job.yml").hosts == ["node2", "node0"]
@@ -358,7 +388,8 @@ def test_no_file(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "start"),
     [
-        (b"name: [a", "is not YAML: while parsing a flow sequence"),
+        (b"name: [a", "is not YAML: line 1, column 9: while parsing a flow sequence, expected ',' or ']'"),
+        (b"name: a\0", "is not YAML: unacceptable character #x0000"),
         (b"\xff\xfe\xfd", "cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"),
     ],
 )

@@ -1,0 +1,194 @@
+"""The values of a job's secrets reach its ranks and nothing else: real runs of the playbooks, with -vvv.
+
+STAND-IN: mpirun, a script that starts one rank here; molecule/jobs has the real one on three hosts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import checkout
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+# By kind: from the inventory's vault, from `env` of the job file, and in a URL there.
+VALUES = {
+    "FROM_INVENTORY": "first-value-7f3a9c",
+    "FILE_API_KEY": "second-value-1b8e2d",
+    "SOME_PROXY": "http://me:third-value-5c6f0a@proxy.example:3128",
+}
+MPIRUN = """#!/bin/bash
+while [ "$1" != -genv ]; do shift; done
+shift 3
+export PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0
+"$@"
+"""
+# Goes on when it may: until then there is time to look at its processes.
+SCRIPT = """
+import json, os, pathlib, sys, time
+values = {name: os.environ.get(name) for name in json.loads(sys.argv[2])}
+umask = os.umask(0o077)
+os.umask(umask)
+pathlib.Path(os.environ["SEEN"]).write_text(json.dumps({"values": values, "umask": umask, "pid": os.getpid()}))
+end = time.monotonic() + 120
+while not os.path.exists("go") and time.monotonic() < end:
+    time.sleep(0.1)
+"""
+
+
+class Cluster:
+    """A control node's directory with an inventory, a vault and a job; its one host is this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.prefix = folder / "prefix"
+        self.seen = folder / "seen.json"
+        self.job = self.prefix / "jobs" / "quiet"
+        env = self.prefix / "envs" / "native-1"
+        (env / "bin").mkdir(parents=True)
+        (env / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
+        (env / "bin" / "python").symlink_to(sys.executable)
+        (env / "bin" / "mpirun").write_text(MPIRUN)
+        (env / "bin" / "mpirun").chmod(0o755)
+        (self.prefix / "env").symlink_to(env)
+        variables = {
+            "cluster_prefix": str(self.prefix),
+            "cluster_become": False,
+            "cluster_network": "127.0.0.0/8",
+            "cluster_stack": "native",
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "job_env": {"FROM_INVENTORY": "{{ vault_first }}"},
+        }
+        groups = {"head": {"hosts": {"node0": {}}}, "workers": {"hosts": {}}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": variables, "children": groups}}))
+        (folder / "password").write_text("of the vault")
+        (folder / "group_vars").mkdir()
+        vault = folder / "group_vars" / "cluster.yml"
+        vault.write_text(yaml.safe_dump({"vault_first": VALUES["FROM_INVENTORY"]}))
+        encrypt = [str(Path(sys.executable).with_name("ansible-vault")), "encrypt", "--vault-password-file=password"]
+        subprocess.run([*encrypt, str(vault)], cwd=folder, check=True, capture_output=True)
+        (folder / "script.py").write_text(SCRIPT)
+
+    def write_job(self, **fields: Any) -> None:
+        env = {name: value for name, value in VALUES.items() if name != "FROM_INVENTORY"}
+        job = {
+            "name": "quiet",
+            "script": "script.py",
+            "kind": "ranks",
+            "ranks_per_node": 1,
+            "args": {"names": json.dumps(list(VALUES))},
+            "env_from": ["FROM_INVENTORY"],
+            "env": {**env, "SEEN": str(self.seen)},
+            **fields,
+        }
+        (self.folder / "job.yml").write_text(yaml.safe_dump(job))
+
+    def play(self, name: str, *options: str) -> subprocess.Popen[str]:
+        """Start a playbook, its output in the file NAME.out."""
+        command = [PLAYBOOK, "-i", "hosts.yml", "--vault-password-file=password", "-vvv", *options]
+        with (self.folder / f"{name}.out").open("w") as output:
+            return subprocess.Popen(
+                [*command, "-e", "job=job.yml", str(ROOT / "playbooks" / f"{name}.yml")],
+                cwd=self.folder,
+                env=checkout.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def output(self, name: str) -> str:
+        return (self.folder / f"{name}.out").read_text()
+
+    def succeed(self, name: str, play: subprocess.Popen[str]) -> None:
+        assert play.wait(300) == 0, self.output(name)[-8000:]
+
+
+def hidden_in(text: str) -> list[str]:
+    """Those of the values that a text has; of a URL its password."""
+    return [value for value in (*list(VALUES.values())[:2], "third-value-5c6f0a") if value in text]
+
+
+def processes_with_values(what: str) -> set[int]:
+    """The processes whose command line or environment (cmdline, environ) has one of the values."""
+    found = set()
+    for path in Path("/proc").glob(f"[0-9]*/{what}"):
+        try:
+            if hidden_in(path.read_bytes().decode(errors="replace")):
+                found.add(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def files_with_values(folder: Path) -> set[str]:
+    """The files below a directory that have one of the values."""
+    files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return {path.name for path in files if hidden_in(path.read_bytes().decode(errors="replace"))}
+
+
+def open_to_others(folder: Path) -> set[str]:
+    """What other users may read, write or run of a directory."""
+    paths = [folder, *(path for path in folder.rglob("*") if not path.is_symlink())]
+    return {str(path) for path in paths if stat.S_IMODE(path.stat().st_mode) & 0o077}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def test_values_reach_the_ranks_and_nothing_else(cluster: Cluster) -> None:
+    cluster.write_job()
+    before = os.umask(0o022)
+    try:
+        play = cluster.play("train")
+    finally:
+        os.umask(before)
+    end = time.monotonic() + 240
+    while not cluster.seen.exists() and play.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    time.sleep(1)
+    assert play.poll() is None, cluster.output("train")[-8000:]
+    seen = json.loads(cluster.seen.read_text())
+    cmdline, environ = processes_with_values("cmdline"), processes_with_values("environ")
+    files, open_files = files_with_values(cluster.job), open_to_others(cluster.job)
+    (cluster.job / "go").touch()
+    cluster.succeed("train", play)
+    assert seen["values"] == VALUES
+    assert seen["umask"] == 0o022
+    assert (cmdline, environ) == (set(), {seen["pid"]})
+    assert files == {"secrets.json"}
+    assert open_files == set()
+    assert files_with_values(cluster.prefix) == set()  # it has ended
+    assert hidden_in(cluster.output("train")) == []
+    assert "FROM_INVENTORY" in cluster.output("train")
+
+    (cluster.job / "secrets.json").write_text(json.dumps(VALUES))  # as if it could not be removed
+    cluster.succeed("results", cluster.play("results", "-e", f"job_results={cluster.folder}/results"))
+    assert files_with_values(cluster.folder / "results") == set()
+    assert (cluster.folder / "results" / "quiet" / "results.json").exists()
+    assert hidden_in(cluster.output("results")) == []
+    for name in ("status", "plan"):
+        cluster.succeed(name, cluster.play(name))
+        assert hidden_in(cluster.output(name)) == []
+
+
+@pytest.mark.parametrize("playbook", ["plan", "train"])
+def test_a_secret_that_is_missing_is_refused_before_anything_has_changed(cluster: Cluster, playbook: str) -> None:
+    cluster.write_job(env_from=["FROM_INVENTORY", "NOT_THERE"])
+    assert cluster.play(playbook).wait(300) == 2
+    output = " ".join(cluster.output(playbook).split())
+    assert "env_from names NOT_THERE, and job_env in the inventory does not have it (it has FROM_INVENTORY)" in output
+    assert hidden_in(output) == []
+    assert not cluster.job.parent.exists()

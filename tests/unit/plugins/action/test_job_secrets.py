@@ -1,0 +1,164 @@
+"""From a job file to a job directory as the role does it: the values of secrets are in one file, and nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.action import job_directory as job_directory_action
+from ansible_collections.amx.cluster.plugins.action import job_plan, job_read
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
+from ansible_collections.amx.cluster.plugins.modules import job_directory
+from support import modules
+from support.checkout import ROOT
+from support.runs import STACK, host
+
+VALUES = {
+    "HF_TOKEN": "hf_from-the-inventory",
+    "PLAIN_NAME": "also from the inventory",
+    "WANDB_API_KEY": 'written: "here-and-nowhere", #1',
+    "HTTPS_PROXY": "http://me:pass%20word@proxy.example:3128",
+    "OVERRIDE_PASSWORD": "given-for-one-start",
+}
+JOB = """
+name: demo
+script: train.py
+kind: torch
+env_from: [HF_TOKEN, PLAIN_NAME]
+env:
+  KMP_BLOCKTIME: 3
+  # was: written: "here-and-nowhere", #1
+  WANDB_API_KEY: &key 'written: "here-and-nowhere", #1'
+  HTTPS_PROXY: http://me:pass%20word@proxy.example:3128
+"""
+JOB_ENV = {"HF_TOKEN": VALUES["HF_TOKEN"], "PLAIN_NAME": VALUES["PLAIN_NAME"], "NOT_ASKED_FOR": "kept to itself"}
+OVERRIDE = {"env": {"OVERRIDE_PASSWORD": VALUES["OVERRIDE_PASSWORD"]}}
+HIDDEN = (*VALUES.values(), "kept to itself", "pass%20word", "here-and-nowhere")
+
+
+class Played:
+    """The results of the role's tasks for one host, and what the last of them gave to its module."""
+
+    def __init__(self, folder: Path, job_env: Any) -> None:
+        (folder / "train.py").touch()
+        (folder / "demo.yml").write_text(JOB)
+        self.path = folder / "jobs" / "demo"
+        self.read = self.run(job_read, file=str(folder / "demo.yml"), override=OVERRIDE, hosts=["node0"])
+        answer = {**host("node0", 1), "venv": "/opt/env", "tcmalloc": ""}
+        answer["allocation"]["ranks"][0].update(domain_cpus=[0, 1], numa_nodes=[0])
+        answers = {answer.pop("host"): answer}
+        self.planned = self.run(
+            job_plan, run=self.read["run"], hosts=["node0"], answers=answers, stack=STACK, job_env=job_env
+        )
+        self.module_args: dict[str, Any] = {}
+        if self.planned.get("failed"):
+            return
+        self.run(
+            job_directory_action,
+            path=str(self.path),
+            run=self.read["run"],
+            plan=self.planned["plan"],
+            stack=STACK,
+            role_files=str(ROOT / "roles/job/files"),
+            override=OVERRIDE,
+            job_env=job_env,
+        )
+        self.made = modules.run(job_directory, **self.module_args, _ansible_diff=True)
+
+    def run(self, action: Any, **options: Any) -> dict[str, Any]:
+        task = SimpleNamespace(args=copy.deepcopy(options), async_val=0, check_mode=False, diff=False, action="x")
+        plugin = action.ActionModule(
+            task=task,
+            connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
+            play_context=None,
+            loader=None,
+            templar=None,
+            shared_loader_obj=None,
+        )
+        plugin._execute_module = self.take
+        answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0"})
+        return answer
+
+    def take(self, module_args: dict[str, Any], **_others: Any) -> dict[str, Any]:
+        self.module_args = module_args
+        return {}
+
+
+def hidden_in(text: str) -> list[str]:
+    """The values that a text has, as they are or as JSON writes them."""
+    return [value for value in HIDDEN if value in text or json.dumps(value)[1:-1] in text]
+
+
+def test_values_are_in_one_file_that_only_its_user_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before = os.umask(0)
+    try:
+        played = Played(tmp_path, JOB_ENV)
+    finally:
+        os.umask(before)
+    shown = capsys.readouterr().out
+    assert hidden_in(shown) == hidden_in(json.dumps([played.read, played.planned, played.made])) == []
+    assert [line.split() for line in shown.splitlines() if "***" in line] == [[name, "***"] for name in sorted(VALUES)]
+    assert "Note: the job file has the value of WANDB_API_KEY, HTTPS_PROXY, OVERRIDE_PASSWORD in plain text" in shown
+
+    assert played.module_args["secrets"] == VALUES
+    assert hidden_in(json.dumps({**played.module_args, "secrets": {}})) == []
+    assert not played.made.get("failed"), played.made
+
+    files = [path for path in played.path.rglob("*") if path.is_file()]
+    assert {path.name for path in files if hidden_in(path.read_text())} == {"secrets.json"}
+    assert json.loads((played.path / "secrets.json").read_text()) == VALUES
+    modes = {path: path.stat().st_mode & 0o777 for path in [played.path, *played.path.rglob("*")]}
+    assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
+    assert {mode for path, mode in modes.items() if path.is_file() and path.suffix != ".sh"} == {0o600}
+    assert modes[played.path / "launch.sh"] == 0o700
+
+
+def test_the_files_say_which_secrets_there_are(tmp_path: Path) -> None:
+    played = Played(tmp_path, JOB_ENV)
+    job_yml = (played.path / "job.yml").read_text()
+    assert "WANDB_API_KEY: '***'" in job_yml
+    assert "KMP_BLOCKTIME: 3" in job_yml
+    job = json.loads((played.path / "job.json").read_text())["job"]
+    assert (job["env"], job["env_from"]) == ({"KMP_BLOCKTIME": "3"}, ["HF_TOKEN", "PLAIN_NAME"])
+    assert job["secrets"] == {"WANDB_API_KEY": "***", "HTTPS_PROXY": "***", "OVERRIDE_PASSWORD": "***"}
+    assert json.loads((played.path / "plan.json").read_text())["secrets"] == {
+        "HF_TOKEN": "job_env",
+        "PLAIN_NAME": "job_env",
+        "WANDB_API_KEY": "job file",
+        "HTTPS_PROXY": "job file",
+        "OVERRIDE_PASSWORD": "job file",
+    }
+
+
+def test_a_secret_that_the_inventory_lacks_is_refused_with_the_plan(tmp_path: Path) -> None:
+    played = Played(tmp_path, {"HF_TOKEN": VALUES["HF_TOKEN"]})
+    assert played.planned["failed"]
+    assert (
+        "env_from names PLAIN_NAME, and job_env in the inventory does not have it (it has HF_TOKEN)"
+        in (played.planned["msg"])
+    )
+    assert hidden_in(played.planned["msg"]) == []
+    assert not played.path.exists()
+
+
+def test_the_directory_of_an_earlier_run_keeps_no_secrets(tmp_path: Path) -> None:
+    first = Played(tmp_path, JOB_ENV)
+    first.path.chmod(0o755)
+    moved = Path(Played(tmp_path, JOB_ENV).made["moved_to"])
+    assert (moved / "plan.json").exists()
+    assert not (moved / "secrets.json").exists()
+    assert moved.stat().st_mode & 0o777 == 0o700
+    assert directory.remove_secrets(first.path)
+    assert not directory.remove_secrets(first.path)
+
+
+def test_a_job_file_that_needs_no_mask_is_copied_as_it_is(tmp_path: Path) -> None:
+    text = "# a comment\n{name: a, script: b, env: {OMP_NUM_THREADS: 2}}"
+    (tmp_path / "a.yml").write_text(text)
+    assert without_secrets(tmp_path / "a.yml") == text
