@@ -8,6 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+# The user of a URL, with or without a password, to the last @ before the path: a password may have one that is not
+# written %40.
+LOGIN = re.compile(r"(?<=://)[^/\s]*@")
+
 
 def columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows of cells, all of the same length, as lines in which the columns are aligned."""
@@ -32,5 +36,4 @@ def duration(seconds: float) -> str:
 
 def masked(text: str) -> str:
     """Return text without the user names and passwords of the URLs in it."""
-    # To the last @ before the path: a password may have one that is not written %40.
-    return re.sub(r"(?<=://)[^/\s]*@", "***@", text)
+    return LOGIN.sub("***@", text)

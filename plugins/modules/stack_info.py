@@ -63,6 +63,7 @@ stack:
   description:
     - The stack as the catalogue has it, with its C(name), C(interpreter), the minor version of the hosts' Python, and
       C(arguments), the arguments by which its version of transformers is set to CPU only, the backend, bf16 and IPEX.
+    - URLs in it are without users and passwords.
   returned: success
   type: dict
   sample:
@@ -75,7 +76,7 @@ stack:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, indexes
 
 
 def main() -> None:
@@ -89,6 +90,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
+    module.no_log_values.update(indexes.logins(options["catalogue"]))
     try:
         stack = catalogue.choose(options["catalogue"], options["name"], options["pythons"], options["known_good"])
     except ValueError as error:

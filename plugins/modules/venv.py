@@ -78,6 +78,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, requirements, venv
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 
 def main() -> None:
@@ -94,6 +95,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
+    module.no_log_values.update(indexes.logins(options))
     env = Path(options["path"])
     pip = next((str(wheel["file"]) for wheel in options["wheels"] if wheel["name"] == "pip"), "")
     if not pip:
@@ -127,8 +129,10 @@ def main() -> None:
                 **indexes.variables(options, Path(scratch)),
             }
             run(python, str(Path(options["wheel_directory"], pip, "pip")), "install", *words, **variables)
-    except (OSError, ValueError) as error:
+    except OSError as error:
         module.fail_json(msg=venv.explain(str(error), prefix))
+    except ValueError as error:
+        module.fail_json(msg=masked(str(error)))
     module.exit_json(**result)
 
 

@@ -13,6 +13,7 @@ author:
 description:
   - Marks a virtual environment as one that has passed its checks, points the link C(env) to it, and removes those that
     are no longer kept. The link changes at once, everyone sees the previous virtual environment or the new one.
+  - Users and passwords in the URLs of O(stack) are not written into the virtual environment.
   - Never removes a virtual environment from which a process on this host was started.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -67,7 +68,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, venv
 
 
 def main() -> None:
@@ -81,12 +82,15 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    prefix, name, stack = Path(options["prefix"]), options["name"], options["stack"]
+    module.no_log_values.update(indexes.logins(options["stack"]))
+    prefix, name, stack = Path(options["prefix"]), options["name"], indexes.without_logins(options["stack"])
     env = prefix / "envs" / name
     try:
         previous = venv.active(prefix)
         result: dict[str, Any] = {"previous": previous, "removed": [], "changed": previous != name}
         result["diff"] = {"before": f"{previous}\n", "after": f"{name}\n"}
+        if not module.check_mode:
+            venv.remove_credentials(prefix)
         if stack is None and not module.check_mode:
             venv.marker(env)
         if stack is not None and read_json(env / venv.MARKER) != stack:

@@ -176,6 +176,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
+    module.no_log_values.update(indexes.logins(options))
 
     def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
         code, output, errors = module.run_command(command, environ_update=dict(variables))

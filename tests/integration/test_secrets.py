@@ -114,6 +114,9 @@ class Cluster:
         assert play.wait(300) == 0, self.output(name)[-8000:]
 
 
+INDEX = "https://me:fourth-value-2d4e6f@127.0.0.1:9/simple"
+
+
 def hidden_in(text: str) -> list[str]:
     """Those of the values that a text has; of a URL its password."""
     return [value for value in (*list(VALUES.values())[:2], "third-value-5c6f0a") if value in text]
@@ -182,6 +185,28 @@ def test_values_reach_the_ranks_and_nothing_else(cluster: Cluster) -> None:
     for name in ("status", "plan"):
         cluster.succeed(name, cluster.play(name))
         assert hidden_in(cluster.output(name)) == []
+
+
+def test_passwords_of_package_indexes_are_not_shown(cluster: Cluster) -> None:
+    """No index answers, so that site.yml fails when it collects the wheels; the head's virtual environment is older."""
+    (cluster.prefix / "env" / "amx-cluster.json").write_text(
+        json.dumps({"name": "native", "backend": "gloo", "index_urls": [INDEX]})
+    )
+    cluster.write_job(requirements=["not-there==1"], env_from=[], env={})
+    options = {
+        "torch_stack_index_url": INDEX,
+        "torch_stack_catalogue": {"native": {"index_urls": [INDEX], "find_links": [INDEX]}},
+        "torch_stack_index_proxy": INDEX.removesuffix("simple"),
+        "torch_stack_index_timeout": 1,
+        "torch_stack_index_credentials": [{"host": "127.0.0.1", "user": "me", "password": "fourth-value-2d4e6f"}],
+        "torch_stack_wheelhouse": str(cluster.folder / "wheelhouse"),
+    }
+    (cluster.folder / "options.yml").write_text(yaml.safe_dump(options))
+    for name, tags in {"site": ["--tags=torch_stack"], "train": []}.items():
+        assert cluster.play(name, "-e", "@options.yml", *tags).wait(300) == 2
+        output = cluster.output(name)
+        assert "https://***@127.0.0.1:9/simple" in output, output[-8000:]
+        assert "fourth-value" not in output
 
 
 @pytest.mark.parametrize("playbook", ["plan", "train"])

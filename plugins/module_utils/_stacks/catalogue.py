@@ -9,7 +9,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, indexes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 
 IPEX = "intel-extension-for-pytorch"
@@ -24,14 +24,15 @@ def choose(
     """Return the stack `name` of the catalogue, with its name, `interpreter` (the hosts' Python) and its arguments.
 
     python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's. known_good:
-    as misfits() takes it. arguments: as arguments.by_version() has them, unless the catalogue has its own.
+    as misfits() takes it. arguments: as arguments.by_version() has them, unless the catalogue has its own. URLs of
+    indexes are without users and passwords: a stack is shown, and written into virtual environments.
     Raises ValueError naming what was requested and what there is.
     """
     if name not in catalogue:
         raise ValueError(
             f"cluster_stack is {name!r}, which is not in the catalogue: set it to one of {', '.join(sorted(catalogue))}"
         )
-    stack = {"name": name, **catalogue[name]}
+    stack = {"name": name, **indexes.without_logins(catalogue[name])}
     missing = [key for key in ("python", "backend", "packages") if not stack.get(key)]
     if missing:
         raise ValueError(f"stack {name} has no {', '.join(missing)}: set them in torch_stack_catalogue")

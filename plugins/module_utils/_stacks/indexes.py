@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.amx.cluster.plugins.module_utils._text import LOGIN
+
 # As the fragment amx.cluster.package_indexes documents them.
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "index_timeout": {"type": "int", "default": 5},
@@ -36,8 +38,43 @@ NONE, DEFAULT = "none", "default"
 Ask = Callable[[str, "Mapping[str, str] | None"], str]
 
 
+# What all versions of Python read from a netrc file as it is written: those before 3.11 know no quotes, others take a
+# backslash for an escape.
+IN_NETRC = re.compile(r"[!#-\[\]-~][!-\[\]-~]*")
+
+
+def logins(value: object) -> set[str]:
+    """Return what the URLs in a value, such as the options of a module, have before their hosts: USER:PASSWORD@."""
+    if isinstance(value, Mapping):
+        return logins(list(value.values()))
+    if isinstance(value, (list, tuple)):
+        return {login for item in value for login in logins(item)}
+    return set(LOGIN.findall(value)) if isinstance(value, str) else set()
+
+
+def without_logins(value: Any) -> Any:
+    """Return a value, such as a stack, without the users and passwords of the URLs in it."""
+    if isinstance(value, Mapping):
+        return {key: without_logins(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_logins(item) for item in value]
+    return LOGIN.sub("", value) if isinstance(value, str) else value
+
+
 def netrc(credentials: Iterable[Mapping[str, str]]) -> str:
-    """Return a netrc file, from which pip reads how to log in, of credentials {host, user, password}."""
+    """Return a netrc file, from which pip reads how to log in, of credentials {host, user, password}.
+
+    Raises ValueError for those that such a file cannot hold.
+    """
+    for login in credentials:
+        for field in ("user", "password"):
+            if not IN_NETRC.fullmatch(login[field]):
+                raise ValueError(
+                    f"the {field} in the credentials for {login['host']} cannot be written into a netrc file, from "
+                    "which pip reads it: it is empty, or has a space, a backslash, a character that is not ASCII, or a "
+                    "quotation mark at its beginning. Change it, or write user and password into the URL of the index, "
+                    f"percent-encoded (a space is %20), such as https://USER:PASSWORD@{login['host']}/simple"
+                )
     return "".join(f"machine {c['host']} login {c['user']} password {c['password']}\n" for c in credentials)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi, venv_check, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, intel_mpi, venv_check, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # The stack of a virtual environment, written into it once it has passed its checks.
@@ -56,7 +56,7 @@ def active_stack(prefix: Path) -> tuple[str, dict[str, Any]]:
     none."""
     link = prefix / "env"
     stack = read_json(link / MARKER) if link.is_symlink() else None
-    return ("", {}) if stack is None else (str(link.readlink()), stack)
+    return ("", {}) if stack is None else (str(link.readlink()), indexes.without_logins(stack))
 
 
 def installed(prefix: Path) -> list[str]:
@@ -99,12 +99,21 @@ def marker(env: Path) -> dict[str, Any]:
     stack = read_json(env / MARKER)
     if stack is None:
         raise ValueError(f"{env} has not passed its checks: run site.yml, which installs it again")
-    return stack
+    return dict(indexes.without_logins(stack))
 
 
 def mark(env: Path, stack: Mapping[str, Any]) -> None:
-    """Record that a virtual environment with this stack has passed its checks."""
-    write_json(env / MARKER, stack)
+    """Record that a virtual environment with this stack has passed its checks; everyone on the host can read it."""
+    write_json(env / MARKER, indexes.without_logins(stack))
+
+
+def remove_credentials(prefix: Path) -> None:
+    """Remove users and passwords from the URLs in markers, where an earlier version of this collection wrote them."""
+    for path in (prefix / "envs").glob(f"*/{MARKER}"):
+        stack, seen = read_json(path), path.stat()
+        if stack and indexes.logins(stack):
+            mark(path.parent, stack)
+            os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
 
 def remove(env: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,9 +14,11 @@ from ansible_collections.amx.cluster.plugins.modules import (
     file_set_info,
     requirements_info,
     stack_info,
+    venv,
     venv_activate,
     venv_check_info,
     venv_info,
+    wheelhouse,
 )
 from support import modules
 
@@ -87,6 +90,54 @@ def test_get_a_stack() -> None:
     assert result["stack"]["arguments"]["cpu"] == {"use_cpu": True}
     refused = run(stack_info, name="my", catalogue=catalogue)
     assert refused["msg"] == "cluster_stack is 'my', which is not in the catalogue: set it to one of mine"
+
+
+URL = "https://me:s3cret-word@127.0.0.1:9/simple"
+
+
+def test_no_module_shows_the_credentials_of_an_index(tmp_path: Path) -> None:
+    """Neither what it returns nor its options, which Ansible shows with -vvv; an error has the host only."""
+    packages = {"transformers": "5.23.0"}
+    catalogue = {"mine": {"python": ["3.11"], "backend": "gloo", "packages": packages, "index_urls": [URL]}}
+    chosen = modules.run(stack_info, name="mine", catalogue=catalogue, pythons=["3.11"])
+    assert chosen["stack"]["index_urls"] == ["https://127.0.0.1:9/simple"]
+    install(tmp_path, "mine-1")
+    marked = modules.run(venv_activate, prefix=str(tmp_path), name="mine-1", stack={**STACK, "index_urls": [URL]})
+    assert marked["changed"]
+    again = modules.run(venv_activate, prefix=str(tmp_path), name="mine-1", stack={**STACK, "index_urls": [URL]})
+    assert not again["changed"]
+    indexes: dict[str, Any] = {
+        "index_urls": [URL],
+        "find_links": [URL],
+        "proxy": URL.replace("simple", ""),
+        "index_timeout": 1,
+    }
+    request: dict[str, Any] = {"requirements": ["none==1"], "python": "3.11", "glibc": ["2.36"], "index_url": URL}
+    collected = modules.run(wheelhouse, path=str(tmp_path / "houses"), **request, **indexes)
+    assert "https://***@127.0.0.1:9/simple: " in collected["msg"]
+    wheel = {"name": "pip", "version": "1", "file": "pip-1-py3-none-any.whl", "sha256": "0" * 64}
+    installed = modules.run(
+        venv, path=str(tmp_path / "envs/mine-2"), wheels=[wheel], wheel_directory=str(tmp_path), **indexes
+    )
+    assert installed["failed"]
+    for answer in (chosen, marked, again, collected, installed):
+        assert "s3cret-word" not in json.dumps(answer)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"s3cret-word" in path.read_bytes()]
+
+
+def test_credentials_that_pip_cannot_read_are_refused(tmp_path: Path) -> None:
+    login = {"host": "a.example", "user": "me", "password": "two s3cret words"}
+    options: dict[str, Any] = {"credentials": [login], "index_urls": ["https://a.example/simple"]}
+    wheel = {"name": "pip", "version": "1", "file": "pip-1-py3-none-any.whl", "sha256": "0" * 64}
+    (tmp_path / "envs").mkdir()
+    answers = [
+        modules.run(venv, path=str(tmp_path / "envs/a"), wheels=[wheel], wheel_directory=str(tmp_path), **options),
+        modules.run(wheelhouse, path=str(tmp_path), requirements=["none==1"], python="3.11", glibc=["2.36"], **options),
+    ]
+    for answer in answers:
+        assert answer["msg"].startswith("the password in the credentials for a.example cannot be written into a netrc")
+        assert "s3cret" not in json.dumps(answer)
 
 
 def test_compare_requirements() -> None:

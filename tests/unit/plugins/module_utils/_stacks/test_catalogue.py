@@ -22,6 +22,14 @@ def test_choose() -> None:
     assert chosen == {"name": "native", **NATIVE, "interpreter": "3.11", "arguments": names}
 
 
+def test_a_stack_has_no_credentials() -> None:
+    """It is written into every virtual environment, and shown."""
+    urls = ["https://me:secret@index.example/simple", "https://index.example/other"]
+    chosen = choose({"mine": {**NATIVE, "index_urls": urls, "find_links": urls[:1]}}, "mine", ["3.12"])
+    bare = ["https://index.example/simple", "https://index.example/other"]
+    assert (chosen["index_urls"], chosen["find_links"]) == (bare, bare[:1])
+
+
 def test_own_arguments_win() -> None:
     catalogue = {"mine": {**NATIVE, "arguments": {"bf16": {"half": "bf16"}}}}
     chosen = choose(catalogue, "mine", ["3.12"])

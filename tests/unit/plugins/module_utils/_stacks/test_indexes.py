@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import netrc
 import os
+import re
 import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes
 
 NOTHING: dict[str, Any] = {"index_timeout": 5, "ca_certificate": None, "proxy": None, "credentials": []}
@@ -14,6 +17,48 @@ NOTHING: dict[str, Any] = {"index_timeout": 5, "ca_certificate": None, "proxy": 
 def test_netrc() -> None:
     login = {"host": "index.example", "user": "me", "password": "secret"}
     assert indexes.netrc([login]) == "machine index.example login me password secret\n"
+
+
+@pytest.mark.parametrize("password", ["plain", "#one", 'a"b', "a:b@c/d", "'x'", "{$(~`"])
+def test_what_a_netrc_file_holds(tmp_path: Path, password: str) -> None:
+    logins = [{"host": "a.example", "user": "me", "password": password}, {"host": "b", "user": "b", "password": "b"}]
+    (tmp_path / "netrc").write_text(indexes.netrc(logins))
+    parsed = netrc.netrc(str(tmp_path / "netrc"))
+    assert parsed.authenticators("a.example") == ("me", "", password)
+    assert parsed.authenticators("b") == ("b", "", "b")
+
+
+@pytest.mark.parametrize("wrong", ["", "two words", "a\tb", "a\\b", '"quoted"', "pass\u00e9", "a\nmachine b"])
+@pytest.mark.parametrize("field", ["user", "password"])
+def test_what_a_netrc_file_cannot_hold(field: str, wrong: str) -> None:
+    error = (
+        f"the {field} in the credentials for a.example cannot be written into a netrc file, from which pip reads it: "
+        "it is empty, or has a space, a backslash, a character that is not ASCII, or a quotation mark at its beginning. "
+        "Change it, or write user and password into the URL of the index, percent-encoded (a space is %20), such as "
+        "https://USER:PASSWORD@a.example/simple"
+    )
+    login = {"host": "a.example", "user": "me", "password": "secret", field: wrong}
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        indexes.netrc([login])
+
+
+STACK = {
+    "name": "a",
+    "index_urls": ["https://me:p%20w@b.example/c", "https://d.example/e@f"],
+    "n": 1,
+    "l": [{"u": "http://t@h"}],
+}
+
+
+def test_credentials_in_urls() -> None:
+    assert sorted(indexes.logins(STACK)) == ["me:p%20w@", "t@"]
+    assert indexes.logins({"proxy": None, "index_urls": ["default", "https://a@b@c.example"]}) == {"a@b@"}
+    assert indexes.without_logins(STACK) == {
+        "name": "a",
+        "index_urls": ["https://b.example/c", "https://d.example/e@f"],
+        "n": 1,
+        "l": [{"u": "http://h"}],
+    }
 
 
 def test_no_options_leave_pip_as_it_is(tmp_path: Path) -> None:
@@ -29,14 +74,14 @@ def test_all_options(tmp_path: Path) -> None:
         "credentials": [{"host": "index.example", "user": "me", "password": "secret"}],
     }
     made = indexes.variables(options, tmp_path, "/etc/own.pem")
-    netrc = tmp_path / "netrc"
+    file = tmp_path / "netrc"
     assert made == {
         **dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://proxy.example.com:3128"),
         "PIP_CERT": "/etc/ca.pem",
-        "NETRC": str(netrc),
+        "NETRC": str(file),
     }
-    assert netrc.stat().st_mode & 0o777 == 0o600
-    assert "secret" in netrc.read_text()
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "secret" in file.read_text()
 
 
 def test_every_index_is_asked_with_its_credentials() -> None:
