@@ -63,7 +63,7 @@ def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None
         "changed": False,
         "ended": [],
         "lines": [],
-        "invocation": {"module_args": {"grace": 20, "path": str(tmp_path), "host": "this host"}},
+        "invocation": {"module_args": {"grace": 20, "patience": 150, "path": str(tmp_path), "host": "this host"}},
     }
 
 

@@ -425,19 +425,16 @@ def test_the_mark_of_an_earlier_start_is_none(rank: Rank) -> None:
 
 
 def test_a_checkpoint_in_a_directory_that_hosts_share(rank: Rank) -> None:
-    plan = {
-        "world_size": 2,
-        "shared_directory": True,
-        "hosts": [
-            {"host": "node1", "env": {}, "ranks": [{"rank": 0}]},
-            {"host": "node2", "env": {}, "ranks": [{"rank": 1}]},
-        ],
-    }
+    def plan(here: str) -> dict[str, Any]:
+        """Return a plan in which this host is the one named."""
+        hosts = [{"host": f"node{rank + 1}", "env": {}, "ranks": [{"rank": rank}]} for rank in range(2)]
+        placed = [{**host, "address": "127.0.0.1" if host["host"] == here else "192.0.2.1"} for host in hosts]
+        return {"world_size": 2, "shared_directory": True, "hosts": placed}
+
     saves = textwrap.dedent(SAVES) + "save(5, 'weights')"
-    rank.run(saves, plan=plan, **START)
+    rank.run(saves, plan=plan("node1"), **START)
     assert not checkpoints.is_whole(rank.job / "output/checkpoint-5")
-    (rank.job / "host").write_text("node2\n")
-    rank.run(saves, rank=1, plan=plan, MPI_LOCALRANKID="0", **START)
+    rank.run(saves, rank=1, plan=plan("node2"), MPI_LOCALRANKID="0", **START)
     assert checkpoints.is_whole(rank.job / "output/checkpoint-5")
 
 

@@ -160,7 +160,7 @@ def test_secrets_are_in_the_environment_of_the_script(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert ran.stdout == f"hf_x False {tmp_path}/observe:{tmp_path}/packages:/mine {0o027}\n"
-    assert (tmp_path / "lock.0").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "lock.node1.0").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("content", ["", '{"OTHER": "y"}'])

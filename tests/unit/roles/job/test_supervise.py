@@ -207,7 +207,7 @@ def test_nobody_else_reads_what_it_writes_and_scripts_keep_their_umask(run: Run,
         os.umask(before)
     run.ended()
     assert calls(run.folder) == [f"{mask:04o}"]
-    written = ("status.json", "results.json", "ranks.json", "log", "supervise.log", "lock.supervisor")
+    written = ("status.json", "results.json", "ranks.json", "log", "supervise.log", "lock.node0.supervisor")
     modes = {name: (run.folder / name).stat().st_mode & 0o777 for name in written}
     assert modes == dict.fromkeys(written, 0o600)
     assert (run.folder / "output").stat().st_mode & 0o777 == 0o777 & ~mask
