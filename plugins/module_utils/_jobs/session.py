@@ -58,11 +58,11 @@ def applies(killing: str, only: str, but: str, user: str) -> bool:
 
 
 def _ends_processes(user: str) -> bool:
-    told = [
+    killing, only, but = (
         _ask("busctl", "get-property", *MANAGER, name)
         for name in ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
-    ]
-    return applies(*told, user)
+    )
+    return applies(killing, only, but, user)
 
 
 def _ask(*command: str) -> str:

@@ -33,8 +33,8 @@ def test_what_a_netrc_file_holds(tmp_path: Path, password: str) -> None:
 def test_what_a_netrc_file_cannot_hold(field: str, wrong: str) -> None:
     error = (
         f"the {field} in the credentials for a.example cannot be written into a netrc file, from which pip reads it: "
-        "it is empty, or has a space, a backslash, a character that is not ASCII, or a quotation mark at its beginning. "
-        "Change it, or write user and password into the URL of the index, percent-encoded (a space is %20), such as "
+        "it is empty, or has a space, a backslash, a character that is not ASCII, or a quotation mark at its beginning."
+        " Change it, or write user and password into the URL of the index, percent-encoded (a space is %20), such as "
         "https://USER:PASSWORD@a.example/simple"
     )
     login = {"host": "a.example", "user": "me", "password": "secret", field: wrong}
