@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import count
@@ -189,6 +190,8 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     log = b""
     if (folder / "log").exists():
         with (folder / "log").open("rb") as stream:
+            with contextlib.suppress(OSError):  # there is nothing after that offset
+                log_offset = os.lseek(stream.fileno(), log_offset, os.SEEK_DATA)
             stream.seek(log_offset)
             log = stream.read(limit)
     if status["state"] == "running" or len(log) == limit:
@@ -200,9 +203,26 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         "progress": read_json(folder / "progress.json") or {},
         "ranks": read_json(folder / "ranks.json") or {},
         "outcome": read_json(folder / "results.json") or {},
-        "log": log.decode("utf-8", errors="replace"),
+        "log": log.replace(b"\0", b"").decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
     }
+
+
+def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
+    """Free what lies in the middle of a log that takes more than `most` bytes of the disk; return whether it did.
+
+    first, last: bytes that are kept at its beginning and at its end. Offsets in the log stay as they are (fallocate(2),
+    FALLOC_FL_PUNCH_HOLE), also for who writes to it. A file system that cannot do that keeps the log as it is.
+    """
+    status = log.stat()
+    if status.st_blocks * 512 <= most:
+        return False
+    hole = ["--offset", str(first), "--length", str(status.st_size - first - last)]
+    try:
+        ran = subprocess.run(["fallocate", "--punch-hole", *hole, str(log)], capture_output=True, check=False)
+    except OSError:
+        return False
+    return ran.returncode == 0
 
 
 def way_on(folder: Path, status: Mapping[str, Any]) -> str:

@@ -51,6 +51,8 @@ FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 ROOM = 60  # seconds in which the end of a job is tried to be written where there is no room
 # Bytes that are kept free for the job's end: results.json and status.json of 800 ranks take less.
 RESERVED = 512 << 10
+# Bytes that a log takes of the disk at most, and those of it that are kept at its beginning and at its end.
+LOG, LOG_FIRST, LOG_LAST = 1 << 30, 1 << 20, 64 << 20
 # Of what one attempt has logged, so many bytes at most are searched for the cause of its failure: the last ones.
 SEARCHED = 16 << 20
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
@@ -315,6 +317,8 @@ class Supervisor:
             if time.monotonic() - written > 2 and self.beats:
                 written = time.monotonic()
                 self.write_ranks()
+                if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
+                    self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
                 if self.plan["watch"]["group"]:
                     self.note(faults.alone(self.beats, self.plan["world_size"]))
             reason = self.overdue() or self.silent() or self.stall() or self.apart()

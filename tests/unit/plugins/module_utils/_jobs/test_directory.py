@@ -270,3 +270,24 @@ def test_a_directory_that_was_replaced_is_not_started(folder: Path) -> None:
     command = [sys.executable, "-c", program, str(folder), *sys.path]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert f"ValueError: {folder} was replaced by another start of this job" in ran.stderr
+
+
+def test_a_log_that_is_too_long_loses_its_middle(folder: Path) -> None:
+    write_status(folder, state="running", pid=os.getpid())
+    log = folder / "log"
+    line = b"x" * 1023 + b"\n"
+    with log.open("ab") as writing:
+        writing.write(b"first\n" + line * 2000)
+        writing.flush()
+        assert not directory.shorten_log(log, 4 << 20, 8192, 65536)
+        if not directory.shorten_log(log, 1 << 20, 8192, 65536):
+            pytest.skip("the file system of temporary files cannot punch holes")
+        assert log.stat().st_blocks * 512 < 1 << 18
+        writing.write(b"last\n")
+    offset, text, looks = 0, "", 0
+    while offset < log.stat().st_size:
+        seen = directory.look(folder, offset)
+        offset, text, looks = seen["log_offset"], text + seen["log"], looks + 1
+    assert (text.split("\n", 1)[0], text[-5:]) == ("first", "last\n")
+    assert "\0" not in text
+    assert looks < 10
