@@ -242,7 +242,8 @@ env:
 topology:
   description:
     - What the node has. Counts of CPUs (hardware threads), cores, sockets; NUMA nodes that have CPUs; which CPUs are
-      offline, not allowed, isolated, or belong to the small cores of a hybrid processor, as CPU lists.
+      offline, not allowed, isolated, over the CPU quota of the cgroup, or belong to the small cores of a hybrid
+      processor, as CPU lists.
   type: dict
   returned: success
   sample:
@@ -262,6 +263,7 @@ topology:
     offline: ''
     not_allowed: ''
     isolated: ''
+    over_quota: ''
     hybrid: false
     efficient_cpus: ''
 warnings:

@@ -65,6 +65,14 @@ host:
       description: The model name of the first CPU.
       type: str
       returned: success
+    cpus:
+      description: How many CPUs the user's processes may run on.
+      type: int
+      returned: success
+    cpu_quota:
+      description: The number of CPUs whose time the cgroup of the user's processes may use. Null stands for no limit.
+      type: float
+      returned: success
     prefix:
       description: The value of O(prefix).
       type: str

@@ -46,6 +46,8 @@ def info(number: int) -> dict[str, Any]:
         "isa": "amx",
         "amx": amx("sapphire_rapids"),
         "cpu_model": "Intel(R) Xeon(R) Platinum 8480+",
+        "cpus": 224,
+        "cpu_quota": None,
         "memory_bytes": 512 * GIB,
         "memory_available_bytes": 500 * GIB,
         "shm_bytes": 256 * GIB,

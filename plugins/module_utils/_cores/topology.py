@@ -25,6 +25,7 @@ LSCPU_COLUMNS = "CPU,NODE,SOCKET,CORE,ONLINE"
 OFFLINE = "offline"
 NOT_ALLOWED = "not allowed"
 ISOLATED = "isolated from the scheduler"
+OVER_QUOTA = "over the CPU quota"
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class Topology:
             "offline": format_cpus(excluded.get(OFFLINE, ())),
             "not_allowed": format_cpus(excluded.get(NOT_ALLOWED, ())),
             "isolated": format_cpus(excluded.get(ISOLATED, ())),
+            "over_quota": format_cpus(excluded.get(OVER_QUOTA, ())),
             "hybrid": self.hybrid,
             "efficient_cpus": format_cpus(cpu for core in self.cores if core.efficient for cpu in core.online_cpus),
         }
@@ -204,6 +206,7 @@ def build(
     named: bool = False,
     isolated: frozenset[int] = frozenset(),
     efficient: frozenset[int] | None = None,
+    quota: float | None = None,
 ) -> Topology:
     """The topology of a machine with these CPUs.
 
@@ -212,6 +215,8 @@ def build(
     administrator took out of the scheduler's hands, are left alone unless there are no others.
     `efficient` are the CPUs of small cores; None if the kernel does not say, then it is inferred: single-threaded
     cores beside multithreaded ones, on a machine with no CPU offline.
+    `quota` is the number of CPUs whose time may be used (see cpu_quota): as many cores are, of as few NUMA nodes as
+    possible, unless a person named them.
     Raises ValueError for an `allowed` list that does not fit the machine.
     """
     present = frozenset(cpu.number for cpu in cpus)
@@ -232,13 +237,40 @@ def build(
         else:
             left_alone = isolated & usable
             usable -= left_alone
-    excluded = ((OFFLINE, present - online), (NOT_ALLOWED, online - allowed), (ISOLATED, left_alone))
+    over = _over_quota(_cores(cpus, usable, efficient), quota)
+    if over:
+        warnings.append(
+            f"the cgroup of this process may use the time of {quota:g} CPUs: "
+            + (
+                "threads on more cores are stopped again and again, and all ranks wait for them"
+                if named
+                else f"CPUs {format_cpus(over)} are left alone, because threads on more cores would be stopped again "
+                "and again. Raise or remove the quota (CPUQuota of systemd, --cpus of a container) to use them"
+            )
+        )
+        over = frozenset() if named else over
+        usable -= over
+    excluded = (
+        (OFFLINE, present - online),
+        (NOT_ALLOWED, online - allowed),
+        (ISOLATED, left_alone),
+        (OVER_QUOTA, over),
+    )
     return Topology(
         cpus,
         _cores(cpus, usable, efficient),
         tuple((reason, tuple(sorted(out))) for reason, out in excluded if out),
         tuple(warnings),
     )
+
+
+def _over_quota(cores: tuple[Core, ...], quota: float | None) -> frozenset[int]:
+    """The usable CPUs of the cores that are too many for the quota; one core is always kept."""
+    if quota is None:
+        return frozenset()
+    usable = sorted((core for core in cores if core.cpus), key=lambda core: (core.node, core.cpus[0]))
+    # Hundredths: a quota is written in microseconds, and 2 CPUs must not become 1.
+    return frozenset(cpu for core in usable[max(1, int(quota + 0.01)) :] for cpu in core.cpus)
 
 
 def _check_named(allowed: frozenset[int], present: frozenset[int], online: frozenset[int]) -> None:
@@ -303,10 +335,46 @@ def read(root: str = "/", allowed_cpus: str | None = None) -> Topology:
         named=named,
         isolated=_cpus_in(base / "sys/devices/system/cpu/isolated") or frozenset(),
         efficient=_cpus_in(base / "sys/devices/cpu_atom/cpus"),
+        quota=cpu_quota(base),
     )
     if named and _is_live(base) and allowed is not None:
         _check_permitted(allowed)
     return topology
+
+
+def cpu_quota(root: Path) -> float | None:
+    """How many CPUs' time this process may use, the least that its cgroup and those above it allow; None for no limit.
+
+    Version 2 of cgroups has the quota and its period in cpu.max, version 1 in two files. `root` as for read.
+    """
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    mounts = root / "sys/fs/cgroup"
+    limits = []
+    for line in lines:
+        _number, _colon, rest = line.partition(":")
+        controllers, _colon, path = rest.partition(":")
+        if not controllers:
+            tops, files = (mounts, mounts / "unified"), ["cpu.max"]
+        elif "cpu" in controllers.split(","):
+            tops, files = (mounts / controllers, mounts / "cpu"), ["cpu.cfs_quota_us", "cpu.cfs_period_us"]
+        else:
+            continue
+        inside = Path(path.lstrip("/"))
+        # In a container, the path may be that of the machine and the mount that of the container.
+        limits += [_limit(top / group, files) for top in tops for group in (inside, *inside.parents)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _limit(group: Path, files: Iterable[str]) -> float | None:
+    try:
+        words = " ".join((group / name).read_text(encoding="ascii") for name in files).split()
+        quota, period = int(words[0]), int(words[1])
+    except (OSError, ValueError, IndexError):  # there is none: "max", or no such file
+        return None
+    return quota / period if quota > 0 and period > 0 else None
 
 
 def _is_live(root: Path) -> bool:

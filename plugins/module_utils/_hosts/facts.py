@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import cpu_quota
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader, peers
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe, probe_with
 
@@ -81,7 +82,8 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[
     a captured machine.
 
     Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, python, isa (the best of ISAS
-    that can be used), amx (see judge), cpu_model, memory_bytes and memory_available_bytes, shm_bytes,
+    that can be used), amx (see judge), cpu_model, cpus (that this process may run on), cpu_quota (the number of CPUs
+    whose time its cgroup may use, None for no limit), memory_bytes and memory_available_bytes, shm_bytes,
     home_writable, prefix, prefix_ancestor (see existing_ancestor), prefix_free_bytes, jobs_free_bytes,
     prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (its own name, and how that
     resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError and ValueError.
@@ -100,6 +102,8 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[
         "isa": amx["isa"],
         "amx": amx,
         "cpu_model": amx["cpu"]["model"],
+        "cpus": len(os.sched_getaffinity(0)),
+        "cpu_quota": cpu_quota(Path("/")),
         "memory_bytes": memory.get("MemTotal", 0),
         "memory_available_bytes": memory.get("MemAvailable", 0),
         "shm_bytes": shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else 0,

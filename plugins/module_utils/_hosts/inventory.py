@@ -116,6 +116,12 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
             wanted = ipaddress.ip_network(network, strict=False)
         except ValueError:
             raise ValueError(f"cluster_network: {network!r} is not a network such as 10.0.0.0/24") from None
+        if wanted.version == 6:
+            raise ValueError(
+                f"cluster_network {network} is a network of IPv6, and ranks communicate over IPv4 only: give the hosts "
+                "IPv4 addresses in one network, private ones will do, and set cluster_network to it; its addresses: "
+                f"{listed}"
+            )
         found = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
         if len(found) != 1:
             raise ValueError(
@@ -125,5 +131,13 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
     else:
         found = [row for row in addresses if row["default"]][:1]
         if not found:
-            raise ValueError(f"cluster_network is not set and the host has no default route; its addresses: {listed}")
+            if all(ipaddress.ip_address(row["address"]).is_loopback for row in addresses):
+                raise ValueError(
+                    "the host has no IPv4 address besides the loopback, and ranks communicate over IPv4 only: give the "
+                    "hosts IPv4 addresses in one network, private ones will do. For a cluster of one host, set "
+                    "cluster_network to 127.0.0.0/8"
+                )
+            raise ValueError(
+                f"cluster_network is not set and the host has no default route of IPv4; its addresses: {listed}"
+            )
     return {key: found[0][key] for key in ("interface", "address", "network")}

@@ -40,6 +40,19 @@ def isa(cluster: Cluster) -> Iterator[Found]:
 
 
 @check(
+    WARNING,
+    cause="Threads beyond the quota would be stopped again and again, and every step waits for them: jobs use only as "
+    "many cores of the host as the quota allows",
+    advice="Raise or remove the quota: CPUQuota of a systemd unit or slice, --cpus of a container, the CPU limit of a "
+    "pod",
+)
+def cpu_quota(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        if info["cpu_quota"] is not None and info["cpu_quota"] < info["cpus"]:
+            yield Found(host, f"its cgroup may use the time of {info['cpu_quota']:g} CPUs of {info['cpus']}")
+
+
+@check(
     FAILURE,
     cause="The host does not have the instruction set that preflight_require demands",
     advice="Use hosts that have it, or lower preflight_require",

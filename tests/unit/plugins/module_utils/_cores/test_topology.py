@@ -9,6 +9,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
     Cpu,
     Topology,
     build,
+    cpu_quota,
     format_cpus,
     parse_cpus,
     parse_lscpu,
@@ -220,6 +221,73 @@ def test_the_summary_counts_what_there_is() -> None:
         "offline": "15",
         "not_allowed": "0,8",
         "isolated": "",
+        "over_quota": "",
         "hybrid": False,
         "efficient_cpus": "",
     }
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+class TestQuota:
+    def test_of_version_2_is_the_least_above(self, tmp_path: Path) -> None:
+        assert cpu_quota(tmp_path) is None
+        write(tmp_path / "proc/self/cgroup", "0::/user.slice/job\n")
+        assert cpu_quota(tmp_path) is None
+        groups = tmp_path / "sys/fs/cgroup"
+        write(groups / "user.slice/job/cpu.max", "max 100000\n")
+        assert cpu_quota(tmp_path) is None
+        write(groups / "user.slice/cpu.max", "350000 100000\n")
+        assert cpu_quota(tmp_path) == 3.5
+        write(groups / "user.slice/job/cpu.max", "800000 100000\n")
+        assert cpu_quota(tmp_path) == 3.5
+        write(groups / "cpu.max", "100000 100000\n")  # the mount of a container
+        assert cpu_quota(tmp_path) == 1
+
+    def test_of_version_1(self, tmp_path: Path) -> None:
+        write(tmp_path / "proc/self/cgroup", "4:memory:/a\n3:cpu,cpuacct:/docker/b\n1:name=systemd:/\n0::/\n")
+        group = tmp_path / "sys/fs/cgroup/cpu,cpuacct"
+        write(group / "cpu.cfs_period_us", "50000\n")
+        write(group / "cpu.cfs_quota_us", "-1\n")
+        assert cpu_quota(tmp_path) is None
+        write(group / "cpu.cfs_quota_us", "200000\n")
+        assert cpu_quota(tmp_path) == 4
+
+    def test_leaves_cores_alone_but_for_as_many_of_as_few_nodes_as_possible(self) -> None:
+        cpus = machine(2, 4, 2, numbering="interleaved").cpus()
+        topology = build(cpus, quota=3.995)  # rounded in microseconds
+        assert [core.node for core in topology.usable_cores] == [0] * 4
+        topology = build(cpus, quota=2.5)
+        assert len(topology.usable_cores) == 2
+        used = {cpu for core in topology.usable_cores for cpu in core.cpus}
+        over = tuple(sorted(set(range(16)) - used))
+        assert topology.excluded == (("over the CPU quota", over),)
+        assert topology.summary()["over_quota"] == format_cpus(over)
+        assert topology.warnings == (
+            f"the cgroup of this process may use the time of 2.5 CPUs: CPUs {format_cpus(over)} are left alone, "
+            "because threads on more cores would be stopped again and again. Raise or remove the quota (CPUQuota of "
+            "systemd, --cpus of a container) to use them",
+        )
+
+    @pytest.mark.parametrize(("quota", "cores"), [(None, 4), (4.0, 4), (99.0, 4), (1.0, 1), (0.2, 1)])
+    def test_keeps_at_least_one_core(self, quota: float | None, cores: int) -> None:
+        topology = build(machine(1, 4).cpus(), quota=quota)
+        assert len(topology.usable_cores) == cores
+        assert bool(topology.warnings) == (cores < 4)
+
+    def test_does_not_change_cpus_that_a_person_named(self) -> None:
+        topology = build(machine(1, 4).cpus(), frozenset({1, 2}), named=True, quota=1)
+        assert len(topology.usable_cores) == 2
+        assert topology.warnings == (
+            "the cgroup of this process may use the time of 1 CPUs: threads on more cores are stopped again and again, "
+            "and all ranks wait for them",
+        )
+
+    def test_of_a_captured_machine(self, tmp_path: Path) -> None:
+        machine(1, 4).write(tmp_path)
+        write(tmp_path / "proc/self/cgroup", "0::/\n")
+        write(tmp_path / "sys/fs/cgroup/cpu.max", "200000 100000")
+        assert read(str(tmp_path)).excluded == (("over the CPU quota", (2, 3)),)

@@ -121,6 +121,10 @@ def address(interface: str, address: str, network: str, default: bool = False) -
 LO = address("lo", "127.0.0.1", "127.0.0.0/8")
 ETH0 = address("eth0", "10.0.0.5", "10.0.0.0/24", default=True)
 ETH1 = address("eth1", "192.168.7.5", "192.168.7.0/24")
+NO_IPV4 = (
+    "the host has no IPv4 address besides the loopback, and ranks communicate over IPv4 only: give the hosts IPv4 "
+    "addresses in one network, private ones will do. For a cluster of one host, set cluster_network to 127.0.0.0/8"
+)
 SECOND = address("eth1", "192.168.7.6", "192.168.7.0/24")
 
 
@@ -144,11 +148,20 @@ def test_interface(network: str, chosen: dict[str, object]) -> None:
     ("addresses", "network", "error"),
     [
         (
-            [LO],
+            [LO, ETH1],
             "",
-            "cluster_network is not set and the host has no default route; its addresses: lo 127.0.0.1 in 127.0.0.0/8",
+            "cluster_network is not set and the host has no default route of IPv4; its addresses: lo 127.0.0.1 in "
+            "127.0.0.0/8, eth1 192.168.7.5 in 192.168.7.0/24",
         ),
-        ([], "", "cluster_network is not set and the host has no default route; its addresses: none"),
+        ([LO], "", NO_IPV4),
+        ([], "", NO_IPV4),
+        (
+            [LO],
+            "2001:db8::/64",
+            "cluster_network 2001:db8::/64 is a network of IPv6, and ranks communicate over IPv4 only: give the hosts "
+            "IPv4 addresses in one network, private ones will do, and set cluster_network to it; its addresses: lo "
+            "127.0.0.1 in 127.0.0.0/8",
+        ),
         ([ETH0], "10.0.0/24", "cluster_network: '10.0.0/24' is not a network such as 10.0.0.0/24"),
         (
             [ETH0],

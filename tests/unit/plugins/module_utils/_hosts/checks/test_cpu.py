@@ -16,6 +16,11 @@ def test_isa() -> None:
     assert found_on_node1(cpu.isa, {"isa": "avx512_bf16"}) == [text]
 
 
+def test_cpu_quota() -> None:
+    assert found_on_node1(cpu.cpu_quota, {"cpu_quota": 224.0}) == []
+    assert found_on_node1(cpu.cpu_quota, {"cpu_quota": 7.5}) == ["its cgroup may use the time of 7.5 CPUs of 224"]
+
+
 def test_amx_is_required() -> None:
     assert found_on_node1(cpu.amx, {"amx": amx("ice_lake")}) == []
     for seen in (amx("ice_lake"), HIDDEN):
