@@ -14,6 +14,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements i
 
 IPEX = "intel-extension-for-pytorch"
 BINDINGS = "oneccl-bind-pt"
+# Their versions in a known-good set.
+KEYS = {IPEX: "ipex", BINDINGS: "oneccl"}
 # The modules that register ccl: the first since 1.12, the second before.
 BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")
 
@@ -74,34 +76,40 @@ def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -
     have = versions_of(stack)
     sets = list(known_good)
     torch = have.get("torch", "").partition("+")[0]
-    for package, key in ((IPEX, "ipex"), (BINDINGS, "oneccl")):
+    for package, key in KEYS.items():
         version = have.get(package, "").partition("+")[0]
         if not version:
             continue
         if not torch:
             found.append(f"{package} {version} needs torch, which is not among the packages")
             continue
-        right = next((row[key] for row in sets if _same(torch, row["torch"])), None)
-        of_it = next((row["torch"] for row in sets if _same(version, row[key])), None)
+        right = [row[key] for row in sets if _same(torch, row["torch"])]
+        of_it = [row["torch"] for row in sets if _same(version, row[key])]
         if (
-            (right and not _same(version, right))
-            or (of_it and not _same(torch, of_it))
-            or (torch and _minor(torch) != _minor(version))
+            (right and not any(_same(version, one) for one in right))
+            or (of_it and not any(_same(torch, one) for one in of_it))
+            or _minor(torch) != _minor(version)
         ):
-            hint = f"torch {torch} needs {package} {right}" if right else ""
-            other = f"{package} {version} needs torch {of_it}" if of_it else ""
+            hint = f"torch {torch} needs {package} {' or '.join(right)}" if right else ""
+            other = f"{package} {version} needs torch {' or '.join(dict.fromkeys(of_it))}" if of_it else ""
             fits = "; ".join(filter(None, [hint, other])) or (
                 f"torch {torch} needs {package} {'.'.join(map(str, _minor(torch)))}.x"
             )
             found.append(f"torch {torch} and {package} {version} are incompatible: {fits}")
-    row = next((row for row in sets if _same(torch, row["torch"])), None)
-    if row and (IPEX in have or BINDINGS in have):
-        first, last = (_minor(limit) for limit in row["python"])
-        outside = [version for version in stack["python"] if not first <= _minor(version) <= last]
+    rows = [
+        row
+        for row in sets
+        if _same(torch, row["torch"])
+        and any(_same(have.get(package, "").partition("+")[0], row[key]) for package, key in KEYS.items())
+    ]
+    if rows:  # of a mixture of two sets, both must have wheels
+        first = max((row["python"][0] for row in rows), key=_minor)
+        last = min((row["python"][1] for row in rows), key=_minor)
+        outside = [version for version in stack["python"] if not _minor(first) <= _minor(version) <= _minor(last)]
         if outside:
             found.append(
-                f"torch {torch}, {IPEX} and {BINDINGS} have wheels for Python {row['python'][0]} to "
-                f"{row['python'][1]}, not for {', '.join(outside)}"
+                f"torch {torch}, {IPEX} and {BINDINGS} have wheels for Python {first} to {last}, not for "
+                f"{', '.join(outside)}"
             )
     return found + _backend_misfits(stack, have)
 

@@ -57,6 +57,11 @@ def test_every_stack_of_the_catalogue_is_compatible(name: str) -> None:
             "oneccl-bind-pt 1.12.0 needs torch 1.12.0",
         ),
         (
+            {"torch": "2.1.0", "oneccl_bind_pt": "2.1.300"},
+            "torch 2.1.0 and oneccl-bind-pt 2.1.300 are incompatible: "
+            "torch 2.1.0 needs oneccl-bind-pt 2.1.0 or 2.1.100",
+        ),
+        (
             {"torch": "2.2.0", "intel-extension-for-pytorch": "2.4.0"},
             "torch 2.2.0 and intel-extension-for-pytorch 2.4.0 are incompatible: "
             "torch 2.2.0 needs intel-extension-for-pytorch 2.2.x",
@@ -79,6 +84,10 @@ def test_incompatible_versions(packages: dict[str, str], error: str) -> None:
     [
         {"torch": "1.13.0+cpu", "oneccl_bind_pt": "1.13"},
         {"torch": "2.5.1", "intel-extension-for-pytorch": "2.5.0", "oneccl-bind-pt": "2.5.1"},
+        {"torch": "2.0.0+cpu", "oneccl_bind_pt": "2.0.0"},
+        {"torch": "2.1.0+cpu", "oneccl_bind_pt": "2.1.0"},
+        {"torch": "2.1.0+cpu", "oneccl_bind_pt": "2.1.100+cpu", "intel-extension-for-pytorch": "2.1.100"},
+        {"torch": "2.1.0+cpu", "oneccl_bind_pt": "2.1.0", "intel-extension-for-pytorch": "2.1.100"},
         {"torch": "2.2.0", "intel-extension-for-pytorch": "2.2.0"},  # in no set: two numbers must agree
     ],
 )
@@ -102,6 +111,16 @@ def test_a_python_without_wheels() -> None:
     assert misfits(stack, KNOWN_GOOD) == [
         "torch 1.13.0, intel-extension-for-pytorch and oneccl-bind-pt have wheels for Python 3.7 to 3.10, not for 3.11"
     ]
+
+
+def test_the_python_of_the_versions_in_use_counts() -> None:
+    packages = {"torch": "2.1.0", "oneccl-bind-pt": "2.1.0"}
+    stack = {"backend": "gloo", "python": ["3.11"], "packages": packages}
+    wheels = (
+        "torch 2.1.0, intel-extension-for-pytorch and oneccl-bind-pt have wheels for Python 3.8 to 3.10, not for 3.11"
+    )
+    assert misfits(stack, KNOWN_GOOD) == [wheels]
+    assert misfits({**stack, "packages": {**packages, "oneccl-bind-pt": "2.1.100"}}, KNOWN_GOOD) == []
 
 
 @pytest.mark.parametrize(
