@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from journeys import away, example, measured, reboot, same_result, torchrun
+from journeys import away, example, measured, reboot, same_result, secret, torchrun
 from support.cluster import HEAD, on, until
 from support.journeys import make
 
@@ -22,6 +22,7 @@ JOURNEYS = [
     [reboot.reboot],
     [example.example],
     [torchrun.torchrun_trains_the_demo_job],
+    [secret.secrets_reach_the_ranks_and_nothing_else],
 ]
 
 

@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _raw:
-  description: The fields of each job, defaults filled in, paths absolute.
+  description: The fields of each job, defaults filled in, paths absolute. Values of secrets are V(***).
   type: list
   elements: dict
 """

@@ -60,7 +60,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 job:
-  description: The fields of the job, defaults filled in, paths absolute.
+  description: The fields of the job, defaults filled in, paths absolute. Values of secrets are V(***).
   type: dict
   returned: success
 run:

@@ -139,10 +139,8 @@ def test_variables_of_the_inventory(cluster: Cluster) -> None:
         (
             "name: demo\nscript: [a",
             ["-e", "job=job.yml"],
-            "{folder}/job.yml: is not YAML: while parsing a flow sequence "
-            'in "<unicode string>", line 2, column 9: script: [a ^ '
-            "expected ',' or ']', but got '<stream end>' "
-            'in "<unicode string>", line 2, column 11: script: [a ^\n',
+            "{folder}/job.yml: is not YAML: line 2, column 11: while parsing a flow sequence, "
+            "expected ',' or ']', but got '<stream end>'\n",
         ),
         (
             "name: demo\nscript: none.py\nranks_per_nodes: 2\nhosts: 0\n",

@@ -565,12 +565,13 @@ class Supervisor:
         self.keep("status.json", self.status)
 
 
-def detach(folder: Path) -> None:
+def detach(folder: Path, umask: int) -> None:
     """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
+
+    umask: the one with which scripts run.
 
     The process that was started ends when the other has written status.json, so that whoever looks then finds it.
     """
-    umask = os.umask(0o077)
     reader, writer = os.pipe()
     if os.fork():
         os.close(writer)
@@ -610,13 +611,15 @@ def main(arguments: list[str]) -> None:
     --reap: end the job's orphaned processes on this host instead. --usage: print, as JSON, how many processors each
     rank on this host keeps busy, with all that it has started.
     """
+    if arguments[0] not in ("--reap", "--usage"):
+        try:
+            session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), *arguments])
+        except ValueError as error:
+            sys.exit(str(error))
+    umask = os.umask(0o077)
     if arguments[0] == "--reap":
         processes.end(Path(arguments[1]), grace=5)
     elif arguments[0] == "--usage":
         sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
     else:
-        try:
-            session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), *arguments])
-        except ValueError as error:
-            sys.exit(str(error))
-        detach(Path(arguments[0]).resolve())
+        detach(Path(arguments[0]).resolve(), umask)
