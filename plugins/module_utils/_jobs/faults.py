@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,8 @@ def cause(
     if own:
         rank, host, text = own[0]
         return f"rank {rank} on {host} failed: {last_words(text)}"
-    if out_of_memory:
+    # The kernel's out-of-memory killer sends signal 9 and no other.
+    if out_of_memory and (killed is None or killed.signal == signal.SIGKILL):
         # Containers share their machine's count: the rank that was killed tells which of them it was.
         where = [host for host in out_of_memory if killed and killed.host == host] or out_of_memory
         return (

@@ -42,6 +42,13 @@ MEMORY = (
         (BAD_TERMINATION, 255, {}, [], KILLED),
         (CLOSED + BAD_TERMINATION, 255, {}, [], KILLED),
         (BAD_TERMINATION, 255, {}, ["node1"], MEMORY),
+        (
+            BAD_TERMINATION.replace("SIGNAL: 9 (Killed)", "SIGNAL: 11 (Segmentation fault)"),
+            255,
+            {},
+            ["node1"],
+            KILLED.replace("signal 9", "signal 11"),
+        ),
         (CLOSED + BROKEN + OWN, 1, {}, [], OWN_CAUSE),
         (CLOSED + OWN + BAD_TERMINATION, 1, {}, ["node1"], OWN_CAUSE),
         (CLOSED + BROKEN, 1, {}, [], "rank 0 on node0 failed: " + CLOSED.splitlines()[-2]),
