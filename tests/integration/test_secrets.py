@@ -20,10 +20,11 @@ from support import checkout
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
-# By kind: from the inventory's vault, from `env` of the job file, and in a URL there.
+# By kind: from the inventory's vault, from `env` of the job file, from `env` for one start, and in a URL.
 VALUES = {
     "FROM_INVENTORY": "first-value-7f3a9c",
     "FILE_API_KEY": "second-value-1b8e2d",
+    "GIVEN_PASSWORD": "sixth-value-9a7b5c",
     "SOME_PROXY": "http://me:third-value-5c6f0a@proxy.example:3128",
 }
 MPIRUN = """#!/bin/bash
@@ -78,9 +79,11 @@ class Cluster:
         encrypt = [str(Path(sys.executable).with_name("ansible-vault")), "encrypt", "--vault-password-file=password"]
         subprocess.run([*encrypt, str(vault)], cwd=folder, check=True, capture_output=True)
         (folder / "script.py").write_text(SCRIPT)
+        override = {"override": {"env": {"GIVEN_PASSWORD": VALUES["GIVEN_PASSWORD"]}}}
+        (folder / "override.yml").write_text(yaml.safe_dump(override))
 
     def write_job(self, **fields: Any) -> None:
-        env = {name: value for name, value in VALUES.items() if name != "FROM_INVENTORY"}
+        env = {name: VALUES[name] for name in ("FILE_API_KEY", "SOME_PROXY")}
         job = {
             "name": "quiet",
             "script": "script.py",
@@ -95,10 +98,10 @@ class Cluster:
 
     def play(self, name: str, *options: str) -> subprocess.Popen[str]:
         """Start a playbook, its output in the file NAME.out."""
-        command = [PLAYBOOK, "-i", "hosts.yml", "--vault-password-file=password", "-vvv", *options]
+        command = [PLAYBOOK, "-i", "hosts.yml", "--vault-password-file=password", "-vvv", "-e", "@override.yml"]
         with (self.folder / f"{name}.out").open("w") as output:
             return subprocess.Popen(
-                [*command, "-e", "job=job.yml", str(ROOT / "playbooks" / f"{name}.yml")],
+                [*command, "-e", "job=job.yml", *options, str(ROOT / "playbooks" / f"{name}.yml")],
                 cwd=self.folder,
                 env=checkout.environment(),
                 stdin=subprocess.DEVNULL,
@@ -119,7 +122,7 @@ INDEX = "https://me:fourth-value-2d4e6f@127.0.0.1:9/simple"
 
 def hidden_in(text: str) -> list[str]:
     """Those of the values that a text has; of a URL its password."""
-    return [value for value in (*list(VALUES.values())[:2], "third-value-5c6f0a") if value in text]
+    return [value for value in (*list(VALUES.values())[:3], "third-value-5c6f0a") if value in text]
 
 
 def processes_with_values(what: str) -> set[int]:
