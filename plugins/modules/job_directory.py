@@ -146,7 +146,7 @@ def main() -> None:
             f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
-    checkpoint = checkpoints.last_whole(folder / "output") if module.params["resume"] else None
+    checkpoint = checkpoints.last_complete(folder / "output") if module.params["resume"] else None
     if module.params["resume"] and not checkpoint:
         module.fail_json(
             msg=f"{folder} has no complete checkpoint to resume from: start the job from the beginning, without resume"

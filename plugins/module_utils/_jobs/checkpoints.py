@@ -9,12 +9,12 @@ import json
 import re
 from pathlib import Path
 
-# Written into a checkpoint when all of it is there (roles/job/files/observe/sitecustomize.py): {file: bytes}.
+# Written into a checkpoint when all of it is there (roles/job/files/observe/_amx_cluster_observer.py): {file: bytes}.
 COMPLETE = "complete.json"
 NAME = re.compile(r"checkpoint-([0-9]+)")
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Tell whether a checkpoint was written to its end and every file still has the size it had then."""
     try:
         files = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
@@ -29,7 +29,7 @@ def step(folder: Path) -> int:
     return int(found[1]) if found else -1
 
 
-def last_whole(output: Path) -> Path | None:
-    """Return the newest whole checkpoint in `output`, or None. A half-written one is passed over."""
-    found = [folder for folder in output.glob("checkpoint-*") if step(folder) >= 0 and is_whole(folder)]
+def last_complete(output: Path) -> Path | None:
+    """Return the newest complete checkpoint in `output`, or None. A half-written one is passed over."""
+    found = [folder for folder in output.glob("checkpoint-*") if step(folder) >= 0 and is_complete(folder)]
     return max(found, key=step, default=None)

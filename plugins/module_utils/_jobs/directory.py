@@ -232,7 +232,7 @@ def way_on(folder: Path, status: Mapping[str, Any]) -> str:
     """
     if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
         return ""
-    checkpoint = checkpoints.last_whole(folder / "output")
+    checkpoint = checkpoints.last_complete(folder / "output")
     file = (read_json(folder / "job.json") or {"job": {}})["job"].get("file", f"{folder.name}.yml")
     start = f"playbooks/train.yml -e job={file}"
     if checkpoint:

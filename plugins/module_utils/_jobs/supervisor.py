@@ -174,7 +174,7 @@ class Supervisor:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
         reason = self.other_start()
-        if not reason and checkpoints.last_whole(self.folder / "output"):  # of the run that this one goes on with
+        if not reason and checkpoints.last_complete(self.folder / "output"):  # of the run that this one goes on with
             self.replan(
                 self.names(),
                 read_json(self.folder / directory.RESUMED) or {},
@@ -261,7 +261,7 @@ class Supervisor:
         self.beats, self.worked, self.gone, self.entered = {}, {}, {}, None
         log = self.folder / "log"
         offset = log.stat().st_size if log.exists() else 0
-        resumed = checkpoints.last_whole(self.folder / "output")
+        resumed = checkpoints.last_complete(self.folder / "output")
         record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
         self.status["attempts"].append(record)
         head = self.run.settings.head_address or self.plan["master_addr"]
@@ -391,7 +391,7 @@ class Supervisor:
         """
         stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
         self.plan = on_hosts(self.plan, names)
-        resumed = checkpoints.last_whole(self.folder / "output")
+        resumed = checkpoints.last_complete(self.folder / "output")
         asked = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         before = batches.of_run(earlier, asked)
         after = batches.kept(before, asked.ranks) if self.run.job.keep_global_batch else asked
@@ -548,7 +548,7 @@ class Supervisor:
         """Copy the plan and the last complete checkpoint to the other hosts; return why that failed."""
         if self.run.settings.shared_directory:
             return ""
-        resumed = checkpoints.last_whole(self.folder / "output")
+        resumed = checkpoints.last_complete(self.folder / "output")
         steps = {}
         for host in self.names():
             if host != self.here:

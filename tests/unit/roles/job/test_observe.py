@@ -389,7 +389,7 @@ def test_a_checkpoint_is_marked_when_all_of_it_is_there(rank: Rank) -> None:
     assert rank.read("output/checkpoint-10/complete.json") == {"model": 12, "deep/state": 12}
     # Written over by a later run: the first mark is not counted as one of its files.
     assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7}
-    assert checkpoints.last_whole(rank.job / "output") == rank.job / "output/checkpoint-10"
+    assert checkpoints.last_complete(rank.job / "output") == rank.job / "output/checkpoint-10"
     assert sorted(path.name for path in (rank.job / "output").iterdir()) == ["checkpoint-10", "checkpoint-5"]
     assert sorted(path.name for path in (rank.job / "output/checkpoint-5").iterdir()) == [
         "complete.json",
@@ -410,9 +410,9 @@ def test_a_checkpoint_is_complete_when_every_rank_of_the_host_has_saved_its_part
     (folder / "rng_state_1.pth").write_text("half")  # what rank 1 has written of it when rank 0 is done
     parts = {0: "save(5, 'weights')", 1: "save(5, 'a whole state', ['rng_state_1.pth'])"}
     for number in order:
-        assert not checkpoints.is_whole(folder)
+        assert not checkpoints.is_complete(folder)
         assert rank.run(textwrap.dedent(SAVES) + parts[number], rank=number, **START).stderr == ""
-    assert checkpoints.is_whole(folder)
+    assert checkpoints.is_complete(folder)
     assert rank.read("output/checkpoint-5/complete.json") == {"model": 7, "deep/state": 7, "rng_state_1.pth": 13}
 
 
@@ -421,7 +421,7 @@ def test_the_mark_of_an_earlier_start_is_none(rank: Rank) -> None:
     saves = textwrap.dedent(SAVES) + "save(5, 'weights')"
     assert rank.run(saves, rank=1, **START).returncode == 0
     assert rank.run(saves, rank=0, **{**START, "MASTER_PORT": "4243"}).returncode == 0
-    assert not checkpoints.is_whole(folder)
+    assert not checkpoints.is_complete(folder)
 
 
 def test_a_checkpoint_in_a_directory_that_hosts_share(rank: Rank) -> None:
@@ -433,9 +433,9 @@ def test_a_checkpoint_in_a_directory_that_hosts_share(rank: Rank) -> None:
 
     saves = textwrap.dedent(SAVES) + "save(5, 'weights')"
     rank.run(saves, plan=plan("node1"), **START)
-    assert not checkpoints.is_whole(rank.job / "output/checkpoint-5")
+    assert not checkpoints.is_complete(rank.job / "output/checkpoint-5")
     rank.run(saves, rank=1, plan=plan("node2"), MPI_LOCALRANKID="0", **START)
-    assert checkpoints.is_whole(rank.job / "output/checkpoint-5")
+    assert checkpoints.is_complete(rank.job / "output/checkpoint-5")
 
 
 def test_what_a_host_without_rank_0_saves_is_no_checkpoint(rank: Rank) -> None:

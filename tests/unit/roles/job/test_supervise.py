@@ -431,7 +431,7 @@ def calls(folder: Path) -> list[str]:
     return (folder / "calls").read_text().splitlines()
 
 
-def test_a_restart_goes_on_from_the_last_whole_checkpoint(run: Run) -> None:
+def test_a_restart_goes_on_from_the_last_complete_checkpoint(run: Run) -> None:
     make = """
 if [ ! -e calls ]; then
   for step in 5 10 15; do mkdir -p output/checkpoint-$step; echo weights > output/checkpoint-$step/model; done

@@ -173,7 +173,7 @@ def test_create_takes_a_checkpoint_along(folder: Path) -> None:
     made = folder.with_name("next")
     directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoint)
     copy = made / "output" / "checkpoint-5"
-    assert checkpoints.last_whole(made / "output") == copy
+    assert checkpoints.last_complete(made / "output") == copy
     assert (copy / "deep" / "state").samefile(checkpoint / "deep" / "state")  # linked: it may be large
     told: dict[str, Any] = {"checkpoint": str(checkpoint), "ranks": None, "accumulation": None, "per_device": None}
     assert json.loads((made / "resumed.json").read_text()) == told
