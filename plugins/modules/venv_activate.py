@@ -38,6 +38,11 @@ options:
       - The stack of the virtual environment, which is written into it as C(amx-cluster.json). Without it, the virtual
         environment must have been marked before.
     type: dict
+  mpi:
+    description:
+      - The environment variables of Intel MPI, as M(amx.cluster.venv_check_info) returns them, which are written into
+        the stack. Without them, those that are recorded are kept.
+    type: dict
   keep:
     description: How many of the previous virtual environments are kept.
     type: int
@@ -77,6 +82,7 @@ def main() -> None:
             "prefix": {"type": "path", "required": True},
             "name": {"type": "str", "required": True},
             "stack": {"type": "dict"},
+            "mpi": {"type": "dict"},
             "keep": {"type": "int", "default": 1},
         },
         supports_check_mode=True,
@@ -85,6 +91,8 @@ def main() -> None:
     module.no_log_values.update(indexes.logins(options["stack"]))
     prefix, name, stack = Path(options["prefix"]), options["name"], indexes.without_logins(options["stack"])
     env = prefix / "envs" / name
+    if stack is not None:
+        stack = venv.with_mpi(env, stack, options["mpi"])
     try:
         previous = venv.active(prefix)
         result: dict[str, Any] = {"previous": previous, "removed": [], "changed": previous != name}

@@ -66,6 +66,16 @@ found:
       type: list
       elements: str
       returned: when torch is checked
+    mpirun:
+      description: The path of Intel MPI's C(mpirun), which jobs start, too.
+      type: str
+      returned: when Intel MPI is checked
+mpi:
+  description:
+    - The environment variables of Intel MPI and oneCCL, as C(env/setvars.sh) of oneCCL's bindings sets them. Empty
+      where Intel MPI is that of the package impi-rt.
+  returned: success
+  type: dict
 """
 
 from pathlib import Path

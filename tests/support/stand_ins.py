@@ -39,6 +39,34 @@ def make_wheel(
     return path
 
 
+# As in the wheel of oneccl_bind_pt since 2.3. Like the real one, it leaves an empty entry in a list.
+SETVARS = """
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+echo ":: initializing environment"
+export I_MPI_ROOT="$root/opt/mpi"
+export CCL_ROOT="$root"
+export PATH="$I_MPI_ROOT/bin:$PATH"
+export LD_LIBRARY_PATH="$I_MPI_ROOT/libfabric/lib:$I_MPI_ROOT/lib:$root/lib::$LD_LIBRARY_PATH"
+export FI_PROVIDER_PATH="$I_MPI_ROOT/libfabric/lib/prov:/usr/lib64/libfabric"
+"""
+# Starts `mpirun -n 2 -hosts localhost COMMAND` as two processes, if its own directory was set as the root.
+MPIRUN = """#!/bin/bash
+[ "$I_MPI_ROOT/bin/mpirun" = "$0" ] || exit 9
+shift 4
+for rank in 0 1; do PMI_RANK=$rank PMI_SIZE=2 "$@"; done
+"""
+
+
+def make_bindings(packages: Path) -> Path:
+    """Install oneCCL's bindings for PyTorch with their own Intel MPI, as since 2.3. Returns their directory."""
+    folder = packages / "oneccl_bindings_for_pytorch"
+    for name, text in (("__init__.py", ""), ("env/setvars.sh", SETVARS), ("opt/mpi/bin/mpirun", MPIRUN)):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "opt/mpi/bin/mpirun").chmod(0o755)
+    return folder
+
+
 # The folder of the example that make_examples makes, as one of transformers' repository.
 EXAMPLE_TASK = "pytorch/text-classification"
 

@@ -63,6 +63,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         "master_addr": hosts[0]["address"],
         "environment": env,
         "bindings": intel_mpi.bindings_folder(stack),
+        "mpi": dict(stack.get("mpi", {})),
         "world_size": 0,
         "hosts": [],
     }

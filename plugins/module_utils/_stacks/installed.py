@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def describe(env: Path) -> dict[str, Any]:
     marker = read_json(env / MARKER)
     if marker is None:
         return {}
-    providers, error = fabric_providers(env.resolve())
+    providers, error = fabric_providers(env.resolve(), marker.get("mpi", {}))
     return {
         "env": str(env.resolve()),
         "key": marker.get("key", ""),
@@ -48,14 +49,24 @@ def packages(path: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def fabric_providers(env: Path, provider: str = "tcp") -> tuple[list[str], str]:
-    """Ask libfabric in a virtual environment for a provider: (sorted "NAME of INTERFACE", why there is none or "")."""
+def fabric_providers(env: Path, mpi: Mapping[str, str], provider: str = "tcp") -> tuple[list[str], str]:
+    """Ask libfabric in a virtual environment for a provider: (sorted "NAME of INTERFACE", why there is none or "").
+
+    mpi: the variables of Intel MPI that are recorded, see intel_mpi. Both are empty where the environment's Intel MPI
+    brings no program fi_info along.
+    """
+    variables = dict(mpi) or intel_mpi.mpi_environment(str(env))
     # bin/fi_info of the wheel is a wrapper for another layout of directories.
     tool = env / "bin" / "libfabric" / "fi_info"
+    if mpi:
+        known = shutil.which("fi_info", path=variables["PATH"]) or ""
+        if env not in Path(known).parents:
+            return [], ""
+        tool = Path(known)
     try:
         ran = subprocess.run(
             [str(tool), "-p", provider],
-            env=intel_mpi.mpi_environment(str(env)),
+            env=variables,
             capture_output=True,
             text=True,
             timeout=30,

@@ -116,6 +116,12 @@ def remove_credentials(prefix: Path) -> None:
             os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
 
+def with_mpi(env: Path, stack: Mapping[str, Any], mpi: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return the stack with the variables of Intel MPI; without any, with those that are recorded, if there are."""
+    variables = mpi or (read_json(env / MARKER) or {}).get("mpi")
+    return {**stack, "mpi": dict(variables)} if variables else dict(stack)
+
+
 def remove(env: Path) -> None:
     """Remove a virtual environment, its marker first: half of one must not pass for a complete one."""
     (env / MARKER).unlink()
@@ -136,12 +142,18 @@ def lock(stream: BinaryIO, seconds: int) -> None:
 
 
 def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
-    """Check a virtual environment in a process of its own interpreter: {problems, found}, see venv_check.
+    """Check a virtual environment in a process of its own interpreter: {problems, found}, see venv_check, and mpi.
 
     stack: {backend, bindings, interpreter}, see catalogue.choose. versions: {package: version} that must be installed.
+    mpi: the variables of Intel MPI with which it was checked and jobs run, where bindings bring it; see intel_mpi.
     """
     options = {"versions": dict(versions), "backend": stack["backend"], "bindings": stack.get("bindings", "")}
-    variables = intel_mpi.mpi_environment(str(env), intel_mpi.bindings_folder(stack))
+    bindings = intel_mpi.bindings_folder(stack)
+    mpi = intel_mpi.sourced(env, bindings) if bindings else {}
+    return {**_run_checks(env, options, mpi or intel_mpi.mpi_environment(str(env))), "mpi": mpi}
+
+
+def _run_checks(env: Path, options: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
     # From standard input, so that nothing of this process' library path is in that one.
     program = inspect.getsource(venv_check)
     try:

@@ -5,8 +5,8 @@
 
 Its argument is JSON: {"versions": {name: version}, "backend": "gloo" or "ccl", "bindings": the module that brings ccl}.
 Prints one JSON object on the last line: {"problems": ["what is wrong; what to do", ...], "found": {isa, bf16_kernel,
-openmp: what torch computes with}}. Only packages among the versions are checked. As it is run on its own, it imports
-nothing of the collection.
+openmp: what torch computes with, mpirun: its path}}. Only packages among the versions are checked. As it is run on its
+own, it imports nothing of the collection.
 """
 
 from __future__ import annotations
@@ -155,11 +155,18 @@ def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list
     return problems
 
 
-def broken_mpi(provider: str) -> list[str]:
-    """Check that libfabric has the provider, and start two processes with Intel MPI."""
+def broken_mpi(provider: str, prefix: Path, found: dict[str, object]) -> list[str]:
+    """Check that libfabric has the provider, and start two processes with Intel MPI of the environment at `prefix`."""
     problems = []
+    mpirun = shutil.which("mpirun") or ""
+    found["mpirun"] = mpirun
+    if not mpirun or prefix.resolve() not in Path(mpirun).parent.resolve().parents:
+        return [
+            f"Intel MPI's mpirun is {mpirun or 'missing'} instead of one in {prefix}; {AGAIN}, or take a stack of the "
+            "catalogue"
+        ]
     # In the wheel impi-rt the program is beside mpirun, and bin/fi_info is a script that looks for it elsewhere.
-    beside = Path(shutil.which("mpirun") or "mpirun").parent / "libfabric" / "fi_info"
+    beside = Path(mpirun).parent / "libfabric" / "fi_info"
     try:
         listed = subprocess.run(
             [str(beside) if beside.exists() else "fi_info", "-p", provider],
@@ -179,7 +186,7 @@ def broken_mpi(provider: str) -> list[str]:
     except subprocess.TimeoutExpired as error:
         problems.append(f"libfabric's fi_info does not answer: {error}")
     program = "import os; print(os.environ['PMI_RANK'], os.environ['PMI_SIZE'])"
-    command = ["mpirun", "-n", "2", "-hosts", "localhost", sys.executable, "-S", "-c", program]
+    command = [mpirun, "-n", "2", "-hosts", "localhost", sys.executable, "-S", "-c", program]
     try:
         ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -207,7 +214,7 @@ def main() -> None:
     elif "torch" in versions and not problems:
         problems += broken_product(prefix, "intel-openmp" in versions, found)
     if "impi-rt" in versions or backend == "ccl":
-        problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"))
+        problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"), prefix, found)
     sys.stdout.write(json.dumps({"problems": problems, "found": found}) + "\n")
 
 

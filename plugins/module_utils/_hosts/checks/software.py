@@ -68,6 +68,8 @@ def provider(cluster: Cluster) -> Iterator[Found]:
         if installed["provider_error"]:
             yield Found(host, f"libfabric has no provider tcp: {installed['provider_error']}")
             continue
+        if not installed["providers"]:
+            continue  # this Intel MPI brings no program that lists them
         try:
             place = inventory.cluster_interface(cluster.infos[host]["addresses"], cluster.wanted.network)
         except ValueError:

@@ -38,7 +38,8 @@ class Mpirun(Launcher):
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
         """Return the hostfile, env (what mpirun itself is set to) and launch.sh."""
         variables = {
-            **intel_mpi.mpi_environment(plan["environment"], plan["bindings"]),
+            # As the bindings themselves set it, with which the virtual environment was checked.
+            **(plan["mpi"] or intel_mpi.mpi_environment(plan["environment"], plan["bindings"])),
             "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
             "MASTER_ADDR": plan["master_addr"],

@@ -75,6 +75,10 @@ def test_activate(tmp_path: Path) -> None:
     assert (environments.active(tmp_path), environments.installed(tmp_path)) == ("mine-2", ["mine-2"])
     again = run(venv_activate, **options, stack=STACK)
     assert (again["changed"], again["removed"]) == (False, [])
+    mpi = {"PATH": "/opt/mpi/bin"}
+    assert run(venv_activate, **options, stack=STACK, mpi=mpi)["changed"]
+    assert not run(venv_activate, **options, stack=STACK)["changed"]
+    assert environments.marker(tmp_path / "envs/mine-2") == {**STACK, "mpi": mpi}
 
 
 def test_check_a_virtual_environment(tmp_path: Path) -> None:

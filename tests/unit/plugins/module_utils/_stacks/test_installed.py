@@ -33,8 +33,8 @@ def test_stack(tmp_path: Path) -> None:
         "provider_error": "",
     }
     program(tool, 'echo "fi_getinfo: -61" >&2; exit 61')
-    assert installed.fabric_providers(real) == ([], "fi_getinfo: -61")
+    assert installed.fabric_providers(real, {}) == ([], "fi_getinfo: -61")
     tool.unlink()
-    providers, error = installed.fabric_providers(real)
+    providers, error = installed.fabric_providers(real, {})
     assert providers == []
     assert error.startswith(f"{tool} does not run: ")

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, venv
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
+from support import stand_ins
 
 WHEEL: dict[str, Any] = {"file": "a-1-py3-none-any.whl", "bytes": 10, "unpacked": 30}
 
@@ -188,11 +189,37 @@ def test_check_runs_the_interpreter_of_the_virtual_environment(tmp_path: Path) -
     metadata = packages / "tiny-1.0.dist-info" / "METADATA"
     metadata.parent.mkdir()
     metadata.write_text("Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-    assert venv.check(env, STACK, {"tiny": "1.0"}) == {"problems": [], "found": {}}
+    assert venv.check(env, STACK, {"tiny": "1.0"}) == {"problems": [], "found": {}, "mpi": {}}
     assert venv.check(env, STACK, {"tiny": "2.0", "pytest": "1"})["problems"] == [
         "pytest 1 is not installed; run site.yml again",
         "tiny is 1.0 instead of 2.0; another package replaced it, run site.yml again",
     ]
+
+
+def test_the_mpirun_of_bindings_is_the_one_that_jobs_start(tmp_path: Path) -> None:
+    env = tmp_path / "env"
+    stdlib.create(env, symlinks=True)
+    (packages,) = env.glob("lib/python3*/site-packages")
+    bindings = stand_ins.make_bindings(packages)
+    stack = {**STACK, "backend": "ccl", "bindings": bindings.name}
+    checked = venv.check(env, stack, {})
+    assert checked["problems"] == []
+    assert checked["found"] == {"mpirun": f"{bindings}/opt/mpi/bin/mpirun"}
+    system = f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert checked["mpi"] == {
+        "CCL_ROOT": str(bindings),
+        "PATH": f"{bindings}/opt/mpi/bin:{system}",
+        "LD_LIBRARY_PATH": f"{bindings}/opt/mpi/libfabric/lib:{bindings}/opt/mpi/lib:{bindings}/lib:{env}/lib",
+        "FI_PROVIDER_PATH": f"{bindings}/opt/mpi/libfabric/lib/prov:/usr/lib64/libfabric",
+        "I_MPI_ROOT": f"{bindings}/opt/mpi",
+        "FI_PROVIDER": "tcp",
+    }
+    # What is recorded stays when the virtual environment is activated without a check.
+    venv.mark(env, venv.with_mpi(env, stack, checked["mpi"]))
+    assert venv.with_mpi(env, stack, None) == {**stack, "mpi": checked["mpi"]}
+    assert installed.fabric_providers(env, checked["mpi"]) == ([], "")
+    (bindings / "env/setvars.sh").unlink()
+    assert venv.check(env, stack, {})["mpi"]["PATH"] == f"{bindings}/bin:{system}"
 
 
 def test_check_of_nothing(tmp_path: Path) -> None:

@@ -40,9 +40,10 @@ def test_cuda_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, mpirun: str, fi_info: str = "echo provider: tcp") -> None:
-    """Put programs of these names first on PATH, as impi-rt has them."""
+    """Put programs of these names first on PATH, as impi-rt has them; their environment is `folder`."""
+    folder /= "bin"
     for name, text in (("mpirun", mpirun), ("libfabric/fi_info", fi_info)):
-        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text(f"#!/bin/sh\n{text}\n")
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", str(folder), prepend=os.pathsep)
@@ -50,12 +51,14 @@ def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, mpirun: str, fi_info
 
 def test_an_mpi_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(tmp_path, monkeypatch, "echo 1 2; echo 0 2")
-    assert broken_mpi("tcp") == []
+    found: dict[str, object] = {}
+    assert broken_mpi("tcp", tmp_path, found) == []
+    assert found == {"mpirun": f"{tmp_path}/bin/mpirun"}
 
 
 def test_an_mpirun_that_starts_two_groups_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(tmp_path, monkeypatch, "echo 0 1; echo 0 1; echo 'no provider' >&2; exit 3")
-    assert broken_mpi("tcp") == [
+    assert broken_mpi("tcp", tmp_path, {}) == [
         "Intel MPI's mpirun did not start two processes on this host (exit code 3): no provider"
     ]
 
@@ -63,7 +66,7 @@ def test_an_mpirun_that_starts_two_groups_of_one(tmp_path: Path, monkeypatch: py
 def test_a_provider_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs(tmp_path, monkeypatch, "echo 1 2; echo 0 2", "echo 'fi_getinfo: -61 (No data available)' >&2; exit 61")
     monkeypatch.setenv("FI_PROVIDER_PATH", "/wrong")
-    assert broken_mpi("verbs") == [
+    assert broken_mpi("verbs", tmp_path, {}) == [
         "libfabric has no provider verbs here (FI_PROVIDER_PATH is /wrong), MPI_Init would die with "
         "`OFI fi_getinfo() failed`; run site.yml again, or choose another provider: fi_getinfo: -61 (No data available)"
     ]
@@ -71,7 +74,13 @@ def test_a_provider_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_no_mpi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert broken_mpi("tcp") == ["Intel MPI's mpirun does not start: [Errno 2] No such file or directory: 'mpirun'"]
+    again = "run site.yml again, or take a stack of the catalogue"
+    assert broken_mpi("tcp", tmp_path, {}) == [f"Intel MPI's mpirun is missing instead of one in {tmp_path}; {again}"]
+    programs(tmp_path, monkeypatch, "echo 1 2; echo 0 2")
+    other = tmp_path / "other"
+    assert broken_mpi("tcp", other, {}) == [
+        f"Intel MPI's mpirun is {tmp_path}/bin/mpirun instead of one in {other}; {again}"
+    ]
 
 
 def test_openmp_that_is_missing() -> None:

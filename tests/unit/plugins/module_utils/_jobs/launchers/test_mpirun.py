@@ -29,6 +29,13 @@ def test_environment_of_a_stack_with_bindings() -> None:
     assert intel_mpi.bindings_folder({**stack, "bindings": "torch_ccl"}) == "lib/python3.10/site-packages/torch_ccl"
 
 
+def test_environment_that_the_bindings_set() -> None:
+    mpi = {"PATH": "/opt/env/opt/mpi/bin:/bin", "I_MPI_ROOT": "/opt/env/opt/mpi", "FI_PROVIDER": "tcp"}
+    stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10", "mpi": mpi}
+    variables = LAUNCHER.files(plan(host("node0", 1), stack=stack), [])["env"].splitlines()
+    assert variables[:3] == [f"{name}={value}" for name, value in mpi.items()]
+
+
 def test_hostfile_and_environment_file() -> None:
     made = plan(host("node0", 1), host("node1", 1))
     files = LAUNCHER.files(made, [])
