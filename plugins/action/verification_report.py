@@ -26,8 +26,10 @@ class ActionModule(ActionBase):
                 "observed": {"type": "list", "elements": "dict", "required": True},
             }
         )
-        display.display(verification.table(options["plan"], options["observed"]))
+        lines = [verification.table(options["plan"], options["observed"])]
+        display.display("\n".join([*lines, *verification.loaded_besides(options["observed"])]))
+        warnings = {"warnings": verification.warnings(options["observed"])}
         differences = verification.differences(options["plan"], options["observed"])
         if differences:
-            return {"failed": True, "msg": "\n".join(["Ranks do not run as planned:", *differences])}
-        return {"changed": False}
+            return {**warnings, "failed": True, "msg": "\n".join(["Ranks do not run as planned:", *differences])}
+        return {**warnings, "changed": False}

@@ -14,6 +14,7 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Prints what each rank observed of itself, and fails with every difference from the plan.
+  - Names the OpenMP run times that ranks loaded besides, and warns of those that have started threads, too.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module

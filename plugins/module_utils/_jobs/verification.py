@@ -77,6 +77,37 @@ def table(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> str
     return "\n".join(columns(lines))
 
 
+def loaded_besides(observed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the OpenMP run times that ranks loaded and do not compute with, and that have no threads."""
+    return [
+        f"OpenMP run time, also loaded by {_ranks(ranks)} and not started: {file}"
+        for file, ranks in _other_openmp(observed, started=False).items()
+    ]
+
+
+def warnings(observed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the OpenMP run times that have threads in ranks beside those of the one that torch computes with."""
+    return [
+        f"two OpenMP run times are active in {_ranks(ranks)}: torch computes with another one than {file}, which has "
+        "started threads, too. They compete for the same cores: find the package that brings the library, and leave it "
+        "out or set its number of threads to 1"
+        for file, ranks in _other_openmp(observed, started=True).items()
+    ]
+
+
+def _other_openmp(observed: Sequence[Mapping[str, Any]], started: bool) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for report in observed:
+        for file, active in report["other_openmp"].items():
+            if active == started:
+                found.setdefault(file, []).append(report["rank"])
+    return found
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {format_cpus(numbers)}"
+
+
 def _rank_checks(
     plan: Mapping[str, Any], host: Mapping[str, Any], rank: Mapping[str, Any], report: Mapping[str, Any]
 ) -> Iterator[tuple[str, str, str, bool]]:

@@ -10,6 +10,7 @@ into the job directory: {"ranks": [a report of each rank]}, a report being
     threads         the threads that computed: {name, cpus: those allowed, cpu: the one it ran on last}
     comm_threads    the threads that the backend started, likewise
     openmp          the file of the OpenMP run time that torch calls
+    other_openmp    the other OpenMP run times that are loaded: {file: whether it has started threads, too}
     libraries       the files of all OpenMP run times and allocators in the process's memory map
     amx             whether the kernel granted the process AMX tiles; null where it knows no such permission
 """
@@ -21,6 +22,7 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +35,7 @@ from torch import distributed
 # The collection's own logic, which the job directory brings along.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import parse_cpus
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, openmp
 
 LIBRARIES = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
 
@@ -104,6 +106,13 @@ def openmp_file() -> str:
     return ""
 
 
+def other_openmp(used: str) -> dict[str, bool]:
+    """Return the OpenMP run times in this process but for the one in use, and whether each has started threads."""
+    time.sleep(0.5)  # until threads that look for work have gone to sleep
+    found = openmp.read()
+    return {file: started for file, started in found.items() if os.path.realpath(file) != os.path.realpath(used)}
+
+
 def libraries() -> list[str]:
     """Return the files of the OpenMP run times and allocators in this process's memory map."""
     with Path("/proc/self/maps").open(encoding="utf-8") as stream:
@@ -120,6 +129,7 @@ def main() -> None:
     compute(plan["precision"])
     computed = tasks()
     myself = threading.get_native_id()
+    openmp_used = openmp_file()
     report = {
         "rank": int(os.environ["RANK"]),
         "host": os.environ["AMX_CLUSTER_HOST"],
@@ -128,7 +138,8 @@ def main() -> None:
         "omp_num_threads": os.environ.get("OMP_NUM_THREADS", ""),
         "threads": [task for number, task in computed.items() if number == myself or number not in joined],
         "comm_threads": [task for number, task in joined.items() if number not in before],
-        "openmp": openmp_file(),
+        "openmp": openmp_used,
+        "other_openmp": other_openmp(openmp_used),
         "libraries": libraries(),
         "amx": amx.granted(),
     }

@@ -41,6 +41,7 @@ def make_report(host: str, rank: dict[str, Any]) -> dict[str, Any]:
         "threads": [{"name": "python", "cpus": [cpu] if len(compute) > 1 else domain, "cpu": cpu} for cpu in compute],
         "comm_threads": [{"name": "gloo", "cpus": domain, "cpu": domain[0]}] * 3,
         "openmp": f"{ENV}/lib/libiomp5.so",
+        "other_openmp": {f"{ENV}/lib/python3.11/site-packages/torch/lib/libgomp.so.1": False},
         "libraries": [f"{ENV}/lib/libiomp5.so", f"{ENV}/lib/python3.11/site-packages/torch/lib/libgomp.so.1"],
         "amx": True,
     }
@@ -175,3 +176,21 @@ def test_table_has_a_line_for_each_rank() -> None:
         ["node1", "2", "7"],
     ]
     assert all(line.endswith("yes") for line in lines[1:])
+
+
+def test_other_openmp_run_times() -> None:
+    observed = make_observed(make_plan())
+    gnu = f"{ENV}/lib/python3.11/site-packages/torch/lib/libgomp.so.1"
+    assert verification.loaded_besides(observed) == [
+        f"OpenMP run time, also loaded by ranks 0-2 and not started: {gnu}"
+    ]
+    assert verification.warnings(observed) == []
+    observed[1]["other_openmp"] = {gnu: True}
+    assert verification.loaded_besides(observed) == [
+        f"OpenMP run time, also loaded by ranks 0,2 and not started: {gnu}"
+    ]
+    assert verification.warnings(observed) == [
+        f"two OpenMP run times are active in rank 1: torch computes with another one than {gnu}, which has started "
+        "threads, too. They compete for the same cores: find the package that brings the library, and leave it out or "
+        "set its number of threads to 1"
+    ]
