@@ -50,17 +50,24 @@ def test_a_request_that_does_not_fit_fails_with_the_message(tmp_path: Path) -> N
     )
 
 
+# A small process starts the module: the kernel counts the memory of who starts a process as that process's own.
+MEASURE = """
+import json, os, subprocess, sys
+module = subprocess.Popen(sys.argv[2:], stdout=open(sys.argv[1], "w"))
+_pid, status, used = os.wait4(module.pid, 0)
+print(json.dumps([os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, used.ru_maxrss / 1024]))
+"""
+
+
 def test_a_large_node_takes_under_one_second_and_100_mb(tmp_path: Path) -> None:
     root = machine(2, 128, 2).write(tmp_path / "machine")
     options = {"root": str(root), "ranks_per_node": "7", "backend": "ccl"}
     arguments = tmp_path / "arguments.json"
     arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
-    with (tmp_path / "answer.json").open("w") as answer:
-        module = subprocess.Popen([*COMMAND, str(arguments)], env=ENV, stdout=answer)
-        _pid, status, used = os.wait4(module.pid, 0)
-    module.returncode = os.waitstatus_to_exitcode(status)
-    assert module.returncode == 0
+    measure = [sys.executable, "-c", MEASURE, str(tmp_path / "answer.json"), *COMMAND, str(arguments)]
+    code, seconds, mebibytes = json.loads(subprocess.run(measure, env=ENV, capture_output=True, check=True).stdout)
+    assert code == 0
     # The time it computes, which does not depend on what else runs; lscpu's is in it.
-    assert used.ru_utime + used.ru_stime < 1
-    assert used.ru_maxrss < 100 * 1024  # KiB
-    print(f"{used.ru_utime + used.ru_stime:.2f} s, {used.ru_maxrss / 1024:.0f} MiB")
+    assert seconds < 1
+    assert mebibytes < 100
+    print(f"{seconds:.2f} s, {mebibytes:.0f} MiB")
