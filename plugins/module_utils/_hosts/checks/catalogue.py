@@ -28,6 +28,7 @@ CHECKS = (
     cpu.isa,
     cpu.amx,
     cpu.amx_unused,
+    cpu.cpu_quota,
     capacity.memory,
     capacity.disk,
     capacity.prefix,
