@@ -116,6 +116,18 @@ def test_a_full_mesh_and_the_way_back(hosts: Hosts) -> None:
     assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {shared}']
 
 
+def test_a_worker_with_another_name_loses_its_access(hosts: Hosts) -> None:
+    hosts.mesh("-e", "ssh_mesh_mode=full")
+    public = hosts.homes["n2"] / ".ssh/amx_cluster.pub"
+    public.write_text(public.read_text().replace("@n2", "@before"))
+    for home in set(hosts.homes.values()):
+        authorized = home / ".ssh/authorized_keys"
+        authorized.write_text(authorized.read_text().replace("@n2", "@before"))
+    hosts.mesh()
+    assert public.exists()
+    assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {hosts.key("n0")}']
+
+
 def test_the_head_of_another_cluster_keeps_its_key(hosts: Hosts) -> None:
     hosts.mesh("-e", "ssh_mesh_mode=full")
     key = hosts.key("n2")
