@@ -6,6 +6,7 @@ of it is left behind. Some only, by their names: JOURNEYS="a_rank_stalls a_host_
 
 from __future__ import annotations
 
+import shlex
 import signal
 import sys
 import time
@@ -51,6 +52,7 @@ class Fault:
     state, reason: how the job ends; part of the reason of a failed job, or of the first attempt of a restarted one.
     before: what is done before the job is started. when: what is waited for before the fault is made; by default, that
     the job is under way. meanwhile: what else is checked while it runs. shown: what train.yml must show, too.
+    options: of train.yml.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Fault:
     meanwhile: Callable[[str], Any] = lambda _job: None
     mend: Callable[[str], Any] = lambda _job: None
     shown: str = ""
+    options: tuple[str, ...] = ()
 
     @property
     def restarted(self) -> bool:
@@ -101,13 +104,15 @@ def sftp(host: str) -> None:
     on(host, f"[ ! -e {SFTP}.aside ] || mv {SFTP}.aside {SFTP}", user="root", fails=False)
 
 
+HANG = """#!/bin/sh
+case "$*" in *rank.py*) exec sleep 1000 ;; esac
+exec "$0.aside" "$@"
+"""
+
+
 def hang_python(host: str) -> None:
     """Have the interpreter of ranks hang before it runs anything, as on a network file system that is gone."""
-    on(
-        host,
-        f"mv {PYTHON} {PYTHON}.aside; printf '#!/bin/sh\nexec sleep 1000\n' > {PYTHON}; chmod +x {PYTHON}",
-        fails=False,
-    )
+    on(host, f"mv {PYTHON} {PYTHON}.aside; printf %s {shlex.quote(HANG)} > {PYTHON}; chmod +x {PYTHON}", fails=False)
 
 
 def mend_python(host: str) -> None:
@@ -196,10 +201,12 @@ FAULTS = [
           inject=lambda _job: docker("kill", CONTAINERS["node2"]),
           mend=lambda _job: docker("start", CONTAINERS["node2"])),
     Fault("the disk of the head is full", "failed", "on node0 is full",
-          before=lambda _job: small_jobs(HEAD), inject=lambda _job: fill_jobs(HEAD),
+          options=("-e", "preflight_job_free_gib=0"), before=lambda _job: small_jobs(HEAD),
+          inject=lambda _job: fill_jobs(HEAD),
           mend=lambda _job: large_jobs(HEAD)),
-    Fault("the disk of a worker is full", "succeeded", "", before=lambda _job: small_jobs("node1"),
-          inject=lambda _job: fill_jobs("node1"), mend=lambda _job: large_jobs("node1")),
+    Fault("the disk of a worker is full", "succeeded", "", options=("-e", "preflight_job_free_gib=0"),
+          before=lambda _job: small_jobs("node1"), inject=lambda _job: fill_jobs("node1"),
+          mend=lambda _job: large_jobs("node1")),
     Fault("the output cannot be fetched", "failed", "output/ could not be fetched from node1",
           job={"hosts": ["node1", "node2"]}, inject=lambda _job: no_sftp("node1"), mend=lambda _job: sftp("node1")),
     Fault("a client keeps the port busy", "succeeded", "", inject=drip),
@@ -255,7 +262,7 @@ def journey(number: int, fault: Fault) -> Journey:
     def made() -> list[str]:
         name = f"fault-{number}"
         fault.before(name)
-        play = train(file_of(name, fault))
+        play = train(file_of(name, fault), *fault.options)
         try:
             outcome = run(name, fault, play)
         finally:
@@ -281,7 +288,13 @@ def two_starts() -> list[str]:
     codes = sorted(play.process.returncode == 0 for play in plays)
     check(codes == [False, True], f"{codes}:\n{outputs[0][-2000:]}\n{outputs[1][-2000:]}")
     refused = next(output for play, output in zip(plays, outputs) if play.process.returncode)
-    known = ("was started a moment ago", "is running", "was replaced by another start", "has replaced its directory")
+    known = (
+        "is starting the job",
+        "was started a moment ago",
+        "is running",
+        "was replaced by another start",
+        "has replaced its directory",
+    )
     check(any(said in words(refused) for said in known), refused[-2000:])
     made = [line.split()[1] for line in log("fault-twice").splitlines() if line.startswith("step ")]
     check(made == [str(step) for step in range(1, 61)], f"steps {made}")

@@ -107,6 +107,8 @@ moved_to:
   type: str
 """
 
+import contextlib
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -151,26 +153,29 @@ def main() -> None:
         module.fail_json(
             msg=f"{folder} has no complete checkpoint to resume from: start the job from the beginning, without resume"
         )
+    keep = module.params["keep_earlier"]
     try:
-        earlier = directory.set_aside(folder) if module.params["keep_earlier"] else None
-        if earlier:
-            result["moved_to"] = str(earlier)
-        if module._diff:
-            names = sorted([*module.params["files"], *module.params["links"]])
-            result["diff"] = {"before_header": str(folder), "after_header": str(folder), "before": ""}
-            result["diff"]["after"] = "".join(f"{name}\n" for name in names)
-        if not module.check_mode:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with directory.not_running(folder):
+        settings = json.loads(module.params["files"].get("job.json", "{}")).get("settings", {})
+        start = settings.get("start", "") if keep else ""
+        replacing = directory.replacing(folder, module.params["host"], start)
+        with contextlib.nullcontext() if module.check_mode else replacing:
+            earlier = directory.set_aside(folder) if keep else None
+            if earlier:
+                result["moved_to"] = str(earlier)
+            if module._diff:
+                names = sorted([*module.params["files"], *module.params["links"]])
+                result["diff"] = {"before_header": str(folder), "after_header": str(folder), "before": ""}
+                result["diff"]["after"] = "".join(f"{name}\n" for name in names)
+            if not module.check_mode:
                 if earlier:
                     folder.rename(earlier)
                     directory.close(earlier)
                 elif folder.exists():
                     shutil.rmtree(folder)
-            if checkpoint and earlier:
-                checkpoint = earlier / "output" / checkpoint.name
-            secrets = module.params["secrets"]
-            directory.create(folder, module.params["files"], module.params["links"], checkpoint, secrets)
+                if checkpoint and earlier:
+                    checkpoint = earlier / "output" / checkpoint.name
+                secrets = module.params["secrets"]
+                directory.create(folder, module.params["files"], module.params["links"], checkpoint, secrets)
     except ValueError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from itertools import count
@@ -24,6 +25,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoin
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
+# Seconds within which a job directory is started after it was created, unless its start takes longer.
+STARTING = 30
 # Which checkpoint of an earlier run a job goes on from, with that run's ranks and batch.
 RESUMED = "resumed.json"
 
@@ -46,18 +49,21 @@ def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
     return None
 
 
-def start(folder: Path, ours: bool, host: str) -> IO[bytes]:
+def start(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
     """Begin the one run that a job directory is for: return its supervisor's lock, which ends with the process.
 
-    ours: whether ranks of the job run on this host, which the supervisor locks then, too. Raises ValueError when the
-    run has begun already, or the directory was replaced by that of another start.
+    ours: whether ranks of the job run on this host, which the supervisor locks then, too. start: the start that created
+    the directory; any, where it is empty. Raises ValueError when the run has begun already, or the directory was
+    replaced by that of another start.
     """
     lock = _lock_of_supervisor(folder, host if ours else "")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise ValueError(f"the job in {folder} is running already: follow it with playbooks/logs.yml") from None
-    if not os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat()):
+    settings = (read_json(folder / "job.json") or {}).get("settings", {})
+    moved = not os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
+    if moved or (start and settings.get("start") != start):
         raise ValueError(f"{folder} was replaced by another start of this job")
     if (folder / "status.json").exists():
         raise ValueError(f"the job in {folder} has run already: playbooks/train.yml starts it anew")
@@ -70,9 +76,17 @@ def _lock_of_supervisor(folder: Path, host: str) -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def not_running(folder: Path) -> Iterator[None]:
-    """Keep a supervisor from starting in `folder` meanwhile. Raises ValueError when one runs there."""
+def replacing(folder: Path, head: str = "", start: str = "") -> Iterator[None]:
+    """Keep everybody else from creating, replacing or starting the job directory `folder` meanwhile.
+
+    head: this host's name where it is the job's head. start: what tells the start that is about to replace it from
+    others; empty where another one's directory may be replaced at any time. Raises ValueError when its supervisor runs,
+    or another start has created it and is about to start it. Raises OSError.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as held:
+        creating = held.enter_context(folder.with_name(f".{folder.name}.lock").open("wb"))
+        fcntl.flock(creating, fcntl.LOCK_EX)
         for path in [*folder.glob("lock.*supervisor"), folder / "supervisor.lock"] if folder.exists() else []:
             lock = held.enter_context(path.open("wb"))
             try:
@@ -81,6 +95,20 @@ def not_running(folder: Path) -> Iterator[None]:
                 raise ValueError(
                     f"the job in {folder} was started a moment ago: wait for its end, or give this job another name"
                 ) from None
+        other = (read_json(folder / "job.json") or {}).get("settings", {})
+        if (
+            start
+            and other.get("head") == head
+            and other.get("start") != start
+            and not (folder / "status.json").exists()
+        ):
+            left = STARTING - (time.time() - (folder / "job.json").stat().st_mtime)
+            if 0 < left <= STARTING:
+                raise ValueError(
+                    f"{other.get('user') or 'somebody'} is starting the job {folder.name} since {other.get('since')}: "
+                    "wait for its end, or give this job another name; if that start was interrupted, start it in "
+                    f"{left:.0f} s"
+                )
         yield
 
 

@@ -565,10 +565,10 @@ class Supervisor:
         self.keep("status.json", self.status)
 
 
-def detach(folder: Path, umask: int) -> None:
+def detach(folder: Path, umask: int, start: str) -> None:
     """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
 
-    umask: the one with which scripts run.
+    umask: the one with which scripts run. start: which start of the job this is; any, where it is empty.
 
     The process that was started ends when the other has written status.json, so that whoever looks then finds it.
     """
@@ -589,7 +589,7 @@ def detach(folder: Path, umask: int) -> None:
     supervisor = Supervisor(folder, umask)
     # A job holds the hosts of its plan: this one only when it is among them.
     try:
-        holding = directory.start(folder, supervisor.here in supervisor.names(), supervisor.here)
+        holding = directory.start(folder, supervisor.here in supervisor.names(), supervisor.here, start)
     except ValueError as error:
         os.write(writer, str(error).encode())
         os._exit(1)
@@ -606,7 +606,7 @@ def detach(folder: Path, umask: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Start the supervisor of the job in a directory.
+    """Start the supervisor of the job in a directory: [directory], or [directory, start], which start of the job it is.
 
     --reap: end the job's orphaned processes on this host instead. --usage: print, as JSON, how many processors each
     rank on this host keeps busy, with all that it has started.
@@ -622,4 +622,4 @@ def main(arguments: list[str]) -> None:
     elif arguments[0] == "--usage":
         sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
     else:
-        detach(Path(arguments[0]).resolve(), umask)
+        detach(Path(arguments[0]).resolve(), umask, "".join(arguments[1:]))

@@ -1,8 +1,8 @@
 """Supervise the job in a directory on its head, with the logic that the directory brings along.
 
-python -S supervise.py JOB_DIRECTORY            starts the job, in a session of its own
+python -S supervise.py JOB_DIRECTORY [START]    starts the job, in a session of its own
 python -S supervise.py --reap JOB_DIRECTORY     ends the job's orphaned processes on this host
-    python -S supervise.py --usage JOB_DIRECTORY    prints how many processors its ranks on this host keep busy
+python -S supervise.py --usage JOB_DIRECTORY    prints how many processors its ranks on this host keep busy
 """
 
 from __future__ import annotations

@@ -241,15 +241,35 @@ def test_a_job_directory_is_for_one_run(folder: Path) -> None:
     with directory.start(folder, True, "node0"):
         with pytest.raises(ValueError, match="is running already"):
             directory.start(folder, True, "node0")
-        with pytest.raises(ValueError, match="was started a moment ago"), directory.not_running(folder):
+        with pytest.raises(ValueError, match="was started a moment ago"), directory.replacing(folder):
             pass
         assert directory.is_in_use(folder, "node0")
-    with directory.not_running(folder):
+    with directory.replacing(folder):
         (folder / "status.json").write_text("{}")
     with pytest.raises(ValueError, match="has run already"):
         directory.start(folder, False, "node0")
-    with directory.not_running(folder / "none"):
+    with directory.replacing(folder / "none"):
+        assert not (folder / "none").exists()
+
+
+def test_a_directory_that_is_about_to_be_started_is_not_replaced(folder: Path) -> None:
+    (folder / "status.json").unlink(missing_ok=True)
+    settings = {"head": "node0", "start": "1a", "user": "ann", "since": "now"}
+    (folder / "job.json").write_text(json.dumps({"settings": settings}))
+    with (
+        pytest.raises(ValueError, match=r"ann is starting the job demo since now: .* start it in \d+ s"),
+        directory.replacing(folder, "node0", "2b"),
+    ):
         pass
+    with pytest.raises(ValueError, match="was replaced by another start"):
+        directory.start(folder, True, "node0", "2b")
+    for host, start in (("node0", "1a"), ("node1", "2b"), ("node0", "")):
+        with directory.replacing(folder, host, start):
+            pass
+    os.utime(folder / "job.json", (0, 0))
+    with directory.replacing(folder, "node0", "2b"):
+        pass
+    directory.start(folder, True, "node0", "1a").close()
 
 
 def test_a_directory_that_was_replaced_is_not_started(folder: Path) -> None:
