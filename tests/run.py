@@ -61,11 +61,18 @@ def lint() -> list[Part]:
     ]
 
 
-def counted(group: str, name: str, seconds: float, command: Sequence[str], needs: tuple[str, ...] = ()) -> Part:
+def counted(
+    group: str,
+    name: str,
+    seconds: float,
+    command: Sequence[str],
+    needs: tuple[str, ...] = (),
+    after: tuple[str, ...] = (),
+) -> Part:
     """A part whose command writes JUnit reports to the path that is `{reports}` in it."""
     reports = REPORTS / name.replace(" ", "_")
     words = [word.replace("{reports}", str(reports)) for word in command]
-    return Part(group, name, words, seconds, reports=reports, needs=needs)
+    return Part(group, name, words, seconds, reports=reports, needs=needs, after=after)
 
 
 def on_this_machine() -> list[Part]:
@@ -78,7 +85,15 @@ def on_this_machine() -> list[Part]:
     return [
         counted("unit", "unit tests", 105, pytest),
         site,
-        counted("integration", "integration tests", 450, (*pytest, "tests/integration"), needs=(site.name,)),
+        # Its jobs would be in the way of the demo's, which is refused where another one runs.
+        counted(
+            "integration",
+            "integration tests",
+            450,
+            (*pytest, "tests/integration"),
+            needs=(site.name,),
+            after=("demo job",),
+        ),
         Part("demo", "demo job", job, 60, needs=(site.name,)),
         counted("sanity", "ansible-test sanity", 85, [PYTHON, "tests/support/ansible_test_sanity.py", "{reports}"]),
     ]
