@@ -1,6 +1,6 @@
 """The values of a job's secrets reach its ranks and nothing else: real runs of the playbooks, with -vvv.
 
-STAND-IN: mpirun, a script that starts one rank here; molecule/jobs has the real one on three hosts.
+With a stand-in for mpirun (support/local_cluster.py); molecule/jobs has the real one on three hosts.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support import checkout
+from support.local_cluster import LocalCluster
 
-ROOT = Path(__file__).resolve().parents[2]
-PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 # By kind: from the inventory's vault, from `env` of the job file, from `env` for one start, and in a URL.
 VALUES = {
     "FROM_INVENTORY": "first-value-7f3a9c",
@@ -27,12 +25,6 @@ VALUES = {
     "GIVEN_PASSWORD": "sixth-value-9a7b5c",
     "SOME_PROXY": "http://me:third-value-5c6f0a@proxy.example:3128",
 }
-MPIRUN = """#!/bin/bash
-while [ "$1" != -genv ]; do shift; done
-shift 3
-export PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0
-"$@"
-"""
 # Goes on when it may: until then there is time to look at its processes.
 SCRIPT = """
 import json, os, pathlib, sys, time
@@ -46,75 +38,38 @@ while not os.path.exists("go") and time.monotonic() < end:
 """
 
 
-class Cluster:
-    """A control node's directory with an inventory, a vault and a job; its one host is this machine."""
+class Cluster(LocalCluster):
+    """A cluster with a vault, and a job that gets secrets in every way there is."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.prefix = folder / "prefix"
+        super().__init__(folder, {"job_env": {"FROM_INVENTORY": "{{ vault_first }}"}})
         self.seen = folder / "seen.json"
-        self.job = self.prefix / "jobs" / "quiet"
-        env = self.prefix / "envs" / "native-1"
-        (env / "bin").mkdir(parents=True)
-        (env / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
-        (env / "bin" / "python").symlink_to(sys.executable)
-        (env / "bin" / "mpirun").write_text(MPIRUN)
-        (env / "bin" / "mpirun").chmod(0o755)
-        (self.prefix / "env").symlink_to(env)
-        variables = {
-            "cluster_prefix": str(self.prefix),
-            "cluster_become": False,
-            "cluster_network": "127.0.0.0/8",
-            "cluster_stack": "native",
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-            "job_env": {"FROM_INVENTORY": "{{ vault_first }}"},
-        }
-        groups = {"head": {"hosts": {"node0": {}}}, "workers": {"hosts": {}}}
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": variables, "children": groups}}))
+        self.job = self.directory("quiet")
         (folder / "password").write_text("of the vault")
         (folder / "group_vars").mkdir()
         vault = folder / "group_vars" / "cluster.yml"
         vault.write_text(yaml.safe_dump({"vault_first": VALUES["FROM_INVENTORY"]}))
         encrypt = [str(Path(sys.executable).with_name("ansible-vault")), "encrypt", "--vault-password-file=password"]
         subprocess.run([*encrypt, str(vault)], cwd=folder, check=True, capture_output=True)
-        (folder / "script.py").write_text(SCRIPT)
         override = {"override": {"env": {"GIVEN_PASSWORD": VALUES["GIVEN_PASSWORD"]}}}
         (folder / "override.yml").write_text(yaml.safe_dump(override))
 
-    def write_job(self, **fields: Any) -> None:
+    def make_job(self, **fields: Any) -> None:
         env = {name: VALUES[name] for name in ("FILE_API_KEY", "SOME_PROXY")}
-        job = {
-            "name": "quiet",
-            "script": "script.py",
-            "kind": "ranks",
-            "ranks_per_node": 1,
-            "args": {"names": json.dumps(list(VALUES))},
-            "env_from": ["FROM_INVENTORY"],
-            "env": {**env, "SEEN": str(self.seen)},
-            **fields,
-        }
-        (self.folder / "job.yml").write_text(yaml.safe_dump(job))
+        self.write_job(
+            "quiet",
+            SCRIPT,
+            **{
+                "args": {"names": json.dumps(list(VALUES))},
+                "env_from": ["FROM_INVENTORY"],
+                "env": {**env, "SEEN": str(self.seen)},
+                **fields,
+            },
+        )
 
-    def play(self, name: str, *options: str) -> subprocess.Popen[str]:
-        """Start a playbook, its output in the file NAME.out."""
-        command = [PLAYBOOK, "-i", "hosts.yml", "--vault-password-file=password", "-vvv", "-e", "@override.yml"]
-        with (self.folder / f"{name}.out").open("w") as output:
-            return subprocess.Popen(
-                [*command, "-e", "job=job.yml", *options, str(ROOT / "playbooks" / f"{name}.yml")],
-                cwd=self.folder,
-                env=checkout.environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-
-    def output(self, name: str) -> str:
-        return (self.folder / f"{name}.out").read_text()
-
-    def succeed(self, name: str, play: subprocess.Popen[str]) -> None:
-        assert play.wait(300) == 0, self.output(name)[-8000:]
+    def play(self, name: str, *options: str, output: str = "") -> subprocess.Popen[str]:
+        given = ("--vault-password-file=password", "-vvv", "-e", "@override.yml", "-e", "job=quiet.yml")
+        return super().play(name, *given, *options, output=output)
 
 
 INDEX = "https://me:fourth-value-2d4e6f@127.0.0.1:9/simple"
@@ -155,7 +110,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def test_values_reach_the_ranks_and_nothing_else(cluster: Cluster) -> None:
-    cluster.write_job()
+    cluster.make_job()
     before = os.umask(0o022)
     try:
         play = cluster.play("train")
@@ -195,7 +150,7 @@ def test_passwords_of_package_indexes_are_not_shown(cluster: Cluster) -> None:
     (cluster.prefix / "env" / "amx-cluster.json").write_text(
         json.dumps({"name": "native", "backend": "gloo", "index_urls": [INDEX]})
     )
-    cluster.write_job(requirements=["not-there==1"], env_from=[], env={})
+    cluster.make_job(requirements=["not-there==1"], env_from=[], env={})
     options = {
         "torch_stack_index_url": INDEX,
         "torch_stack_catalogue": {"native": {"index_urls": [INDEX], "find_links": [INDEX]}},
@@ -214,7 +169,7 @@ def test_passwords_of_package_indexes_are_not_shown(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("playbook", ["plan", "train"])
 def test_a_secret_that_is_missing_is_refused_before_anything_has_changed(cluster: Cluster, playbook: str) -> None:
-    cluster.write_job(env_from=["FROM_INVENTORY", "NOT_THERE"])
+    cluster.make_job(env_from=["FROM_INVENTORY", "NOT_THERE"])
     assert cluster.play(playbook).wait(300) == 2
     output = " ".join(cluster.output(playbook).split())
     assert "env_from names NOT_THERE, and job_env in the inventory does not have it (it has FROM_INVENTORY)" in output

@@ -1,0 +1,63 @@
+"""What other hosts and other jobs of the cluster are to a job: no obstacle where it does not need them.
+
+With a stand-in for mpirun (support/local_cluster.py).
+"""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+
+from support.local_cluster import LocalCluster
+
+# An address that no host has (RFC 5737), so that nobody answers there.
+DEAD = {
+    "node9": {"ansible_host": "192.0.2.1", "ansible_connection": "ssh", "ansible_ssh_common_args": "-oConnectTimeout=2"}
+}
+WAITS = """
+import pathlib, time
+end = time.monotonic() + 200
+while not pathlib.Path("go").exists() and time.monotonic() < end:
+    time.sleep(0.1)
+"""
+
+
+def test_a_dead_host_is_no_obstacle_to_a_job_on_others(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, workers=DEAD)
+    job = cluster.write_job("one", "print('trained')", hosts=1)
+    cluster.succeed("train", cluster.play("train", "-e", f"job={job}"))
+    assert "trained" in (cluster.directory("one") / "log").read_text()
+    assert "node9" not in cluster.output("train")
+    job = cluster.write_job("two", "print('trained')", hosts=2)
+    refused = cluster.play("train", "-e", f"job={job}", output="refused")
+    assert refused.wait(300) != 0
+    assert "node9" in cluster.output("refused")
+
+
+def wait_for(path: Path, play: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 240
+    while not path.exists() and play.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    assert path.exists()
+
+
+def test_a_job_that_waits_does_so_before_its_host_is_checked(tmp_path: Path) -> None:
+    """The first job's memory would have the second one refused."""
+    cluster = LocalCluster(tmp_path)
+    first = cluster.play("train", "-e", f"job={cluster.write_job('first', WAITS)}", output="first")
+    wait_for(cluster.directory("first") / "lock.node0.0", first)
+    refused = cluster.play("train", "-e", f"job={cluster.write_job('now', 'pass')}", output="now")
+    assert refused.wait(300) != 0
+    assert "node0 is locked by job first" in cluster.output("now")
+    job = cluster.write_job("later", "pass", wait=True)
+    # What it says of the host depends on what is free when it is checked.
+    second = cluster.play("train", "-e", f"job={job}", output="later")
+    end = time.monotonic() + 120
+    while "FAILED - RETRYING" not in cluster.output("later") and time.monotonic() < end:
+        assert second.poll() is None, cluster.output("later")[-4000:]
+        time.sleep(0.2)
+    assert "Check every host" not in cluster.output("later")
+    (cluster.directory("first") / "go").touch()
+    cluster.succeed("first", first)
+    cluster.succeed("later", second)

@@ -1,0 +1,80 @@
+"""A cluster of this machine alone, as a user has it: an inventory, job files, playbooks started from its directory.
+
+STAND-IN: its virtual environment is this Python, with an mpirun that starts one rank here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from support import checkout
+
+PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
+MPIRUN = """#!/bin/bash
+while [ "$1" != -genv ]; do shift; done
+shift 3
+export PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0
+"$@"
+"""
+
+
+class LocalCluster:
+    """The control node's directory `folder`; node0 is this machine, `workers` are further hosts of the inventory."""
+
+    def __init__(
+        self, folder: Path, variables: Mapping[str, Any] | None = None, workers: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self.prefix = folder / "prefix"
+        env = self.prefix / "envs" / "native-1"
+        (env / "bin").mkdir(parents=True)
+        (env / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
+        (env / "bin" / "python").symlink_to(sys.executable)
+        (env / "bin" / "mpirun").write_text(MPIRUN)
+        (env / "bin" / "mpirun").chmod(0o755)
+        (self.prefix / "env").symlink_to(env)
+        common = {
+            "cluster_prefix": str(self.prefix),
+            "cluster_become": False,
+            "cluster_network": "127.0.0.0/8",
+            "cluster_stack": "native",
+            "ansible_python_interpreter": sys.executable,
+            **(variables or {}),
+        }
+        groups = {"head": {"hosts": {"node0": {"ansible_connection": "local"}}}, "workers": {"hosts": workers or {}}}
+        (folder / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": common, "children": groups}}))
+
+    def directory(self, job: str) -> Path:
+        return self.prefix / "jobs" / job
+
+    def write_job(self, name: str, script: str, **fields: Any) -> str:
+        """Write the file of a job with one rank, and its script; return the file's name."""
+        (self.folder / f"{name}.py").write_text(script)
+        job = {"name": name, "script": f"{name}.py", "kind": "ranks", "ranks_per_node": 1, **fields}
+        (self.folder / f"{name}.yml").write_text(yaml.safe_dump(job))
+        return f"{name}.yml"
+
+    def play(self, name: str, *options: str, output: str = "") -> subprocess.Popen[str]:
+        """Start a playbook with its output in the file OUTPUT.out, by default NAME.out."""
+        with (self.folder / f"{output or name}.out").open("w") as stream:
+            return subprocess.Popen(
+                [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks" / f"{name}.yml")],
+                cwd=self.folder,
+                env=checkout.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+
+    def output(self, name: str) -> str:
+        return (self.folder / f"{name}.out").read_text()
+
+    def succeed(self, name: str, play: subprocess.Popen[str]) -> None:
+        assert play.wait(300) == 0, self.output(name)[-8000:]
