@@ -192,3 +192,33 @@ def alone(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
         f"each of the {ranks} ranks has made {MANY} steps of an optimizer and they have formed no group: if the script "
         "does not call torch.distributed.init_process_group later on, each trains a model of its own"
     )
+
+
+def wrong_world(plan: Mapping[str, Any], world: Mapping[str, Any] | None) -> str:
+    """Say how the group that formed differs from the one planned; an empty string when it does not.
+
+    plan: plan.json. world: world.json, which rank 0 writes when the ranks have formed a group.
+    """
+    planned = {rank["rank"]: host["host"] for host in plan["hosts"] for rank in host["ranks"]}
+    if len(planned) == 1:
+        return ""
+    if world is None:
+        return (
+            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
+            "so each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among "
+            "its arguments"
+        )
+    formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
+    if formed != planned:
+        return f"the ranks formed another group than planned: {formed} instead of {planned}"
+    return ""
+
+
+def missed(expect: Mapping[str, float], metrics: Mapping[str, Any]) -> str:
+    """Say which metric is below what the job expects of it; an empty string when none is."""
+    for name, least in expect.items():
+        if not isinstance(metrics.get(name), (int, float)):
+            return f"the script reported no {name}, which the job expects to be at least {least:g}"
+        if not metrics[name] >= least:
+            return f"{name} is {metrics[name]:.4g} and the job expects at least {least:g}"
+    return ""

@@ -41,12 +41,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import WRITTEN_BY_RANK_0, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
-SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
-LOOKS = 3  # how often hosts are asked whether a rank whose heartbeat is late is at work, before it counts as idle
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 ROOM = 60  # seconds in which the end of a job is tried to be written where there is no room
 # Bytes that are kept free for the job's end: results.json and status.json of 800 ranks take less.
@@ -55,10 +54,7 @@ RESERVED = 512 << 10
 LOG, LOG_FIRST, LOG_LAST = 1 << 30, 1 << 20, 64 << 20
 # Of what one attempt has logged, so many bytes at most are searched for the cause of its failure: the last ones.
 SEARCHED = 16 << 20
-BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
-# What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
-RESERVE = ".reserve"  # what the job's end will need of the disk
-WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
+RESERVE = ".reserve"  # the file that keeps RESERVED bytes of the disk
 
 
 def write_json(path: Path, content: Any) -> None:
@@ -68,36 +64,6 @@ def write_json(path: Path, content: Any) -> None:
 
 def now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def wrong_world(plan: dict[str, Any], world: dict[str, Any] | None) -> str:
-    """Say how the group that formed differs from the one planned; an empty string when it does not.
-
-    plan: plan.json. world: world.json, which rank 0 writes when the ranks have formed a group.
-    """
-    planned = {rank["rank"]: host["host"] for host in plan["hosts"] for rank in host["ranks"]}
-    if len(planned) == 1:
-        return ""
-    if world is None:
-        return (
-            f"the {len(planned)} ranks formed no group: the script never called torch.distributed.init_process_group, "
-            "so each rank would have trained a model of its own. With accelerate 1.13 or newer --use_cpu must be among "
-            "its arguments"
-        )
-    formed = {rank["rank"]: rank["host"] for rank in world["ranks"]}
-    if formed != planned:
-        return f"the ranks formed another group than planned: {formed} instead of {planned}"
-    return ""
-
-
-def missed(expect: dict[str, float], metrics: dict[str, Any]) -> str:
-    """Say which metric is below what the job expects of it; an empty string when none is."""
-    for name, least in expect.items():
-        if not isinstance(metrics.get(name), (int, float)):
-            return f"the script reported no {name}, which the job expects to be at least {least:g}"
-        if not metrics[name] >= least:
-            return f"{name} is {metrics[name]:.4g} and the job expects at least {least:g}"
-    return ""
 
 
 def tail(path: Path, offset: int, most: int) -> str:
@@ -140,15 +106,9 @@ class Supervisor:
         # The state, and why, of a job that is ended from outside.
         self.stopped = ("", "")
         self.process: subprocess.Popen[bytes] | None = None
-        self.beats: dict[int, dict[str, Any]] = {}
-        # When ranks whose heartbeat is late were last seen at work.
-        self.worked: dict[int, float] = {}
-        self.gone: dict[str, str] = {}
-        self.probed = 0.0
-        # When the launcher was started, when rank 0 was first seen to wait for the others, and when a stop was wanted.
-        self.launched = time.monotonic()
-        self.entered: float | None = None
         self.stop_at = 0.0
+        # What the ranks of the last attempt told.
+        self.watch = Watch(self.folder, self.run, self.plan, self.here)
 
     def stop(self, state: str, reason: str) -> None:
         """Have the job ended: it will be in this state, for this reason."""
@@ -258,7 +218,6 @@ class Supervisor:
         """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
         for left in (*WRITTEN_BY_RANK_0, "ranks.json"):
             (self.folder / left).unlink(missing_ok=True)
-        self.beats, self.worked, self.gone, self.entered = {}, {}, {}, None
         log = self.folder / "log"
         offset = log.stat().st_size if log.exists() else 0
         resumed = checkpoints.last_complete(self.folder / "output")
@@ -277,7 +236,7 @@ class Supervisor:
                     umask=self.umask,
                     env={**os.environ, "AMX_CLUSTER_BEAT": receiver.endpoint},
                 )
-            self.launched = time.monotonic()
+            self.watch = Watch(self.folder, self.run, self.plan, self.here)
             self.status["launch_pid"] = self.process.pid
             self.save()
             reason = self.wait(receiver)
@@ -290,18 +249,18 @@ class Supervisor:
         if not self.stop_wanted and not reason:
             if code:
                 text = tail(log, offset, SEARCHED)
-                self.gone.update(remote.unreachable(self.names(), self.here))
+                self.watch.gone.update(remote.unreachable(self.names(), self.here))
                 reason = faults.cause(
                     text,
                     code,
-                    self.gone,
-                    self.out_of_memory(),
+                    self.watch.gone,
+                    self.watch.out_of_memory(),
                     self.launcher.name,
                     self.launcher.killed(text, self.plan),
                 )
             else:
                 metrics = read_json(self.folder / "output" / "all_results.json") or {}
-                reason = unfetched or self.wrong_world() or missed(self.run.job.expect, metrics)
+                reason = unfetched or self.watch.wrong_world() or faults.missed(self.run.job.expect, metrics)
             if reason:
                 reason += faults.full_disks(self.full_disks(), str(self.folder))
         record.update(ended=now(), returncode=code, reason=reason)
@@ -314,20 +273,28 @@ class Supervisor:
         written = 0.0
         while process.poll() is None:
             self.take(receiver.receive(0.2))
-            if time.monotonic() - written > 2 and self.beats:
+            if time.monotonic() - written > 2 and self.watch.beats:
                 written = time.monotonic()
-                self.write_ranks()
+                self.keep("ranks.json", self.watch.ranks())
                 if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
                     self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
-                if self.plan["watch"]["group"]:
-                    self.note(faults.alone(self.beats, self.plan["world_size"]))
-            reason = self.overdue() or self.silent() or self.stall() or self.apart()
+                self.note(self.watch.alone())
+            reason = self.watch.reason()
             if self.stop_wanted or reason:
                 self.end()
                 return reason
         self.take(receiver.receive(0))  # what ranks sent as they ended
-        self.write_ranks()
-        return self.apart()
+        if self.watch.beats:
+            self.keep("ranks.json", self.watch.ranks())
+        return self.watch.apart()
+
+    def take(self, messages: list[dict[str, Any]]) -> None:
+        """Record the heartbeats that came, and write down what rank 0 wrote on another host."""
+        for name, content in self.watch.take(messages).items():
+            if self.first_host_is_elsewhere():
+                with contextlib.suppress(OSError):
+                    (self.folder / name).parent.mkdir(exist_ok=True)
+                self.keep(name, content)
 
     def note(self, text: str) -> None:
         """Add a note to the job's status, once."""
@@ -338,45 +305,6 @@ class Supervisor:
     def names(self) -> list[str]:
         """Return the hosts of the plan, in its order."""
         return [host["host"] for host in self.plan["hosts"]]
-
-    def wrong_world(self) -> str:
-        """Return how the group that formed differs from the planned one; empty for jobs that need none."""
-        return wrong_world(self.plan, read_json(self.folder / "world.json")) if self.plan["watch"]["group"] else ""
-
-    def stall(self) -> str:
-        """Return which rank holds up the others, once none has made progress for as long as the job allows."""
-        patience = self.run.job.stall_seconds
-        if not patience or not self.plan["watch"]["stall"]:
-            return ""
-        reason = faults.stall(self.ages(), patience)
-        for _look in range(LOOKS):
-            late = faults.late(self.ages()) if reason else []
-            if not late:
-                break
-            self.find_busy(late)
-            reason = faults.stall(self.ages(), patience)
-        return reason
-
-    def find_busy(self, ranks: list[int]) -> None:
-        """Find out on their hosts whether these ranks, whose heartbeat is late, use a processor."""
-        python = f"{self.plan['environment']}/bin/python"
-        command = [python, "-S", str(self.folder / "supervise.py"), "--usage", str(self.folder)]
-        for code, output in remote.on_every_host(command, self.names(), self.here).values():
-            with contextlib.suppress(ValueError, IndexError, AttributeError):
-                used = json.loads(output.splitlines()[-1]) if code == 0 else {}
-                for rank in ranks:
-                    if used.get(str(rank), 0.0) > BUSY:
-                        self.worked[rank] = time.monotonic()
-
-    def apart(self) -> str:
-        """Return that ranks train models of their own, where their gradients can be compared."""
-        return faults.apart(self.beats, self.plan["world_size"]) if self.plan["watch"]["gradients"] else ""
-
-    def out_of_memory(self) -> list[str]:
-        """Return the hosts whose kernel has ended a process because it was out of memory since their ranks began."""
-        first = {beat["host"]: beat["first_oom_kills"] for beat in self.beats.values() if beat["first_oom_kills"] >= 0}
-        now_counted = remote.oom_kills(self.names(), self.here)
-        return [host for host, kills in now_counted.items() if host in first and kills > first[host]]
 
     def reap(self) -> None:
         """End the job's orphaned processes on every host that answers."""
@@ -410,39 +338,6 @@ class Supervisor:
             hosts=len(names), ranks=after.ranks, accumulation=after.accumulation, per_device=after.per_device
         )
 
-    def write_ranks(self) -> None:
-        """Write down what each rank told last."""
-        if self.beats:
-            self.keep("ranks.json", {str(rank): beat for rank, beat in sorted(self.beats.items())})
-
-    def ages(self) -> dict[int, dict[str, Any]]:
-        """Return the last heartbeat of each rank, with the seconds since then under "silent"."""
-        at = time.monotonic()
-        since = at - self.launched
-        ages = {
-            rank["rank"]: {"host": host["host"], "idle": 0.0, "silent": since, "missing": True}
-            for host in self.plan["hosts"]
-            for rank in host["ranks"]
-        }
-        ages.update((rank, {**beat, "silent": at - beat["seen"]}) for rank, beat in self.beats.items())
-        for rank, worked in self.worked.items():
-            ages[rank]["idle"] = min(ages[rank]["idle"], at - worked - ages[rank]["silent"])
-        return ages
-
-    def take(self, messages: list[dict[str, Any]]) -> None:
-        """Record the heartbeats that came, and what rank 0 wrote on another host."""
-        for beat in messages:
-            rank, files, kills = beat["rank"], beat.pop("files"), beat["oom_kills"]
-            if not 0 <= rank < self.plan["world_size"]:
-                continue
-            for name in WRITTEN_BY_RANK_0:
-                if name in files and self.first_host_is_elsewhere():
-                    with contextlib.suppress(OSError):
-                        (self.folder / name).parent.mkdir(exist_ok=True)
-                    self.keep(name, files[name])
-            beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
-            self.beats[rank] = {**beat, "seen": time.monotonic()}
-
     def first_host_is_elsewhere(self) -> bool:
         """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
         return bool(self.here != self.plan["hosts"][0]["host"])
@@ -460,34 +355,6 @@ class Supervisor:
     def full_disks(self) -> list[str]:
         """Return the hosts on which the file system of the job directory, or of its output, is full."""
         return remote.full_disks([str(self.folder), str(self.folder / "output")], self.names(), self.here)
-
-    def overdue(self) -> str:
-        """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
-        entered = self.folder / "ranks" / "entered.json"
-        if (self.folder / "world.json").exists() or not entered.exists():
-            return ""
-        if self.entered is None:
-            self.entered = time.monotonic()  # and not the file's time: clocks are set, and differ between hosts
-        waited = time.monotonic() - self.entered
-        if waited < self.run.settings.world_timeout:
-            return ""
-        return (
-            f"rank 0 waited {waited:.0f} s for the other {self.plan['world_size'] - 1} rank(s) to join its group at "
-            f"{self.plan['master_addr']}: check that hosts reach each other on the cluster network, on any port"
-        )
-
-    def silent(self) -> str:
-        """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""
-        # A host may be gone before any of its ranks has told anything.
-        latest = dict.fromkeys(self.names(), self.launched)
-        for beat in self.beats.values():
-            latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
-        quiet = [host for host, seen in latest.items() if time.monotonic() - seen > SILENT]
-        if not quiet or time.monotonic() - self.probed < SILENT:
-            return ""
-        self.probed = time.monotonic()
-        self.gone = {host: why for host, why in remote.unreachable(self.names(), self.here).items() if host in quiet}
-        return faults.hosts_gone(self.gone)
 
     def started(self) -> subprocess.Popen[bytes]:
         """Return the launcher's process. Raises RuntimeError before it was started."""
@@ -510,7 +377,7 @@ class Supervisor:
         attempts = self.status["attempts"]
         if len(attempts) > self.run.job.restarts or not attempts[-1]["returncode"]:
             return False
-        if not self.has_stepped() and attempts[-1]["from"] == "the beginning" and not self.gone:
+        if not self.has_stepped() and attempts[-1]["from"] == "the beginning" and not self.watch.gone:
             self.status["notes"].append("not restarted: it failed before its first step and would again")
             return False
         return True
@@ -518,7 +385,7 @@ class Supervisor:
     def has_stepped(self) -> bool:
         """Tell whether a rank of the last attempt made a step."""
         progress = read_json(self.folder / "progress.json") or {}
-        return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.beats.values())
+        return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.watch.beats.values())
 
     def prepare_restart(self) -> str:
         """Plan for the hosts that answer and copy the last complete checkpoint to them; return why that cannot be."""

@@ -1,0 +1,154 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Watch one attempt of a job: what its ranks tell, what their hosts say, and whether the attempt has to be ended.
+
+docs/watching.md has the table of what is concluded from what; faults.py has the conclusions that need no host.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+
+SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
+LOOKS = 3  # how often hosts are asked whether a rank whose heartbeat is late is at work, before it counts as idle
+BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
+# What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
+WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
+
+
+class Watch:
+    """The ranks of one attempt, from its launch on.
+
+    beats: the last heartbeat of each rank that has sent one, with when it came under "seen". gone: {host: why} of hosts
+    that do not answer any more.
+    """
+
+    def __init__(self, folder: Path, run: Run, plan: Mapping[str, Any], here: str) -> None:
+        """Begin at the launch. folder: the job directory. here: the name of this host."""
+        self.folder, self.run, self.plan, self.here = folder, run, plan, here
+        self.names = [host["host"] for host in plan["hosts"]]
+        self.beats: dict[int, dict[str, Any]] = {}
+        self.gone: dict[str, str] = {}
+        self._launched = time.monotonic()
+        # When ranks whose heartbeat is late were last seen at work.
+        self._worked: dict[int, float] = {}
+        self._probed = 0.0
+        # When rank 0 was first seen to wait for the others.
+        self._entered: float | None = None
+
+    def take(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
+        """Record the heartbeats that came; return what rank 0 has written, {file: content}."""
+        written: dict[str, Any] = {}
+        for beat in messages:
+            rank, files, kills = beat["rank"], beat.pop("files"), beat["oom_kills"]
+            if not 0 <= rank < self.plan["world_size"]:
+                continue
+            written.update((name, files[name]) for name in WRITTEN_BY_RANK_0 if name in files)
+            beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
+            self.beats[rank] = {**beat, "seen": time.monotonic()}
+        return written
+
+    def reason(self) -> str:
+        """Return why the attempt has to be ended; an empty string while it has not."""
+        return self._overdue() or self._silent() or self._stall() or self.apart()
+
+    def ranks(self) -> dict[str, Any]:
+        """Return what each rank told last, as ranks.json has it."""
+        return {str(rank): beat for rank, beat in sorted(self.beats.items())}
+
+    def alone(self) -> str:
+        """Return a note where all ranks train without a group; empty for jobs that need none."""
+        return faults.alone(self.beats, self.plan["world_size"]) if self.plan["watch"]["group"] else ""
+
+    def wrong_world(self) -> str:
+        """Return how the group that formed differs from the planned one; empty for jobs that need none."""
+        if not self.plan["watch"]["group"]:
+            return ""
+        return faults.wrong_world(self.plan, read_json(self.folder / "world.json"))
+
+    def apart(self) -> str:
+        """Return that ranks train models of their own, where their gradients can be compared."""
+        return faults.apart(self.beats, self.plan["world_size"]) if self.plan["watch"]["gradients"] else ""
+
+    def out_of_memory(self) -> list[str]:
+        """Return the hosts whose kernel has ended a process because it was out of memory since their ranks began."""
+        first = {beat["host"]: beat["first_oom_kills"] for beat in self.beats.values() if beat["first_oom_kills"] >= 0}
+        now_counted = remote.oom_kills(self.names, self.here)
+        return [host for host, kills in now_counted.items() if host in first and kills > first[host]]
+
+    def _overdue(self) -> str:
+        """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
+        entered = self.folder / "ranks" / "entered.json"
+        if (self.folder / "world.json").exists() or not entered.exists():
+            return ""
+        if self._entered is None:
+            self._entered = time.monotonic()  # and not the file's time: clocks are set, and differ between hosts
+        waited = time.monotonic() - self._entered
+        if waited < self.run.settings.world_timeout:
+            return ""
+        return (
+            f"rank 0 waited {waited:.0f} s for the other {self.plan['world_size'] - 1} rank(s) to join its group at "
+            f"{self.plan['master_addr']}: check that hosts reach each other on the cluster network, on any port"
+        )
+
+    def _silent(self) -> str:
+        """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""
+        # A host may be gone before any of its ranks has told anything.
+        latest = dict.fromkeys(self.names, self._launched)
+        for beat in self.beats.values():
+            latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
+        quiet = [host for host, seen in latest.items() if time.monotonic() - seen > SILENT]
+        if not quiet or time.monotonic() - self._probed < SILENT:
+            return ""
+        self._probed = time.monotonic()
+        self.gone = {host: why for host, why in remote.unreachable(self.names, self.here).items() if host in quiet}
+        return faults.hosts_gone(self.gone)
+
+    def _stall(self) -> str:
+        """Return which rank holds up the others, once none has made progress for as long as the job allows."""
+        patience = self.run.job.stall_seconds
+        if not patience or not self.plan["watch"]["stall"]:
+            return ""
+        reason = faults.stall(self._ages(), patience)
+        for _look in range(LOOKS):
+            late = faults.late(self._ages()) if reason else []
+            if not late:
+                break
+            self._find_busy(late)
+            reason = faults.stall(self._ages(), patience)
+        return reason
+
+    def _find_busy(self, ranks: Sequence[int]) -> None:
+        """Find out on their hosts whether these ranks, whose heartbeat is late, use a processor."""
+        python = f"{self.plan['environment']}/bin/python"
+        command = [python, "-S", str(self.folder / "supervise.py"), "--usage", str(self.folder)]
+        for code, output in remote.on_every_host(command, self.names, self.here).values():
+            with contextlib.suppress(ValueError, IndexError, AttributeError):
+                used = json.loads(output.splitlines()[-1]) if code == 0 else {}
+                for rank in ranks:
+                    if used.get(str(rank), 0.0) > BUSY:
+                        self._worked[rank] = time.monotonic()
+
+    def _ages(self) -> dict[int, dict[str, Any]]:
+        """Return the last heartbeat of each rank, with the seconds since then under "silent"."""
+        at = time.monotonic()
+        since = at - self._launched
+        ages = {
+            rank["rank"]: {"host": host["host"], "idle": 0.0, "silent": since, "missing": True}
+            for host in self.plan["hosts"]
+            for rank in host["ranks"]
+        }
+        ages.update((rank, {**beat, "silent": at - beat["seen"]}) for rank, beat in self.beats.items())
+        for rank, worked in self._worked.items():
+            ages[rank]["idle"] = min(ages[rank]["idle"], at - worked - ages[rank]["silent"])
+        return ages
