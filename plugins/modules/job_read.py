@@ -33,8 +33,8 @@ options:
     default: []
   settings:
     description:
-      - What the run is set to besides its file, C(head_address), C(world_timeout), C(shared_directory), C(user) and
-        C(since).
+      - What the run is set to besides its file, C(head_address), C(head_interface), C(world_timeout),
+        C(shared_directory), C(user) and C(since).
     type: dict
     default: {}
   verify_with:

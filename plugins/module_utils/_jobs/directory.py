@@ -56,23 +56,26 @@ def start(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
     the directory; any, where it is empty. Raises ValueError when the run has begun already, or the directory was
     replaced by that of another start.
     """
-    lock = _lock_of_supervisor(folder, host if ours else "")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise ValueError(f"the job in {folder} is running already: follow it with playbooks/logs.yml") from None
-    settings = (read_json(folder / "job.json") or {}).get("settings", {})
-    moved = not os.path.samestat(os.fstat(lock.fileno()), Path(lock.name).stat())
-    if moved or (start and settings.get("start") != start):
-        raise ValueError(f"{folder} was replaced by another start of this job")
-    if (folder / "status.json").exists():
-        raise ValueError(f"the job in {folder} has run already: playbooks/train.yml starts it anew")
-    return lock
+    with _creating(folder):
+        lock = (folder / (f"lock.{host}.supervisor" if ours else "supervisor.lock")).open("wb")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError(f"the job in {folder} is running already: follow it with playbooks/logs.yml") from None
+        settings = (read_json(folder / "job.json") or {}).get("settings", {})
+        if start and settings.get("start") != start:
+            raise ValueError(f"{folder} was replaced by another start of this job")
+        if (folder / "status.json").exists():
+            raise ValueError(f"the job in {folder} has run already: playbooks/train.yml starts it anew")
+        return lock
 
 
-def _lock_of_supervisor(folder: Path, host: str) -> IO[bytes]:
-    """Open the file that the supervisor of a job locks. host: where ranks of it run, too; empty where none does."""
-    return (folder / (f"lock.{host}.supervisor" if host else "supervisor.lock")).open("wb")
+@contextlib.contextmanager
+def _creating(folder: Path) -> Iterator[None]:
+    """Keep others from creating, replacing or starting the job directory `folder` meanwhile. Raises OSError."""
+    with folder.with_name(f".{folder.name}.lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @contextlib.contextmanager
@@ -84,17 +87,11 @@ def replacing(folder: Path, head: str = "", start: str = "") -> Iterator[None]:
     or another start has created it and is about to start it. Raises OSError.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as held:
-        creating = held.enter_context(folder.with_name(f".{folder.name}.lock").open("wb"))
-        fcntl.flock(creating, fcntl.LOCK_EX)
-        for path in [*folder.glob("lock.*supervisor"), folder / "supervisor.lock"] if folder.exists() else []:
-            lock = held.enter_context(path.open("wb"))
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(
-                    f"the job in {folder} was started a moment ago: wait for its end, or give this job another name"
-                ) from None
+    with _creating(folder):
+        if any(map(is_locked, [*folder.glob("lock.*.supervisor"), *folder.glob("supervisor.lock")])):
+            raise ValueError(
+                f"the job in {folder} was started a moment ago: wait for its end, or give this job another name"
+            )
         other = (read_json(folder / "job.json") or {}).get("settings", {})
         if (
             start

@@ -35,9 +35,9 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
     order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as the module
     core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
 
-    Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, master_addr, bindings, hosts:
-    [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]}; `rank` counts
-    over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank what is its own.
+    Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, head_interface, master_addr,
+    bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
+    `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
     `secrets` has the names of further variables of all ranks, each with where its value comes from. Raises ValueError
     when the launcher does not work with the stack's backend.
     """
@@ -59,6 +59,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         "backend": stack["backend"],
         "precision": choose_precision(job.precision, {host["host"]: host["isa"] for host in hosts}),
         "head": run.settings.head,
+        "head_interface": run.settings.head_interface or hosts[0]["interface"],
         "shared_directory": run.settings.shared_directory,
         "master_addr": hosts[0]["address"],
         "environment": env,

@@ -16,13 +16,15 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 class Settings:
     """What a run is set to besides its job file.
 
-    head: the host that launches and supervises it; head_address: its address on the cluster network. world_timeout:
-    seconds that rank 0 waits for the others. shared_directory: whether the hosts share the job directories. user,
-    since: who started it on the control node, and when (ISO 8601, UTC). start: tells this start from every other one.
+    head: the host that launches and supervises it; head_address, head_interface: its address on the cluster network,
+    and the interface that has it, which may have another name on other hosts. world_timeout: seconds that rank 0 waits
+    for the others. shared_directory: whether the hosts share the job directories. user, since: who started it on the
+    control node, and when (ISO 8601, UTC). start: tells this start from every other one.
     """
 
     head: str
     head_address: str = ""
+    head_interface: str = ""
     world_timeout: int = 60
     shared_directory: bool = False
     user: str = ""

@@ -40,7 +40,7 @@ class Mpirun(Launcher):
         variables = {
             # As the bindings themselves set it, with which the virtual environment was checked.
             **(plan["mpi"] or intel_mpi.mpi_environment(plan["environment"], plan["bindings"])),
-            "I_MPI_HYDRA_IFACE": plan["hosts"][0]["interface"],
+            "I_MPI_HYDRA_IFACE": plan["head_interface"],
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
             "MASTER_ADDR": plan["master_addr"],
         }

@@ -272,26 +272,6 @@ def test_a_directory_that_is_about_to_be_started_is_not_replaced(folder: Path) -
     directory.start(folder, True, "node0", "1a").close()
 
 
-def test_a_directory_that_was_replaced_is_not_started(folder: Path) -> None:
-    (folder / "status.json").unlink(missing_ok=True)
-    program = "import sys; sys.path[:0] = sys.argv[2:]\n" + (
-        "from pathlib import Path\n"
-        "from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory\n"
-        "real = directory.fcntl.flock\n"
-        "def moved(*arguments):\n"
-        "    real(*arguments)\n"
-        "    folder = Path(sys.argv[1])\n"
-        "    folder.rename(folder.with_name('aside'))\n"
-        "    folder.mkdir()\n"
-        "    (folder / 'supervisor.lock').touch()\n"
-        "directory.fcntl.flock = moved\n"
-        "directory.start(Path(sys.argv[1]), False, 'node0')\n"
-    )
-    command = [sys.executable, "-c", program, str(folder), *sys.path]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert f"ValueError: {folder} was replaced by another start of this job" in ran.stderr
-
-
 def test_a_log_that_is_too_long_loses_its_middle(folder: Path) -> None:
     write_status(folder, state="running", pid=os.getpid())
     log = folder / "log"

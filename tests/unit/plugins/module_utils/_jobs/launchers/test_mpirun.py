@@ -8,8 +8,9 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
-from support.runs import STACK, host, plan
+from support.runs import STACK, host, plan, run
 
 
 def test_environment_of_a_stack_with_bindings() -> None:
@@ -104,3 +105,8 @@ def test_a_rank_that_was_killed() -> None:
     made = plan(host("node0", 2))
     assert LAUNCHER.killed(log, made) == Killed(1, "node0", 9)
     assert LAUNCHER.killed("=   EXIT CODE: 1", made) is None
+
+
+def test_mpirun_uses_the_interface_of_the_head_also_where_others_call_theirs_something_else() -> None:
+    made = make_plan(run({"head_interface": "ens1"}), STACK, "/opt/env", [{**host("node1", 1), "interface": "eth1"}])
+    assert "I_MPI_HYDRA_IFACE=ens1\n" in LAUNCHER.files(made, ["train.py"])["env"]
