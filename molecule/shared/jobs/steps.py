@@ -53,15 +53,7 @@ def fail(step: int) -> None:
 
 
 def main() -> None:
-    if FAULT == "alone":
-        parameter = torch.nn.Parameter(torch.zeros(1))
-        optimizer = torch.optim.SGD([parameter], lr=0.1)
-        parameter.grad = torch.ones(1)
-        optimizer.step()
-        return
     distributed.init_process_group("gloo")
-    if FAULT == "stall early" and RANK == 2:
-        time.sleep(3600)
     parameter = torch.nn.Parameter(torch.zeros(4))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     first, weight = resume()
