@@ -88,6 +88,8 @@ class Supervisor:
         self.launcher = LAUNCHERS[self.run.job.launcher]
         # Arguments of the script that win over the job file's, such as the checkpoint that it resumes from.
         self.more: dict[str, Any] = {}
+        # The files of the run that the last plan was written into: every host needs them.
+        self.written: list[Path] = []
         batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         self.status: dict[str, Any] = {
             "job": self.run.job.name,
@@ -332,7 +334,9 @@ class Supervisor:
             self.status["notes"].append(changed)
         if resumed and self.run.job.of_kind().can_resume:
             self.more["resume_from_checkpoint"] = f"output/{resumed.name}"
-        for name, content in run_files(self.plan, self.run, stack, self.more).items():
+        files = run_files(self.plan, self.run, stack, self.more)
+        self.written = [self.folder / name for name in files]
+        for name, content in files.items():
             _io.write_text(self.folder / name, content, 0o700 if name.endswith(".sh") else 0o600)
         self.status.update(
             hosts=len(names), ranks=after.ranks, accumulation=after.accumulation, per_device=after.per_device
@@ -412,19 +416,19 @@ class Supervisor:
         return self.bring_checkpoint()
 
     def bring_checkpoint(self) -> str:
-        """Copy the plan and the last complete checkpoint to the other hosts; return why that failed."""
+        """Copy the run's files and the last complete checkpoint to the other hosts; return why that failed."""
         if self.run.settings.shared_directory:
             return ""
         resumed = checkpoints.last_complete(self.folder / "output")
         steps = {}
         for host in self.names():
             if host != self.here:
-                steps[host] = [transfers.push(host, self.folder / "plan.json", "plan.json")]
+                steps[host] = [transfers.push(host, self.written, "the run's files")]
                 if resumed:
                     made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
                     steps[host] += [
                         transfers.Step(made, f"{host} has no room for the checkpoint"),
-                        transfers.push(host, resumed, resumed.name),
+                        transfers.push(host, [resumed], resumed.name),
                     ]
         return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
 

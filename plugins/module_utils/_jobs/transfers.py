@@ -99,10 +99,10 @@ class _Running:
         self.output.close()
 
 
-def push(host: str, path: Path, name: str) -> Step:
-    """Return the step that copies a file or directory, to the same place on another host."""
-    command = ["scp", "-rqB", str(path), f"{host}:{path.parent}/"]
-    return Step(command, f"{name} could not be copied to {host}")
+def push(host: str, paths: Sequence[Path], what: str) -> Step:
+    """Return the step that copies files or directories, all of one directory, to the same place on another host."""
+    command = ["scp", "-rqB", *map(str, paths), f"{host}:{paths[0].parent}/"]
+    return Step(command, f"{what} could not be copied to {host}")
 
 
 def fetch(host: str, folder: Path, stop: Callable[[], bool], wait: float = 2.0) -> str:
