@@ -96,14 +96,16 @@ def cause(
     return f"{launcher} ended with exit code {code}; the log tells why"
 
 
-def late(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
-    """Return the ranks whose heartbeat is late, or never came, although they have not ended.
+def suspects(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
+    """Return the ranks of which only their host can say whether they are at work.
 
-    Their process is stopped, or waits for a disk, or holds Python's lock within one long call: whether they use a
-    processor tells which, and only their host can say that.
+    Those that do not wait for others: what they told may be some seconds old. And those whose heartbeat is late, or
+    never came: their process is stopped, or waits for a disk, or holds Python's lock within one long call.
     """
     return sorted(
-        rank for rank, beat in beats.items() if (beat["silent"] > LATE or beat.get("missing")) and not beat.get("ended")
+        rank
+        for rank, beat in beats.items()
+        if not beat.get("ended") and (not beat.get("waiting") or beat["silent"] > LATE)
     )
 
 

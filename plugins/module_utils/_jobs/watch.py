@@ -20,7 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, r
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
-LOOKS = 3  # how often hosts are asked whether a rank whose heartbeat is late is at work, before it counts as idle
+LOOKS = 3  # how often hosts are asked whether a rank is at work, before it counts as idle
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
 # What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
 WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
@@ -121,15 +121,15 @@ class Watch:
             return ""
         reason = faults.stall(self._ages(), patience)
         for _look in range(LOOKS):
-            late = faults.late(self._ages()) if reason else []
-            if not late:
+            suspects = faults.suspects(self._ages()) if reason else []
+            if not suspects:
                 break
-            self._find_busy(late)
+            self._find_busy(suspects)
             reason = faults.stall(self._ages(), patience)
         return reason
 
     def _find_busy(self, ranks: Sequence[int]) -> None:
-        """Find out on their hosts whether these ranks, whose heartbeat is late, use a processor."""
+        """Find out on their hosts whether these ranks use a processor."""
         python = f"{self.plan['environment']}/bin/python"
         command = [python, "-S", str(self.folder / "supervise.py"), "--usage", str(self.folder)]
         for code, output in remote.on_every_host(command, self.names, self.here).values():

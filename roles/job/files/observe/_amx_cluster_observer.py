@@ -522,26 +522,25 @@ def delays(pid: int, thread: int | None = None) -> dict[int, float]:
 
 class Usage:
     """What the rank has used since it began: own (seconds, of the rank's process), others (those of all that it has
-    started), moved (bytes read and written by all of them), delayed (of the rank's main thread) and others_delayed (of
-    the threads of all that it has started): what `delays` returns."""
+    started), moved (bytes read and written by all of them)."""
 
     def __init__(self, domain: set[int]) -> None:
         times = os.times()
         self.own = time.process_time() - communication_seconds(domain)
         self.others = times.children_user + times.children_system
         self.moved = moved_bytes(os.getpid())
-        self.delayed = delays(os.getpid(), os.getpid())
-        self.others_delayed: dict[int, float] = {}
         for pid in family(os.getpid()):
             with contextlib.suppress(*VANISHED):
                 # Its own, and what it has waited for.
                 self.others += sum(map(int, stat(f"/proc/{pid}/stat")[11:15])) / TICK
             self.moved += moved_bytes(pid)
-            self.others_delayed.update(delays(pid))
 
 
 def longest(before: dict[int, float], after: dict[int, float]) -> float:
-    """Return the seconds by which the delay of one thread grew most; 0 where there is none."""
+    """Return the seconds by which the delay of one thread grew most; 0 where there is none.
+
+    What a thread that was not there before has waited altogether counts.
+    """
     return max([delay - before.get(thread, 0.0) for thread, delay in after.items()], default=0.0)
 
 
@@ -656,6 +655,8 @@ class Heartbeat:
         self.waiting = False
         self.backend = ""
         self.used: Usage | None = None
+        # What `delays` returned at the last look, when there was no other progress.
+        self.delayed: dict[int, float] | None = None
         self.looked = time.monotonic()
         self.where: list[tuple[str, str, int]] = []
         # Seconds of the rank and all that it has started, as far as that could be seen.
@@ -743,10 +744,22 @@ class Heartbeat:
             others > self.BUSY * elapsed
             or used.moved - before.moved > self.MOVED * elapsed
             or (own > self.BUSY * elapsed and not spins)
-            or longest(before.others_delayed, used.others_delayed) > self.DELAYED * elapsed
-            or (longest(before.delayed, used.delayed) > self.DELAYED * elapsed and not spins)
         ):
+            self.delayed = None
             self.note()
+        elif self.is_delayed(spins, elapsed):
+            self.note()
+
+    def is_delayed(self, spins: bool, elapsed: float) -> bool:
+        """Tell whether a thread could have run since the last look, `elapsed` seconds ago, and had no processor.
+
+        Only asked where nothing else tells of progress: it takes reading a file for each thread of all processes.
+        """
+        seen: dict[int, float] = {} if spins else delays(os.getpid(), os.getpid())
+        for pid in family(os.getpid()):
+            seen.update(delays(pid))
+        before, self.delayed = self.delayed, seen
+        return before is not None and longest(before, seen) > self.DELAYED * elapsed
 
     def end(self) -> None:
         """Tell that the script has ended: what is silent from now on is not stopped.

@@ -159,14 +159,15 @@ def test_stall(beats: dict[int, dict[str, Any]], said: str) -> None:
     assert faults.stall(beats, float("inf")) == ""
 
 
-def test_ranks_whose_heartbeat_is_late() -> None:
+def test_ranks_of_which_their_host_is_asked() -> None:
     beats = {
-        0: beat("a", 0),
-        1: beat("a", 0, silent=6),
+        0: beat("a", 0, waiting=True),
+        1: beat("a", 0, waiting=True, silent=6),
         2: beat("b", 0, silent=99, ended=True),
-        3: beat("b", 0, silent=5),
+        3: beat("b", 0, waiting=True, silent=5),
+        4: beat("b", 0),
     }
-    assert faults.late(beats) == [1]
+    assert faults.suspects(beats) == [1, 4]
 
 
 def applied(total: float, **other: Any) -> dict[str, Any]:
