@@ -8,9 +8,9 @@ from support.checkout import ROOT
 from support.cluster import CONTAINERS, HEAD, attempts, directory, job_file, on, orphans, read_json, train, until
 from support.journeys import check
 
-SAVE_STEPS = 10
+SAVE_STEPS = 5
 # Of the demo job's 4000 and 600: three hosts share few cores here, and train twice.
-PAIRS = {"train_pairs": 1440, "validation_pairs": 200}
+PAIRS = {"train_pairs": 960, "validation_pairs": 200}
 # By a signal that is not the out-of-memory killer's: another scenario on the same kernel may be about that just then.
 # The rank itself, and not its data loaders or the launcher: it is the one that the launcher started.
 KILL_RANK = """
