@@ -156,7 +156,8 @@ class Transfers:
 
 
 def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None
+    if stream is None:
+        raise RuntimeError("the process was started without a pipe")
     return stream
 
 

@@ -99,7 +99,8 @@ def listen(address: str, token: str, directory: Path, names: Iterable[str], seco
     """
     end = time.monotonic() + seconds
     with socket.create_server((address, 0)) as server:
-        print(server.getsockname()[1], flush=True)
+        sys.stdout.write(f"{server.getsockname()[1]}\n")
+        sys.stdout.flush()
         while True:
             server.settimeout(max(0.01, end - time.monotonic()))
             connection, _peer = server.accept()
@@ -126,13 +127,14 @@ def main() -> None:
     options["directory"] = Path(options["directory"])
     try:
         if task == "receive":
-            print(unpack(sys.stdin.buffer, **options))
+            done = unpack(sys.stdin.buffer, **options)
         elif task == "send":
-            print(send(**options))
+            done = send(**options)
         else:
-            print(listen(**options))
+            done = listen(**options)
     except (OSError, ValueError, tarfile.TarError) as error:
-        sys.exit(str(error) or type(error).__name__)
+        raise SystemExit(str(error) or type(error).__name__) from None
+    sys.stdout.write(f"{done}\n")
 
 
 if __name__ == "__main__":

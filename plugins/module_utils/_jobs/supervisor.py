@@ -486,7 +486,7 @@ def main(arguments: list[str]) -> None:
         try:
             session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), *arguments])
         except ValueError as error:
-            sys.exit(str(error))
+            raise SystemExit(str(error)) from None
     umask = os.umask(0o077)
     if arguments[0] == "--reap":
         processes.end(Path(arguments[1]), grace=5)
