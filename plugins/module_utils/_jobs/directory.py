@@ -49,7 +49,7 @@ def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
     return None
 
 
-def start(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
+def begin(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
     """Begin the one run that a job directory is for: return its supervisor's lock, which ends with the process.
 
     ours: whether ranks of the job run on this host, which the supervisor locks then, too. start: the start that created
@@ -72,8 +72,13 @@ def start(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
 
 @contextlib.contextmanager
 def _creating(folder: Path) -> Iterator[None]:
-    """Keep others from creating, replacing or starting the job directory `folder` meanwhile. Raises OSError."""
-    with folder.with_name(f".{folder.name}.lock").open("wb") as lock:
+    """Keep others from creating, replacing or starting the job directory `folder` meanwhile. Raises OSError.
+
+    Other users cannot open the lock: whoever can read a file can lock it (flock(2)), and would keep every job out.
+    """
+    path = folder.with_name(f".{folder.name}.lock")
+    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as lock:
+        os.fchmod(lock.fileno(), 0o600)  # one that an earlier version has made
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

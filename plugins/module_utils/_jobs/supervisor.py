@@ -90,6 +90,8 @@ class Supervisor:
         self.more: dict[str, Any] = {}
         # The files of the run that the last plan was written into: every host needs them.
         self.written: list[Path] = []
+        # The other host whose output was brought here last.
+        self.fetched_from = ""
         batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         self.status: dict[str, Any] = {
             "job": self.run.job.name,
@@ -264,7 +266,8 @@ class Supervisor:
                 metrics = read_json(self.folder / "output" / "all_results.json") or {}
                 reason = unfetched or self.watch.wrong_world() or faults.missed(self.run.job.expect, metrics)
             if reason:
-                reason += faults.full_disks(self.full_disks(), str(self.folder))
+                written = [str(self.folder), str(self.folder / "output")]
+                reason += faults.full_disks(remote.full_disks(written, self.names(), self.here), str(self.folder))
         record.update(ended=now(), returncode=code, reason=reason)
         self.save()
         return reason, code
@@ -350,15 +353,16 @@ class Supervisor:
         """Bring what rank 0 wrote on another host to the head, where results are looked for; return why it is not."""
         if not self.first_host_is_elsewhere() or self.run.settings.shared_directory:
             return ""
-        return transfers.fetch(
-            self.plan["hosts"][0]["host"],
+        host = self.plan["hosts"][0]["host"]
+        problem = transfers.fetch(
+            host,
             self.folder / "output",
             lambda: self.stop_wanted and time.monotonic() > self.stop_at + FETCH,
+            self.fetched_from,
         )
-
-    def full_disks(self) -> list[str]:
-        """Return the hosts on which the file system of the job directory, or of its output, is full."""
-        return remote.full_disks([str(self.folder), str(self.folder / "output")], self.names(), self.here)
+        if not problem:
+            self.fetched_from = host
+        return problem
 
     def started(self) -> subprocess.Popen[bytes]:
         """Return the launcher's process. Raises RuntimeError before it was started."""
@@ -460,7 +464,7 @@ def detach(folder: Path, umask: int, start: str) -> None:
     supervisor = Supervisor(folder, umask)
     # A job holds the hosts of its plan: this one only when it is among them.
     try:
-        holding = directory.start(folder, supervisor.here in supervisor.names(), supervisor.here, start)
+        holding = directory.begin(folder, supervisor.here in supervisor.names(), supervisor.here, start)
     except ValueError as error:
         os.write(writer, str(error).encode())
         os._exit(1)

@@ -20,6 +20,10 @@ AT_ONCE = 8
 # Seconds that one command may take.
 LONGEST = 3600.0
 TRIES = 3
+# Put the directory $1 in the place of $2. A checkpoint that the script has deleted does not come back.
+REPLACE = 'rm -rf "$1.old" && { [ ! -e "$2" ] || mv -T "$2" "$1.old"; } && mv -T "$1" "$2" && rm -rf "$1.old"'
+# Add the directory $1 to $2: linked, not copied, so that it takes no more room.
+ADD = 'mkdir -p "$2" && cp -alf --remove-destination "$1/." "$2/" && rm -rf "$1"'
 
 
 @dataclass(frozen=True)
@@ -105,16 +109,16 @@ def push(host: str, paths: Sequence[Path], what: str) -> Step:
     return Step(command, f"{what} could not be copied to {host}")
 
 
-def fetch(host: str, folder: Path, stop: Callable[[], bool], wait: float = 2.0) -> str:
+def fetch(host: str, folder: Path, stop: Callable[[], bool], before: str = "", wait: float = 2.0) -> str:
     """Copy `folder` of another host to the same place here; return why that failed, an empty string when it did not.
 
-    What is here already is replaced when all of the other is there. Where the host has no such directory, nothing is
-    done. It is tried TRIES times, `wait` seconds apart.
+    What is here already is replaced when all of the other is there; where another host wrote it, it is kept and what
+    this host has is added. before: the host of the last fetch. Where the host has no such directory, nothing is done.
+    It is tried TRIES times, `wait` seconds apart.
     """
     part = folder.with_name(f".{folder.name}.part")
     copy = ["scp", "-rqB", f"{host}:{folder}", str(part)]
-    # Moved and not merged: a checkpoint that the script has deleted is not to come back.
-    replace = 'rm -rf "$1.old" && { [ ! -e "$2" ] || mv -T "$2" "$1.old"; } && mv -T "$1" "$2" && rm -rf "$1.old"'
+    move = REPLACE if before in ("", host) else ADD
     what = f"{folder.name}/ could not be fetched from {host}"
     for attempt in range(TRIES):
         there = remote.on_every_host(["test", "-d", str(folder)], [host], "")[host]
@@ -123,7 +127,7 @@ def fetch(host: str, folder: Path, stop: Callable[[], bool], wait: float = 2.0) 
         steps = [
             Step(["rm", "-rf", str(part)], what),
             Step(copy, what),
-            Step(["sh", "-c", replace, "sh", str(part), str(folder)], what),
+            Step(["sh", "-c", move, "sh", str(part), str(folder)], what),
         ]
         why = f"{what}: {there[1].strip()}" if there[0] else run({host: steps}, stop).get(host, "")
         if not why or stop():

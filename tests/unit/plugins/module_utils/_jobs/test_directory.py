@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -238,18 +239,27 @@ def test_locks_are_seen_as_long_as_their_processes_live(folder: Path, shared: bo
 
 def test_a_job_directory_is_for_one_run(folder: Path) -> None:
     (folder / "status.json").unlink(missing_ok=True)
-    with directory.start(folder, True, "node0"):
+    with directory.begin(folder, True, "node0"):
         with pytest.raises(ValueError, match="is running already"):
-            directory.start(folder, True, "node0")
+            directory.begin(folder, True, "node0")
         with pytest.raises(ValueError, match="was started a moment ago"), directory.replacing(folder):
             pass
         assert directory.is_in_use(folder, "node0")
     with directory.replacing(folder):
         (folder / "status.json").write_text("{}")
     with pytest.raises(ValueError, match="has run already"):
-        directory.start(folder, False, "node0")
+        directory.begin(folder, False, "node0")
     with directory.replacing(folder / "none"):
         assert not (folder / "none").exists()
+
+
+def test_other_users_cannot_keep_a_job_from_being_started(folder: Path) -> None:
+    lock = folder.with_name(f".{folder.name}.lock")
+    lock.touch(0o644)
+    for _ in range(2):
+        with directory.replacing(folder):
+            assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+        lock.unlink(missing_ok=True)
 
 
 def test_a_directory_that_is_about_to_be_started_is_not_replaced(folder: Path) -> None:
@@ -262,14 +272,14 @@ def test_a_directory_that_is_about_to_be_started_is_not_replaced(folder: Path) -
     ):
         pass
     with pytest.raises(ValueError, match="was replaced by another start"):
-        directory.start(folder, True, "node0", "2b")
+        directory.begin(folder, True, "node0", "2b")
     for host, start in (("node0", "1a"), ("node1", "2b"), ("node0", "")):
         with directory.replacing(folder, host, start):
             pass
     os.utime(folder / "job.json", (0, 0))
     with directory.replacing(folder, "node0", "2b"):
         pass
-    directory.start(folder, True, "node0", "1a").close()
+    directory.begin(folder, True, "node0", "1a").close()
 
 
 def test_a_log_that_is_too_long_loses_its_middle(folder: Path) -> None:
