@@ -755,11 +755,13 @@ class Heartbeat:
 
         Only asked where nothing else tells of progress: it takes reading a file for each thread of all processes.
         """
-        seen: dict[int, float] = {} if spins else delays(os.getpid(), os.getpid())
-        for pid in family(os.getpid()):
+        own = os.getpid()
+        seen = delays(own, own)  # also while it spins: it may not the next time, when its delay is that of two looks
+        for pid in family(own):
             seen.update(delays(pid))
         before, self.delayed = self.delayed, seen
-        return before is not None and longest(before, seen) > self.DELAYED * elapsed
+        compared = {thread: delay for thread, delay in seen.items() if thread != own or not spins}
+        return before is not None and longest(before, compared) > self.DELAYED * elapsed
 
     def end(self) -> None:
         """Tell that the script has ended: what is silent from now on is not stopped.

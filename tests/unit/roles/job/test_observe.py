@@ -685,6 +685,19 @@ def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
     assert observer["longest"]({1: 5.0}, {}) == 0
 
 
+def test_only_what_was_waited_since_the_last_look_counts() -> None:
+    """The rank's own thread is not compared while it spins in a collective, and then not with its whole life."""
+    observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
+    heartbeat, own, waited = observer["HEARTBEAT"], os.getpid(), {}
+    variables = type(heartbeat).is_delayed.__globals__
+    variables.update(delays=lambda *_process: {own: waited["own"]}, family=lambda _pid: [])
+    found = []
+    for seconds, spins in ((100.0, True), (100.2, True), (100.3, False), (101.2, True), (102.0, False)):
+        waited["own"] = seconds
+        found.append(heartbeat.is_delayed(spins, 1.0))
+    assert found == [False, False, False, False, True]
+
+
 # --- who speaks for the rank ---
 
 CHILDREN = """
