@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import signal
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
 
 PROC = Path("/proc")
 # What the launchers' own processes on each host are called.
@@ -76,8 +76,7 @@ def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
     """Return (kind, job, rank) of the process of a /proc/PID folder; the job is empty when it is of none."""
     if not words[0]:
         return "", "", -1  # a thread of the kernel, or a process that waits to be buried
-    # A launcher that is a script has its name behind the interpreter's.
-    if LAUNCHER_NAMES & {os.path.basename(os.fsdecode(word)) for word in words[:2]}:  # noqa: PTH119 they need not be paths
+    if _called(words, LAUNCHER_NAMES):
         return "launcher", str(entry.joinpath("cwd").readlink()), -1
     environ = dict(word.split(b"=", 1) for word in (entry / "environ").read_bytes().split(b"\0") if b"=" in word)
     try:
@@ -87,24 +86,30 @@ def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
     return "rank", os.fsdecode(environ.get(b"AMX_CLUSTER_JOB", b"")), rank
 
 
+def _called(words: list[bytes], names: frozenset[str]) -> frozenset[str]:
+    """Return which of the names a command line's program has; a script's stands behind its interpreter's."""
+    return names & {os.path.basename(os.fsdecode(word)) for word in words[:2]}  # noqa: PTH119 they need not be paths
+
+
 def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
     """Return this host's launchers that start ranks here and are of no job in `jobs`: other users', or other prefixes'.
 
     Each is {pid, user, command (its name), directory (where it works; empty where that cannot be seen)}, ordered by
     pid. What runs in a container of its own is left out.
     """
-    here = {name for launcher in LAUNCHERS.values() for name in launcher.on_hosts}
+    here = frozenset(name for launcher in LAUNCHERS.values() for name in launcher.on_hosts)
     found = []
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            names = here & {os.path.basename(os.fsdecode(word)) for word in words[:2]}  # noqa: PTH119 they need not be paths
+            if not (names := _called(words, here)):
+                continue
             status = (entry / "status").read_text(encoding="utf-8", errors="replace")
             # With more than one number it is in a PID namespace below this one.
             pids = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
-            if not names or len(pids) > 1:
+            if len(pids) > 1:
                 continue
             owner = entry.stat().st_uid
         except OSError:
@@ -115,11 +120,7 @@ def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
             place = ""
         if place and Path(place).parent == jobs.resolve():
             continue
-        try:
-            user = pwd.getpwuid(owner).pw_name
-        except KeyError:
-            user = str(owner)
-        found.append({"pid": int(entry.name), "user": user, "command": min(names), "directory": place})
+        found.append({"pid": int(entry.name), "user": user_name(owner), "command": min(names), "directory": place})
     return sorted(found, key=lambda process: process["pid"])
 
 

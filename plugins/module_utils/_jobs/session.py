@@ -9,14 +9,22 @@ whom lingering is enabled (loginctl(1)).
 
 from __future__ import annotations
 
-import getpass
 import os
+import pwd
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 MANAGER = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
+
+
+def user_name(uid: int) -> str:
+    """Return a user's name; the number of one that has none."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
 
 
 def outside(command: Sequence[str], cgroup: str, user: str) -> list[str]:
@@ -43,7 +51,7 @@ def environment(environ: Mapping[str, str], uid: int) -> dict[str, str]:
 
 def stay(command: Sequence[str]) -> None:
     """Become the command outside of the login session, where that is needed. Raises ValueError as `outside` does."""
-    words = outside(command, Path("/proc/self/cgroup").read_text(encoding="utf-8"), getpass.getuser())
+    words = outside(command, Path("/proc/self/cgroup").read_text(encoding="utf-8"), user_name(os.getuid()))
     if words != list(command):
         os.execvpe(words[0], words, environment(os.environ, os.getuid()))
 

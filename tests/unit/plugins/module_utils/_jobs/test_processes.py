@@ -127,35 +127,32 @@ def test_what_a_process_uses(tmp_path: Path) -> None:
     assert processes.find(Path("/jobs/other"), proc) == []
 
 
-SPIN = "import os, sys, time\nprint(flush=True)\nwhile True: pass"
-
-
-def test_usage_is_measured(tmp_path: Path) -> None:
+@pytest.fixture
+def spinning(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Rank 1 of the job in tmp_path, which keeps a CPU busy."""
     environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
-    with subprocess.Popen([sys.executable, "-c", SPIN], env=environ, stdout=subprocess.PIPE) as process:
+    script = "import os, sys, time\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout
             process.stdout.readline()
-            (found,) = processes.usage(tmp_path, 0.5)
-            assert (found["pid"], found["rank"], found["threads"]) == (process.pid, 1, 1)
-            assert 0.05 < found["cpu"] < 1.2
-            assert found["cpus"]
+            yield process
         finally:
             process.kill()
 
 
-def test_what_could_run_is_at_work(tmp_path: Path) -> None:
-    environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
-    with subprocess.Popen([sys.executable, "-c", SPIN], env=environ, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            assert processes.usage_of_ranks(tmp_path, 0.1)[1] >= 1
-            process.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-            assert processes.usage_of_ranks(tmp_path, 0.1) == {1: 0.0}
-        finally:
-            process.kill()
+def test_usage_is_measured(tmp_path: Path, spinning: subprocess.Popen[bytes]) -> None:
+    (found,) = processes.usage(tmp_path, 0.5)
+    assert (found["pid"], found["rank"], found["threads"]) == (spinning.pid, 1, 1)
+    assert 0.05 < found["cpu"] < 1.2
+    assert found["cpus"]
+
+
+def test_what_could_run_is_at_work(tmp_path: Path, spinning: subprocess.Popen[bytes]) -> None:
+    assert processes.usage_of_ranks(tmp_path, 0.1)[1] >= 1
+    spinning.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, spinning.pid, os.WSTOPPED)
+    assert processes.usage_of_ranks(tmp_path, 0.1) == {1: 0.0}
 
 
 TREE = """
