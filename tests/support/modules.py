@@ -1,12 +1,14 @@
-"""Modules of the collection, run as programs and compared with their documentation."""
+"""Modules of the collection, run as programs and compared with their documentation, and its actions."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
 import sys
-from types import ModuleType
+from collections.abc import Callable
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import yaml
@@ -25,6 +27,30 @@ def run(module: ModuleType, **options: Any) -> dict[str, Any]:
     )
     assert done.stdout, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def run_action(
+    action: ModuleType, options: dict[str, Any], execute_module: Callable[..., dict[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return what an action returns for these options, without Ansible's task queue.
+
+    execute_module: what it calls to have its module run on the host.
+    """
+    task = SimpleNamespace(
+        args=copy.deepcopy(options), async_val=0, check_mode=False, diff=False, action=action.__name__
+    )
+    plugin = action.ActionModule(
+        task=task,
+        connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
+        play_context=None,
+        loader=None,
+        templar=None,
+        shared_loader_obj=None,
+    )
+    if execute_module:
+        plugin._execute_module = execute_module
+    answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0"})
     return answer
 
 

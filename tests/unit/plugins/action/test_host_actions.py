@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.modules import doctor_report as doc
 from ansible_collections.amx.cluster.plugins.modules import firewall_rules as firewall_rules_documentation
 from ansible_collections.amx.cluster.plugins.modules import inventory_check as inventory_check_documentation
 from ansible_collections.amx.cluster.plugins.modules import ssh_host_keys_check as ssh_host_keys_check_documentation
-from support.modules import documented
+from support.modules import documented, run_action
 from support.sound_cluster import results
 
 A = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -28,17 +28,7 @@ B = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
 
 def run(action: ModuleType, **options: Any) -> dict[str, Any]:
     """Return what an action returns for these options."""
-    task = SimpleNamespace(args=options, async_val=0, check_mode=False, diff=False, action=action.__name__)
-    plugin = action.ActionModule(
-        task=task,
-        connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
-        play_context=None,
-        loader=None,
-        templar=None,
-        shared_loader_obj=None,
-    )
-    answer: dict[str, Any] = plugin.run(task_vars={})
-    return answer
+    return run_action(action, options)
 
 
 def test_inventory_check() -> None:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -72,18 +70,7 @@ class Played:
         self.made = modules.run(job_directory, **self.module_args, _ansible_diff=True)
 
     def run(self, action: Any, **options: Any) -> dict[str, Any]:
-        task = SimpleNamespace(args=copy.deepcopy(options), async_val=0, check_mode=False, diff=False, action="x")
-        plugin = action.ActionModule(
-            task=task,
-            connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
-            play_context=None,
-            loader=None,
-            templar=None,
-            shared_loader_obj=None,
-        )
-        plugin._execute_module = self.take
-        answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0"})
-        return answer
+        return modules.run_action(action, options, self.take)
 
     def take(self, module_args: dict[str, Any], **_others: Any) -> dict[str, Any]:
         self.module_args = module_args
