@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files, secrets
 
 # The programs of the role that start, observe and supervise ranks.
-ROLE_FILES = ("rank.py", "supervise.py", "observe/sitecustomize.py", "observe/_amx_cluster_observer.py")
+ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "collectives/*/*.py")
 
 
 class ActionModule(ActionBase):
@@ -31,7 +31,7 @@ class ActionModule(ActionBase):
         role_files = Path(options.pop("role_files"))
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
         own = {script.name: script for script in scripts if script.is_absolute()}
-        own.update((name, role_files / name) for name in ROLE_FILES)
+        own.update((str(path.relative_to(role_files)), path) for name in ROLE_FILES for path in role_files.glob(name))
         try:
             options["files"] = {
                 **{name: path.read_text(encoding="utf-8") for name, path in own.items()},

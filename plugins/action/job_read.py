@@ -13,6 +13,18 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, p
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+
+
+def backends(run: Run) -> dict[str, str]:
+    """Return the job's backend with a stack of each; that one itself where it cannot be, which the plan refuses."""
+    found = {}
+    for stack in catalogue.BACKENDS:
+        try:
+            found[stack] = run.backend(stack)
+        except ValueError:
+            found[stack] = stack
+    return found
 
 
 class ActionModule(ActionBase):
@@ -44,6 +56,7 @@ class ActionModule(ActionBase):
                 hosts = choose_hosts(job, options["hosts"])
                 run = Run(job, settings)
                 result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
+                result["backends"] = backends(run)
         except ValueError as error:
             return {"failed": True, "msg": str(error)}
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}

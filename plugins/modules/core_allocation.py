@@ -48,14 +48,16 @@ options:
         compute cores.
       - With V(gloo), the domain is the compute and communication cores, the OpenMP threads are bound to the compute
         cores, and gloo's own threads find room on the others.
+      - With V(mpi), collectives run in the rank's own thread; on communication cores, if there are any, in a thread
+        that is pinned to them, and the rank's domain is its compute cores.
     type: str
-    choices: [ccl, gloo]
+    choices: [ccl, gloo, mpi]
     default: gloo
   comm_cores:
     description:
       - Communication cores of each rank.
       - V(auto) is 1 for O(backend=ccl), which is also the least there as oneCCL always runs a worker thread, and 0
-        for O(backend=gloo).
+        for O(backend=gloo) and O(backend=mpi).
     type: str
     default: auto
   reserved_cores:

@@ -34,7 +34,7 @@ options:
   settings:
     description:
       - What the run is set to besides its file, C(head_address), C(head_interface), C(world_timeout),
-        C(shared_directory), C(user) and C(since).
+        C(shared_directory), C(user), C(since) and C(backend), that of jobs which leave it open.
     type: dict
     default: {}
   verify_with:
@@ -76,6 +76,10 @@ members:
   description: The hosts that take part in the run; the head does in any case.
   type: list
   elements: str
+  returned: when O(hosts) is given
+backends:
+  description: The job's backend with a stack of each backend.
+  type: dict
   returned: when O(hosts) is given
 sources:
   description: For C(models), C(data) and C(metrics), the source of each entry of the hosts' cache.

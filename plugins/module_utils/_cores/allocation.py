@@ -18,8 +18,8 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, format_cpus
 
-BACKENDS = ("ccl", "gloo")
-COMM_CORES_AUTO = {"ccl": 1, "gloo": 0}
+BACKENDS = ("ccl", "gloo", "mpi")
+COMM_CORES_AUTO = {"ccl": 1, "gloo": 0, "mpi": 0}
 CORES_PER_RESERVED_CORE = 10
 """With reserved_cores=auto, a NUMA node with at least so many usable cores gives one to the system."""
 
@@ -32,7 +32,7 @@ class Request:
     """What is asked of each node; numbers may be given as text, as Ansible does.
 
     ranks_per_node: a number, `auto` (one per NUMA node with usable cores) or `<=N` (N, or as many as fit).
-    comm_cores: communication cores of each rank; `auto` is 1 for ccl and 0 for gloo.
+    comm_cores: communication cores of each rank; `auto` is 1 for ccl, and 0 for gloo and mpi.
     reserved_cores: cores of the node kept for the system; `auto` is one of each NUMA node with ten or more.
     threads_per_core: OpenMP threads on each compute core, a number or `all`.
     """
@@ -169,7 +169,7 @@ def allocate(topology: Topology, request: Request) -> Allocation:
 def _rank(number: int, compute: list[Core], comm: list[Core], backend: str, threads: int) -> Rank:
     compute_cpus = tuple(sorted(cpu for core in compute for cpu in core.cpus[:threads]))
     shared = backend == "gloo" and bool(comm)
-    # A oneCCL worker is one thread, which wants a core for itself; gloo's threads may use all that a domain offers.
+    # A worker of oneCCL or MPI is one thread, which wants a core for itself; gloo's may use all that a domain offers.
     comm_cpus = tuple(sorted(cpu for core in comm for cpu in core.cpus[: threads if shared else 1]))
     domain = tuple(sorted(compute_cpus + comm_cpus)) if shared else compute_cpus
     env = {}
@@ -178,6 +178,9 @@ def _rank(number: int, compute: list[Core], comm: list[Core], backend: str, thre
         # others stay free for gloo's threads, which nothing binds.
         places = ",".join(str(cpu) for cpu in compute_cpus)
         env["KMP_AFFINITY"] = f"granularity=fine,proclist=[{places}],explicit"
+    if backend == "mpi" and comm:
+        # The collectives run in a thread of their own, which the backend pins there.
+        env["AMX_CLUSTER_MPI_CPUS"] = ",".join(str(cpu) for cpu in comm_cpus)
     return Rank(number, tuple(compute), tuple(comm), compute_cpus, comm_cpus, domain, env)
 
 
@@ -222,7 +225,7 @@ class _Asked:
         self.cores = topology.usable_cores
         if request.backend not in BACKENDS:
             either = [f"backend={backend}" for backend in BACKENDS]
-            raise self._refusal(f"backend={request.backend!r} is neither 'ccl' nor 'gloo'", either)
+            raise self._refusal(f"backend={request.backend!r} is not one of {', '.join(BACKENDS)}", either)
         if not self.cores:
             raise ValueError(f"No rank can be placed. {topology.describe()} No request fits.")
         self.threads_per_core = self._threads()

@@ -65,6 +65,8 @@ class Job:
     stall_seconds: int = 600
     wait: bool = False
     kind: str = kinds.TRAINER.name
+    backend: str = "auto"
+    gradient_compression: str = "none"
     launcher: str = known.DEFAULT
     watch: Watch = field(default_factory=Watch)
 

@@ -20,6 +20,8 @@ PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z
 HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 AT_MOST = re.compile(r"<=([1-9][0-9]*)")
 PRECISIONS = ("auto", "bf16", "fp32")
+BACKENDS = ("auto", "mpi", "gloo", "ccl")
+COMPRESSIONS = ("none", "bf16")
 # What the job directory has of its own beside the job's scripts.
 TAKEN = ("rank.py", "supervise.py", secret_env.FILE)
 # Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
@@ -212,6 +214,7 @@ def _metrics(value: object, directory: Path) -> dict[str, Source]:
             "output",
             "lib",
             "observe",
+            "collectives",
             "packages",
             EXAMPLES.parts[0],
         ):
@@ -362,6 +365,8 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "stall_seconds": _whole,
     "wait": _switch,
     "kind": lambda value, _directory: _one_of(value, kinds.IN_JOB_FILES),
+    "backend": lambda value, _directory: _one_of(value, BACKENDS),
+    "gradient_compression": lambda value, _directory: _one_of(value, COMPRESSIONS),
     "launcher": lambda value, _directory: _one_of(value, tuple(known.LAUNCHERS)),
     "watch": _watch,
 }

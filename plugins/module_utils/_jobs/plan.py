@@ -16,6 +16,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 
+# The package of the role's files that brings the backend mpi.
+MPI_PACKAGE = "amx_cluster_mpi"
+
 
 def choose_precision(wanted: str, isas: Mapping[str, str]) -> str:
     """Return "bf16" or "fp32" for a job that requests "auto", "bf16" or "fp32".
@@ -39,13 +42,16 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
     `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
     `secrets` has the names of further variables of all ranks, each with where its value comes from. Raises ValueError
-    when the launcher does not work with the stack's backend.
+    when the stack or the launcher does not have the job's backend.
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
-    refusal = launcher.refusal(stack["backend"])
-    if refusal:
-        raise ValueError(refusal)
+    backend = run.backend(stack["backend"])
+    if job.gradient_compression != "none" and backend != "mpi":
+        raise ValueError(
+            f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
+            "out"
+        )
     plan: dict[str, Any] = {
         "job": job.name,
         "kind": job.kind,
@@ -56,7 +62,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
             **dict.fromkeys(job.secrets, secret_env.JOB_FILE),
         },
         "stack": stack["name"],
-        "backend": stack["backend"],
+        "backend": backend,
         "precision": choose_precision(job.precision, {host["host"]: host["isa"] for host in hosts}),
         "head": run.settings.head,
         "head_interface": run.settings.head_interface or hosts[0]["interface"],
@@ -78,11 +84,8 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
                     "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),
                     "GLOO_SOCKET_IFNAME": host["interface"],
                     "FI_TCP_IFACE": host["interface"],
-                    **(
-                        {"CCL_KVS_IFACE": host["interface"], "AMX_CLUSTER_BINDINGS": stack["bindings"]}
-                        if stack["backend"] == "ccl"
-                        else {}
-                    ),
+                    **_of_backend(backend, stack, host["interface"]),
+                    **_of_compression(job.gradient_compression),
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",
@@ -95,6 +98,17 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
             }
         )
     return _numbered(plan)
+
+
+def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[str, str]:
+    """Return the variables of ranks with this backend; AMX_CLUSTER_BINDINGS is the module that registers it."""
+    if backend == "ccl":
+        return {"CCL_KVS_IFACE": interface, "AMX_CLUSTER_BINDINGS": stack["bindings"]}
+    return {"AMX_CLUSTER_BINDINGS": MPI_PACKAGE} if backend == "mpi" else {}
+
+
+def _of_compression(wanted: str) -> dict[str, str]:
+    return {"AMX_CLUSTER_GRADIENT_COMPRESSION": wanted} if wanted != "none" else {}
 
 
 def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class Settings:
     head: the host that launches and supervises it; head_address, head_interface: its address on the cluster network,
     and the interface that has it, which may have another name on other hosts. world_timeout: seconds that rank 0 waits
     for the others. shared_directory: whether the hosts share the job directories. user, since: who started it on the
-    control node, and when (ISO 8601, UTC). start: tells this start from every other one.
+    control node, and when (ISO 8601, UTC). backend: the inventory's, for a job that leaves it open. start: tells this
+    start from every other one.
     """
 
     head: str
@@ -30,6 +33,7 @@ class Settings:
     user: str = ""
     since: str = ""
     start: str = ""
+    backend: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,17 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         """Return the run as JSON can hold it; from_json is the way back."""
         return {"job": self.job.to_json(), "settings": asdict(self.settings)}
+
+    def backend(self, stack: str) -> str:
+        """Return the backend of this run with a stack of that backend. Raises ValueError where it cannot be had.
+
+        The inventory's is for jobs that leave it open and whose launcher and stack have it.
+        """
+        launcher = LAUNCHERS[self.job.launcher]
+        if self.job.backend == "auto" and self.settings.backend != "auto":
+            with contextlib.suppress(ValueError):
+                return launcher.backend(self.settings.backend, stack)
+        return launcher.backend(self.job.backend, stack)
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Run:

@@ -68,7 +68,8 @@ def script_words(
     if run.job.of_kind().takes_trainer_arguments:
         settings = run.job.checkpoints
         kept = checkpoints({"steps": settings.steps, "keep": settings.keep} if settings else None)
-        own = arguments(stack["arguments"], {**own, **kept}, plan["world_size"], plan["precision"])
+        added = plan["world_size"], plan["precision"], plan["backend"]
+        own = arguments(stack["arguments"], {**own, **kept}, *added)
     return [script_path(run), *render_arguments(own)]
 
 

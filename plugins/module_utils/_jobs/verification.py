@@ -155,6 +155,10 @@ def _communication(backend: str, rank: Mapping[str, Any], report: Mapping[str, A
         planned = [[cpu] for cpu in rank["comm_cpus"]]
         return "communication", _each(planned), text, sorted(workers) == sorted(planned)
     planned_text = format_cpus(rank["domain_cpus"])
+    if backend == "mpi" and rank["comm_cpus"]:
+        # The collectives' thread on the communication cores; the one that watches them sleeps in the domain.
+        comm = format_cpus(rank["comm_cpus"])
+        planned_text = " and ".join(sorted([comm, planned_text]))
     return "communication", planned_text, text, text == planned_text
 
 

@@ -39,12 +39,12 @@ def number(version: str) -> tuple[int, ...]:
 def by_version(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str, Any]]:
     """Return {"cpu", "distributed", "bf16", "ipex"}: each the arguments for it in this version of transformers.
 
-    backend: "gloo" or "ccl". ipex: whether the stack has the Intel extension. "ipex" is empty where the version has no
-    such argument. Raises ValueError when the version cannot train with this backend, or not in bf16, on CPUs.
+    backend: "mpi", "gloo" or "ccl". ipex: whether the stack has the Intel extension. "ipex" is empty where the version
+    has no such argument. Raises ValueError when the version cannot train with this backend, or not in bf16, on CPUs.
     """
     have = number(transformers)
-    if backend not in ("gloo", "ccl"):
-        raise ValueError(f"backend {backend!r} is not one of gloo, ccl")
+    if backend not in ("mpi", "gloo", "ccl"):
+        raise ValueError(f"backend {backend!r} is not one of mpi, gloo, ccl")
     if have < XPU_BACKEND[0]:
         raise ValueError(
             f"transformers {transformers} cannot distribute training over CPUs: 4.11.3 is the first version that can"
@@ -72,14 +72,14 @@ def checkpoints(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 def arguments(
-    stack: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str
+    stack: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str, backend: str
 ) -> dict[str, Any]:
     """Return a script's arguments: the job's `own`, and those added, by the stack's names (see by_version).
 
     Added are output_dir, CPU only, the backend when there is more than one rank, bf16 when that is the precision, and
-    the Intel extension where the stack has it. Without the CPU argument every rank would train a model of its own, and
-    with another backend none would find the others: the job's own arguments never win for these two, and always for
-    anything else.
+    the Intel extension where the stack has it. backend: the job's, which need not be the stack's. Without the CPU
+    argument every rank would train a model of its own, and with another backend none would find the others: the job's
+    own arguments never win for these two, and always for anything else.
     Raises ValueError when the stack has no argument for CPU only.
     """
     if not stack.get("cpu"):
@@ -88,6 +88,7 @@ def arguments(
             "arguments.cpu of the stack"
         )
     distributed = stack["distributed"] if world_size > 1 else {}
+    distributed = {name: backend if name in BACKEND_ARGUMENTS else value for name, value in distributed.items()}
     kept = {
         name: value
         for name, value in own.items()

@@ -16,6 +16,9 @@ IPEX = "intel-extension-for-pytorch"
 BINDINGS = "oneccl-bind-pt"
 # Their versions in a known-good set.
 KEYS = {IPEX: "ipex", BINDINGS: "oneccl"}
+# The backends that a job can choose with a stack of each backend, the stack's own first.
+BACKENDS = {"mpi": ("mpi", "gloo"), "ccl": ("ccl",), "gloo": ("gloo",)}
+MPI4PY = "mpi4py"
 # The modules that register ccl: the first since 1.12, the second before.
 BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")
 
@@ -123,6 +126,8 @@ def _backend_misfits(stack: Mapping[str, Any], have: Mapping[str, str]) -> list[
             arguments.by_version(have["transformers"], backend, IPEX in have)
         except ValueError as error:
             found.append(str(error))
+    if backend == "mpi" and (MPI4PY not in have or "impi-rt" not in have):
+        found.append("backend mpi is not available without mpi4py and impi-rt: add them, or take backend gloo")
     if backend == "ccl":
         if stack.get("bindings") not in BINDING_MODULES:
             found.append(f"backend ccl needs bindings: one of {', '.join(BINDING_MODULES)}")

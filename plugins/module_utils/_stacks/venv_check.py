@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Checks of a virtual environment from within: run by its own interpreter, with the environment variables of ranks.
 
-Its argument is JSON: {"versions": {name: version}, "backend": "gloo" or "ccl", "bindings": the module that brings ccl}.
-Prints one JSON object on the last line: {"problems": ["what is wrong; what to do", ...], "found": {isa, bf16_kernel,
-openmp: what torch computes with, mpirun: its path}}. Only packages among the versions are checked. As it is run on its
-own, it imports nothing of the collection.
+Its argument is JSON: {"versions": {name: version}, "backend": "mpi", "gloo" or "ccl", "bindings": the module that
+brings ccl}. Prints one JSON object on the last line: {"problems": ["what is wrong; what to do", ...], "found": {isa,
+bf16_kernel, openmp: what torch computes with, mpirun: its path}}. Only packages among the versions are checked. As it
+is run on its own, it imports nothing of the collection.
 """
 
 from __future__ import annotations
@@ -96,6 +96,8 @@ def missing_backend(backend: str, bindings: str) -> list[str]:
     """Check that torch has the backend through which ranks communicate."""
     import torch.distributed
 
+    if backend == "mpi":
+        return missing_mpi()
     if backend == "gloo":
         there = torch.distributed.is_gloo_available()
         remedy = "take a build of torch that has it"
@@ -103,6 +105,19 @@ def missing_backend(backend: str, bindings: str) -> list[str]:
         there = hasattr(torch.distributed.Backend, backend.upper())
         remedy = f"importing {bindings} did not register it, its version does not match torch's"
     return [] if there else [f"torch {torch.__version__} has no backend {backend}; {remedy}"]
+
+
+def missing_mpi() -> list[str]:
+    """Check that mpi4py loads Intel MPI, in a process of its own: it is not to be initialized in this one."""
+    program = "import mpi4py; mpi4py.rc(initialize=False); from mpi4py import MPI; print(MPI.Get_library_version())"
+    try:
+        ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"mpi4py cannot be tried: {error}"]
+    if "Intel(R) MPI" in ran.stdout:
+        return []
+    found = shortened(ran.stdout or ran.stderr)
+    return [f"backend mpi needs mpi4py with Intel MPI, and importing it gave: {found}; {AGAIN}, or take backend gloo"]
 
 
 # A product in bfloat16 as a rank computes it; prints the OpenMP runtimes that are mapped into the process.

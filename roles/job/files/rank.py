@@ -56,7 +56,8 @@ def variables(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     here = os.getcwd()
     env = {**host["env"], **mine.get("env", {})}
     # What the job requires besides the stack lies in packages/; then come the job's own directories.
-    paths = [f"{here}/observe", f"{here}/packages", env.get("PYTHONPATH"), environ.get("PYTHONPATH")]
+    own = [f"{here}/observe", *([f"{here}/collectives"] if plan.get("backend") == "mpi" else []), f"{here}/packages"]
+    paths = [*own, env.get("PYTHONPATH"), environ.get("PYTHONPATH")]
     return {
         **env,
         "RANK": str(rank),

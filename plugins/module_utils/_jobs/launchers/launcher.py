@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
+
 
 @dataclass(frozen=True)
 class Killed:
@@ -40,12 +42,20 @@ class Launcher:
         """Return what rank.py needs to know of the launcher, as plan.json has it."""
         return {"name": self.name, "rank_variables": list(self.rank_variables), "pins": self.pins}
 
-    def refusal(self, backend: str) -> str:
-        """Return why a job with this backend cannot be started; an empty string when it can."""
-        if backend in self.backends:
-            return ""
-        return (
-            f"launcher: {self.name} cannot start ranks with backend {backend}; it works with {', '.join(self.backends)}"
+    def backend(self, wanted: str, stack: str) -> str:
+        """Return the backend of a job: the wanted one, or for "auto" the stack's first that works under this launcher.
+
+        stack: the backend of the stack. Raises ValueError where there is none, naming those that there are.
+        """
+        there = BACKENDS[stack]
+        usable = [name for name in there if name in self.backends]
+        if wanted != "auto" and wanted not in there:
+            raise ValueError(f"backend: {wanted} is not in this stack; it has {', '.join(there)}")
+        if wanted in usable or (wanted == "auto" and usable):
+            return usable[0] if wanted == "auto" else wanted
+        raise ValueError(
+            f"launcher: {self.name} cannot start ranks with backend {stack if wanted == 'auto' else wanted}; it works "
+            f"with {', '.join(self.backends)}"
         )
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:

@@ -33,7 +33,7 @@ class Mpirun(Launcher):
     pins = True
     processes = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
     on_hosts = ("hydra_pmi_proxy",)
-    backends = ("gloo", "ccl")
+    backends = ("mpi", "gloo", "ccl")
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
         """Return the hostfile, env (what mpirun itself is set to) and launch.sh."""

@@ -121,14 +121,21 @@ def gather(c10d: Any, content: Any) -> list[Any]:
     return [json.loads(bytes(part.tolist()[:length])) for part, length in zip(parts, lengths)]
 
 
+# The package that registers the backend mpi.
+MPI = "amx_cluster_mpi"
+
+
 def watch_group(c10d: Any) -> None:
     """Have torch.distributed's init_process_group write world.json when the first group is there."""
+    if MPI == BINDINGS:
+        # At once: accelerate asks whether there is such a backend before it forms the group.
+        importlib.import_module(BINDINGS).register(c10d)
     original = c10d.init_process_group
 
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         first = speaks() and not c10d.is_initialized()
-        if first and BINDINGS:
+        if first and BINDINGS and MPI != BINDINGS:
             importlib.import_module(BINDINGS)  # which registers the backend ccl
         if first and ME["rank"] == 0 and is_watched("group"):
             write("ranks/entered.json", {"pid": os.getpid()})
@@ -218,6 +225,8 @@ def watch_ddp(module: Any) -> None:
         return register(self, *args, **kwargs)
 
     ddp.__init__, ddp.register_comm_hook = __init__, register_comm_hook
+    if COMPRESSION:
+        importlib.import_module(f"{MPI}.compression").watch_ddp(module)
 
 
 class Gradients:
@@ -570,6 +579,7 @@ COLLECTIVES = (
     "torch/distributed/utils.py",
     "torch/distributed/_functional_collectives.py",
     "torch/nn/parallel/distributed.py",
+    *(f"{MPI}/{name}.py" for name in ("agreement", "group", "reductions", "runtime", "work")),
 )
 # A gradient's part in a collective operation: DistributedDataParallel's and FSDP's run within the backward pass.
 BACKWARD = "_engine_run_backward"
@@ -908,7 +918,7 @@ WATCHED = {
     "torch.optim.optimizer": watch_steps,
     "transformers.trainer": watch_trainer,
 }
-BINDINGS = ""
+BINDINGS = COMPRESSION = ""
 MASTER = ""
 
 
@@ -955,9 +965,10 @@ def start(rank: dict[str, Any], supervisor: str) -> None:
 
     rank: what rank.py's observed() returned. supervisor: ADDRESS:PORT:TOKEN, or nothing where none listens.
     """
-    global BINDINGS, MASTER
+    global BINDINGS, COMPRESSION, MASTER
     ME.update(rank)
     BINDINGS = os.environ.get("AMX_CLUSTER_BINDINGS", "")
+    COMPRESSION = os.environ.get("AMX_CLUSTER_GRADIENT_COMPRESSION", "")
     MASTER = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
     keep_over_exec({"AMX_CLUSTER_RANK": json.dumps(rank), "AMX_CLUSTER_BEAT": supervisor})
     # Whole lines: with several ranks in one log, pieces of lines would mix.

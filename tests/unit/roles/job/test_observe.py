@@ -688,7 +688,8 @@ def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
 def test_only_what_was_waited_since_the_last_look_counts() -> None:
     """The rank's own thread is not compared while it spins in a collective, and then not with its whole life."""
     observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
-    heartbeat, own, waited = observer["HEARTBEAT"], os.getpid(), {}
+    heartbeat, own = observer["HEARTBEAT"], os.getpid()
+    waited: dict[str, float] = {}
     variables = type(heartbeat).is_delayed.__globals__
     variables.update(delays=lambda *_process: {own: waited["own"]}, family=lambda _pid: [])
     found = []

@@ -278,8 +278,8 @@ HAS_32 = "This node has 32 usable cores, 2 threads each at most, on 1 socket and
         ),
         (
             Request(1, "nccl"),
-            f"backend='nccl' is neither 'ccl' nor 'gloo'. {HAS_32} "
-            "The nearest request that fits: backend=ccl, or backend=gloo",
+            f"backend='nccl' is not one of ccl, gloo, mpi. {HAS_32} "
+            "The nearest request that fits: backend=ccl, or backend=gloo, or backend=mpi",
         ),
     ],
 )

@@ -51,7 +51,7 @@ def test_by_version(version: str, backend: str, cpu: dict[str, Any], distributed
             "transformers 5.1.0 does not have the backend ccl: 5.0.0 is the last version that does; "
             "take it, or backend gloo",
         ),
-        ("5.1.0", "nccl", "backend 'nccl' is not one of gloo, ccl"),
+        ("5.1.0", "nccl", "backend 'nccl' is not one of mpi, gloo, ccl"),
         ("new", "gloo", "'new' is not a version such as 4.24.0"),
     ],
 )
@@ -62,30 +62,30 @@ def test_versions_that_cannot(version: str, backend: str, error: str) -> None:
 
 def test_one_job_on_two_versions() -> None:
     own = {"seed": 1, "use_cpu": False, "no_cuda": False, "ddp_backend": "nccl"}
-    old = arguments.arguments(arguments.by_version("4.24.0", "ccl", True), own, 8, "bf16")
+    old = arguments.arguments(arguments.by_version("4.24.0", "ccl", True), own, 8, "bf16", "ccl")
     assert old == {
         "output_dir": "output", "seed": 1, "no_cuda": True, "xpu_backend": "ccl", "use_ipex": True, "bf16": True,
     }  # fmt: skip
-    new = arguments.arguments(arguments.by_version("5.23.0", "gloo", False), own, 8, "bf16")
+    new = arguments.arguments(arguments.by_version("5.23.0", "gloo", False), own, 8, "bf16", "gloo")
     assert new == {"output_dir": "output", "seed": 1, "use_cpu": True, "ddp_backend": "gloo", "bf16": True}
 
 
 def test_own_arguments_win_for_the_rest() -> None:
     names = arguments.by_version("4.24.0", "ccl", True)
     own = {"output_dir": "there", "bf16": False, "use_ipex": False}
-    assert arguments.arguments(names, own, 1, "bf16") == {**own, "no_cuda": True}
-    assert "bf16" not in arguments.arguments(names, {}, 2, "fp32")
+    assert arguments.arguments(names, own, 1, "bf16", "gloo") == {**own, "no_cuda": True}
+    assert "bf16" not in arguments.arguments(names, {}, 2, "fp32", "gloo")
 
 
 @pytest.mark.parametrize("version", ["4.11.3", "4.24.0", "4.32.0", "5.23.0"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_cpu_only_is_always_set(version: str, size: int) -> None:
     made = arguments.arguments(
-        arguments.by_version(version, "gloo", False), {"use_cpu": False, "no_cuda": False}, size, "fp32"
+        arguments.by_version(version, "gloo", False), {"use_cpu": False, "no_cuda": False}, size, "fp32", "gloo"
     )
     assert [made[name] for name in ("use_cpu", "no_cuda") if name in made] == [True]
 
 
 def test_a_stack_without_an_argument_for_cpu() -> None:
     with pytest.raises(ValueError, match=r"^the stack's arguments have none for cpu: without it every rank"):
-        arguments.arguments({"cpu": {}, "distributed": {}, "bf16": {}}, {}, 2, "fp32")
+        arguments.arguments({"cpu": {}, "distributed": {}, "bf16": {}}, {}, 2, "fp32", "gloo")

@@ -1,0 +1,143 @@
+"""Reductions over a communicator: which are MPI's own, and in pieces of which size; which are computed here.
+
+MPI reduces large messages slower than the same elements in pieces that stay in a core's cache: see docs/collectives.md
+for what was measured. bfloat16 and float16 it cannot reduce: each rank is sent its share of all others' elements,
+reduces it in float32, rounds once, and sends it to all. That moves as many bytes as their all_reduce has to.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+from amx_cluster_mpi.buffers import GRAIN, REDUCED, memory, moved, reduced
+from amx_cluster_mpi.library import MPI
+
+# Bytes of a piece that is reduced at a time.
+PIECE = int(os.environ.get("AMX_CLUSTER_MPI_PIECE", 1 << 20))
+# Types that are reduced in float32.
+HALVES = (torch.bfloat16, torch.float16)
+# Up to so many bytes every rank reduces all elements of these types itself: one exchange instead of two.
+SMALL = 1 << 14
+
+# Of each of PyTorch's operations: MPI's, and MPI's for truth values, as PyTorch's operators give them.
+OPERATIONS = (
+    (ReduceOp.SUM, MPI.SUM, MPI.LOR),
+    (ReduceOp.AVG, MPI.SUM, None),
+    (ReduceOp.MIN, MPI.MIN, MPI.LAND),
+    (ReduceOp.MAX, MPI.MAX, MPI.LOR),
+    (ReduceOp.PRODUCT, MPI.PROD, MPI.LAND),
+    (ReduceOp.BAND, MPI.BAND, MPI.LAND),
+    (ReduceOp.BOR, MPI.BOR, MPI.LOR),
+    (ReduceOp.BXOR, MPI.BXOR, MPI.LXOR),
+)
+
+
+class Reduction:
+    """One of ReduceOp's operations on elements of one type.
+
+    Raises ValueError where it is none: an average of integers, bits of fractions, an order of complex numbers.
+    """
+
+    def __init__(self, operation: Any, dtype: torch.dtype, size: int) -> None:
+        found, of_bool = next((row[1:] for row in OPERATIONS if operation == row[0]), (None, None))
+        name = str(operation).rpartition(".")[2].partition(":")[0].rstrip(">")
+        if found is None:
+            raise ValueError(f"backend mpi does not have the reduction {name}")
+        fraction = dtype.is_floating_point or dtype.is_complex
+        if (
+            (operation == ReduceOp.AVG and not fraction)
+            or (found in (MPI.BAND, MPI.BOR, MPI.BXOR) and fraction)
+            or (found in (MPI.MIN, MPI.MAX) and dtype.is_complex)
+            or (dtype not in HALVES and dtype not in REDUCED)
+        ):
+            raise ValueError(f"backend mpi cannot reduce {dtype} by {name}")
+        self.operation = of_bool if dtype is torch.bool else found
+        self.divisor = size if operation == ReduceOp.AVG else 1
+        self.here = dtype in HALVES
+
+    def all_reduce(self, comm: Any, flat: torch.Tensor) -> None:
+        """Reduce the tensor over all ranks, in place."""
+        step = max(1, PIECE // flat.element_size())
+        for piece in flat.split(step) if flat.numel() else ():
+            if self.here:
+                self._exchange(comm, piece)
+            else:
+                comm.Allreduce(MPI.IN_PLACE, reduced(piece), self.operation)
+        self._average(flat)
+
+    def reduce(self, comm: Any, flat: torch.Tensor, root: int) -> None:
+        """Reduce the tensor over all ranks into the root's; the others' stay as they are."""
+        is_root = comm.rank == root
+        if self.here:
+            rows = flat.new_empty(comm.size, flat.numel()) if is_root else flat.new_empty(0)
+            comm.Gather(moved(flat), moved(rows, comm.size) if is_root else None, root)
+            if is_root:
+                self._locally(rows, flat)
+        else:
+            for piece in flat.split(max(1, PIECE // flat.element_size())) if flat.numel() else ():
+                if is_root:
+                    comm.Reduce(MPI.IN_PLACE, reduced(piece), self.operation, root)
+                else:
+                    comm.Reduce(reduced(piece), None, self.operation, root)
+        if is_root:
+            self._average(flat)
+
+    def reduce_scatter(self, comm: Any, source: torch.Tensor, target: torch.Tensor, counts: list[int]) -> None:
+        """Reduce the source over all ranks, and give each rank its part, so many elements in order, into the target."""
+        if self.here:
+            rows = target.new_empty(comm.size, counts[comm.rank])
+            kind = moved(source)[2]
+            theirs = [sum(counts[:rank]) for rank in range(comm.size)]
+            mine = [counts[comm.rank]] * comm.size
+            comm.Alltoallv(
+                [memory(source), (counts, theirs), kind],
+                [memory(rows), (mine, [rank * mine[0] for rank in range(comm.size)]), kind],
+            )
+            self._locally(rows, target)
+        elif len(set(counts)) == 1:
+            # As MPI does, mpi4py counts the elements of one rank here, also of what is sent.
+            sent = [memory(source), counts[0], REDUCED[source.dtype]]
+            comm.Reduce_scatter_block(sent, reduced(target), self.operation)
+        else:
+            comm.Reduce_scatter(reduced(source), reduced(target), counts, self.operation)
+        self._average(target)
+
+    def _average(self, flat: torch.Tensor) -> None:
+        if self.divisor > 1 and not self.here:
+            for piece in flat.split(GRAIN):
+                piece.div_(self.divisor)
+
+    def _exchange(self, comm: Any, flat: torch.Tensor) -> None:
+        """All-reduce elements that MPI cannot compute with."""
+        size, count = comm.size, flat.numel()
+        if count * flat.element_size() <= SMALL:
+            rows = flat.new_empty(size, count)
+            comm.Allgather(moved(flat), moved(rows, size))
+            self._locally(rows, flat)
+            return
+        share = -(-count // size)
+        counts = [max(0, min(share, count - rank * share)) for rank in range(size)]
+        mine = flat.narrow(0, min(comm.rank * share, count), counts[comm.rank])
+        reduced_share = mine.clone()
+        self.reduce_scatter(comm, flat, reduced_share, counts)
+        offsets = [min(rank * share, count) for rank in range(size)]
+        comm.Allgatherv(moved(reduced_share), [memory(flat), (counts, offsets), moved(flat)[2]])
+
+    def _locally(self, rows: torch.Tensor, target: torch.Tensor) -> None:
+        """Reduce the rows, one of each rank, in float32, rounded once into the target."""
+        step = max(1, GRAIN // rows.shape[0])
+        flat = target.view(-1)
+        for start in range(0, flat.numel(), step):
+            part = self._of_rows(rows[:, start : start + step].float())
+            flat[start : start + step].copy_(part.div_(self.divisor) if self.divisor > 1 else part)
+
+    def _of_rows(self, rows: torch.Tensor) -> torch.Tensor:
+        if self.operation == MPI.SUM:
+            return rows.sum(0)
+        if self.operation == MPI.PROD:
+            return rows.prod(0)
+        return rows.amin(0) if self.operation == MPI.MIN else rows.amax(0)

@@ -1,0 +1,93 @@
+"""MPI in this process: loaded once, from the launcher's group, and ended with the script."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+from amx_cluster_mpi.library import MPI
+from amx_cluster_mpi.watchdog import Call, Watchdog
+from amx_cluster_mpi.work import CommunicationThread, Pending, poll
+
+# What gives a process its place in Intel MPI's group, and in those of other launchers.
+OURS = "PMI_SIZE"
+OTHERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "TORCHELASTIC_RUN_ID": "torchrun"}
+# Seconds that the ranks may take to form the group, and to end.
+FORM = 300.0
+
+
+class Runtime:
+    """The MPI of this process. Raises RuntimeError where it is not the launcher's, saying what to do."""
+
+    def __init__(self) -> None:
+        wanted = int(os.environ.get("WORLD_SIZE") or 1)
+        other = next((name for variable, name in OTHERS.items() if variable in os.environ), "")
+        if OURS not in os.environ and (wanted > 1 or other):
+            raise RuntimeError(
+                f"backend mpi takes its ranks from Intel MPI's mpirun, and this one was started by "
+                f"{other or 'another launcher'}: set launcher: mpirun, or backend: gloo, in the job file"
+            )
+        library = MPI.Get_library_version().split("\0")[0].strip()
+        if not library.startswith("Intel(R) MPI"):
+            raise RuntimeError(
+                f"backend mpi needs Intel MPI, and {library.splitlines()[0]} was loaded: take it off LD_LIBRARY_PATH"
+            )
+        if not MPI.Is_initialized():
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        self.world = MPI.COMM_WORLD
+        place = int(os.environ.get("RANK") or self.world.rank)
+        if (place, wanted) != (self.world.rank, self.world.size) and wanted > 1:
+            raise RuntimeError(
+                f"this is rank {place} of {wanted} (RANK, WORLD_SIZE) and rank {self.world.rank} of {self.world.size} "
+                "of mpirun: start the script with launch.sh"
+            )
+        self.pid = os.getpid()
+        self.failed = False
+        self.watchdog = Watchdog()
+        everyone = range(self.world.size)
+        with self.watchdog.watching(Call(everyone, "", 0, "forming the group", "", FORM)):
+            self.watchdog.comm = self.world.Dup()
+        cpus = [int(cpu) for cpu in os.environ.get("AMX_CLUSTER_MPI_CPUS", "").split(",") if cpu]
+        self.thread = CommunicationThread(cpus) if cpus else None
+        self._watch_the_end()
+        atexit.register(self.close)
+
+    def _watch_the_end(self) -> None:
+        """Learn whether the script fails: a rank that does must not wait for the others."""
+        hook, leave = sys.excepthook, sys.exit
+
+        def excepthook(*arguments: Any) -> None:
+            self.failed = True
+            hook(*arguments)
+
+        def exit_with(status: Any = None) -> None:
+            self.failed = status not in (None, 0, False)
+            leave(status)
+
+        sys.excepthook, sys.exit = excepthook, exit_with  # type: ignore[assignment]
+
+    def close(self) -> None:
+        """End MPI together with the other ranks; where the script has failed, leave that to the launcher."""
+        if self.failed or os.getpid() != self.pid or MPI.Is_finalized():
+            return
+        if self.thread:
+            last = Pending([], lambda: None)
+            self.thread.do(last).wait()
+        # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.
+        poll(self.world.Ibarrier().Test, None)
+        self.watchdog.close()
+        MPI.Finalize()
+
+
+_runtime: list[Runtime] = []
+
+
+def runtime() -> Runtime:
+    """Return the MPI of this process. Raises RuntimeError as Runtime does, and in a process that a rank has forked."""
+    if not _runtime:
+        _runtime.append(Runtime())
+    if _runtime[0].pid != os.getpid():
+        raise RuntimeError("backend mpi: a process that a rank has forked cannot communicate with the other ranks")
+    return _runtime[0]
