@@ -166,6 +166,12 @@ def _closed(root: Path, device: str) -> str:
     return next((f"/dev/{name}" for name in names if not os.access(root / "dev" / name, os.R_OK | os.W_OK)), "")
 
 
+def possible(facts: Mapping[str, Any]) -> list[str]:
+    """Return the fabrics that this host has an adapter for, whatever else they need."""
+    links = {port.link for port in _ports(facts)}
+    return [name for name, own in FABRICS.items() if links.intersection(own)]
+
+
 def lacking(name: str, link: str, facts: Mapping[str, Any]) -> Lack | None:
     """Return why a host cannot use a fabric over a link; None when it can.
 
