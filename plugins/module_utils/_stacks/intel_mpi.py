@@ -70,17 +70,19 @@ def fabric_environment(fabric: str, backend: str) -> dict[str, str]:
 
     Data loaders fork: efa would end the job then, unless FI_EFA_FORK_SAFE is set or the kernel is 5.13 or newer (a
     message in libefa-fi.so); verbs requires IBV_FORK_SAFE, and RDMAV_HUGEPAGES_SAFE where there are huge pages
-    (fi_verbs(7)). mlx and psm3 are left as they are. None of the variables for mlx, psm2, efa and verbs has been run
-    on such hardware.
+    (fi_verbs(7)). PSM3_HAL=verbs has psm3 use RDMA; it would else use plain Ethernet where there is no RDMA. Intel MPI
+    sets the same by itself: on a host without RDMA, psm3 was found with PSM3_HAL=sockets only. Of all these fabrics,
+    psm3 alone has been run, over plain Ethernet with PSM3_HAL=sockets.
     """
     if fabric == "tcp":
         return {}
-    safe = {
+    more = {
+        "psm3": {"PSM3_HAL": "verbs"},
         "efa": {"FI_EFA_FORK_SAFE": "1"},
         "verbs": {"IBV_FORK_SAFE": "1", "RDMAV_HUGEPAGES_SAFE": "1"},
     }
     shared = {} if backend == "ccl" else {"I_MPI_FABRICS": "shm:ofi"}
-    return {"FI_PROVIDER": fabric, "I_MPI_OFI_PROVIDER": fabric, **shared, **safe.get(fabric, {})}
+    return {"FI_PROVIDER": fabric, "I_MPI_OFI_PROVIDER": fabric, **shared, **more.get(fabric, {})}
 
 
 def sourced(env: Path, bindings: str) -> dict[str, str]:

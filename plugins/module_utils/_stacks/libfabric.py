@@ -45,6 +45,8 @@ print(json.dumps({"code": code, "names": sorted(names)}))
 NOT_LOADED = re.compile(r"dlopen\(\S*/lib(?P<file>\w+)(?:-[\d.]+)?-fi\.so\): (?P<why>.*)")
 # Where the file is not named as the provider.
 FILES = {"psm2": "psmx2"}
+# With which a provider looks for RDMA devices only, see intel_mpi.fabric_environment.
+MORE = {"psm3": {"PSM3_HAL": "verbs"}}
 SECONDS = 30
 
 
@@ -58,7 +60,7 @@ def unusable(variables: Mapping[str, str], names: Iterable[str]) -> dict[str, st
 
 
 def _unusable(variables: Mapping[str, str], name: str) -> str:
-    own = {"FI_PROVIDER": name, "I_MPI_OFI_PROVIDER": name, "FI_LOG_LEVEL": "warn"}
+    own = {"FI_PROVIDER": name, "I_MPI_OFI_PROVIDER": name, "FI_LOG_LEVEL": "warn", **MORE.get(name, {})}
     try:
         ran = subprocess.run(
             [sys.executable, "-S", "-c", PROGRAM],

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi, libfabric
 
 
 def test_tcp_has_no_variables_of_its_own() -> None:
@@ -16,6 +16,8 @@ def test_variables_of_every_fabric(fabric: str) -> None:
     assert variables["FI_PROVIDER"] == variables["I_MPI_OFI_PROVIDER"] == fabric
     assert variables["I_MPI_FABRICS"] == "shm:ofi"
     assert "I_MPI_FABRICS" not in intel_mpi.fabric_environment(fabric, "ccl")
+    # As libfabric was asked for it.
+    assert libfabric.MORE.get(fabric, {}).items() <= variables.items()
 
 
 def test_fabrics_that_data_loaders_would_break() -> None:
