@@ -191,23 +191,42 @@ def lacking(name: str, link: str, facts: Mapping[str, Any]) -> Lack | None:
         states = ", ".join(f"{port} is {port.state} ({port.physical})" for port in found)
         manager = ", and that a subnet manager runs" if link in (INFINIBAND, OMNI_PATH) else ""
         return Lack(f"no active {link} port: {states}", f"check cable and switch{manager}")
-    if all(port.closed for port in active):
-        return Lack(
-            f"no access to {active[0].closed}, through which programs use {active[0].device}",
-            "give the user of the jobs read and write access to it (udev rules of rdma-core; --device for a container)",
-        )
+    lacks = list(filter(None, (_closed_lack(active), _provider_lack(name, facts), _memlock_lack(facts))))
+    if not lacks:
+        return None
+    return Lack(", and ".join(lack.text for lack in lacks), "; ".join(lack.advice for lack in lacks))
+
+
+def _closed_lack(active: Sequence[Port]) -> Lack | None:
+    if not all(port.closed for port in active):
+        return None
+    return Lack(
+        f"no access to {active[0].closed}, through which programs use {active[0].device}",
+        "give the user of the jobs read and write access to it (udev rules of rdma-core; --device for a container)",
+    )
+
+
+def _provider_lack(name: str, facts: Mapping[str, Any]) -> Lack | None:
     why = facts.get("providers", {}).get(name, "")
-    if why:
-        library = why.split()[0]
-        advice = f"install {PACKAGES[library]}" if library in PACKAGES else "run fi_info of Intel MPI on the host"
-        return Lack(f"no provider {name} in libfabric: {why}", advice)
+    if not why:
+        return None
+    library = why.split()[0]
+    advice = (
+        f"install {PACKAGES[library]}"
+        if library in PACKAGES
+        else "check with ibv_devinfo that programs see the adapter"
+    )
+    return Lack(f"no provider {name} in libfabric: {why}", advice)
+
+
+def _memlock_lack(facts: Mapping[str, Any]) -> Lack | None:
     limit = facts.get("memlock_bytes")
-    if limit is not None and limit < LOCKABLE * facts.get("memory_bytes", 0):
-        return Lack(
-            f"a limit of {_size(limit)} for locked memory, and {name} locks what it sends from",
-            "set memlock to unlimited (site.yml does, see host_tuning_memlock) and log in again",
-        )
-    return None
+    if limit is None or limit >= LOCKABLE * facts.get("memory_bytes", 0):
+        return None
+    return Lack(
+        f"a limit of {_size(limit)} for locked memory, which fabrics send from",
+        "set memlock to unlimited (site.yml does, see host_tuning_memlock) and log in again",
+    )
 
 
 def lacking_everywhere(name: str, facts: Mapping[str, Any]) -> Lack | None:

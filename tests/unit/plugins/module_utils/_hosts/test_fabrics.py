@@ -80,7 +80,7 @@ def test_fabrics_that_hosts_have(name: str, link: str, tree: str) -> None:
         (
             "psm3",
             facts("roce", memlock_bytes=8 << 20),
-            "a limit of 8 MiB for locked memory, and psm3 locks what it sends from",
+            "a limit of 8 MiB for locked memory, which fabrics send from",
             "set memlock to unlimited",
         ),
     ],
@@ -90,6 +90,17 @@ def test_what_a_host_lacks(name: str, host: dict[str, Any], text: str, advice: s
     assert lack is not None
     assert lack.text == text
     assert lack.advice.startswith(advice)
+
+
+def test_everything_that_software_lacks_is_told_at_once() -> None:
+    lack = fabrics.lacking("psm3", "RoCE", facts("roce", 8 << 20, psm3="libibverbs.so.1 is missing"))
+    assert lack is not None
+    assert lack.text == (
+        "no provider psm3 in libfabric: libibverbs.so.1 is missing, and a limit of 8 MiB for locked memory, which "
+        "fabrics send from"
+    )
+    assert lack.advice.startswith("install libibverbs (")
+    assert "; set memlock to unlimited" in lack.advice
 
 
 def test_a_large_limit_is_enough() -> None:
