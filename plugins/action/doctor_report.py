@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor, fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
 
 display = Display()
@@ -18,6 +18,7 @@ display = Display()
 WANTED = {
     "network": {"type": "str", "default": ""},
     "require": {"type": "str", "choices": ["amx", "avx512", "none"], "default": "none"},
+    "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
     "become": {"type": "bool", "required": True},
     "full": {"type": "bool", "required": True},
     **{
@@ -45,14 +46,17 @@ class ActionModule(ActionBase):
         cluster = Cluster(options["results"], Wanted(**options["wanted"]))
         findings = doctor.examine(cluster)
         summary = doctor.summary(findings, cluster)
+        found = doctor.fabrics_of(cluster)
         report = {"findings": [dataclasses.asdict(finding) for finding in findings], "summary": summary}
         failures = [finding for finding in findings if finding.severity == FAILURE]
         if options["format"] == "json":
-            display.display(json.dumps({"hosts": list(cluster.results), **report}))
+            own = {"fabrics": {host: dataclasses.asdict(one) for host, one in found.items()}} if found else {}
+            display.display(json.dumps({"hosts": list(cluster.results), **report, **own}))
         elif options["format"] == "table" or failures:
             width = shutil.get_terminal_size((160, 24)).columns
             shown = findings if options["format"] == "table" else failures
-            display.display("\n".join(filter(None, ["", doctor.table(shown, width), summary])))
+            listed = doctor.fabrics_table(found) if options["format"] == "table" else ""
+            display.display("\n".join(filter(None, ["", listed, doctor.table(shown, width), summary])))
         if failures:
             return {**report, "failed": True, "msg": doctor.refusal(failures)}
         return {**report, "changed": False}

@@ -23,6 +23,7 @@ class ActionModule(ActionBase):
             "become": {"type": "bool"},
             "prefix": {"type": "str"},
             "cache": {"type": "str"},
+            "fabric": {"type": "str"},
         }
         _result, options = self.validate_argument_spec(
             {
@@ -30,13 +31,14 @@ class ActionModule(ActionBase):
                 "hosts": {"type": "list", "elements": "dict", "options": host, "default": []},
             }
         )
-        become, prefix, cache = (
-            {one["host"]: one[key] for one in options["hosts"]} for key in ("become", "prefix", "cache")
+        become, prefix, cache, fabric = (
+            {one["host"]: one[key] for one in options["hosts"]} for key in ("become", "prefix", "cache", "fabric")
         )
         errors = [
             *inventory.errors(options["groups"]),
             *inventory.become_errors(become, bool(context.CLIARGS.get("become"))),
             *inventory.path_errors({"cluster_prefix": prefix, "cluster_cache": cache}),
+            *inventory.fabric_errors(fabric),
         ]
         if errors:
             lines = "".join(f"- {error}\n" for error in errors)

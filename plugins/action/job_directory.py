@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files, secrets
@@ -32,6 +32,8 @@ class ActionModule(ActionBase):
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
         own = {script.name: script for script in scripts if script.is_absolute()}
         own.update((str(path.relative_to(role_files)), path) for name in ROLE_FILES for path in role_files.glob(name))
+        if options["plan"].get("fabric", {}).get("env"):
+            own[exchange.PROGRAM] = role_files / exchange.PROGRAM
         try:
             options["files"] = {
                 **{name: path.read_text(encoding="utf-8") for name, path in own.items()},

@@ -9,6 +9,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -31,6 +32,7 @@ class ActionModule(ActionBase):
                 "answers": {"type": "dict", "required": True},
                 "stack": {"type": "dict", "required": True},
                 "job_env": {"type": "raw", "default": {}, "no_log": True},
+                "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
                 "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
             }
         )
@@ -42,7 +44,8 @@ class ActionModule(ActionBase):
             # Their values are looked up again when they are handed over: nothing of them is returned here.
             secret_env.from_inventory(run.job.env_from, options["job_env"], run.job.name, run.job.file)
             venv = answers[run.settings.head]["venv"]
-            plan = make_plan(run, options["stack"], venv, [{"host": host, **answers[host]} for host in hosts])
+            told = [{"host": host, **answers[host]} for host in hosts]
+            plan = make_plan(run, options["stack"], venv, told, options["fabric"])
         except ValueError as error:
             return {"failed": True, "msg": str(error)}
         display.display(plan_text.render(plan, colour=ANSIBLE_COLOR))

@@ -14,7 +14,7 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Evaluates what tasks have gathered on the hosts of a cluster, and shows everything that is wrong. Fails if there is
-    a finding of severity V(failure).
+    a finding of severity V(failure). Where a host has a fabric such as InfiniBand, shows the fabrics of all hosts.
   - The checks are listed in C(docs/doctor.md).
   - This is an action that runs on the control node and contacts no host.
 extends_documentation_fragment:
@@ -42,6 +42,11 @@ options:
         type: str
         choices: [amx, avx512, none]
         default: none
+      fabric:
+        description: The variable C(cluster_fabric) of the inventory.
+        type: str
+        choices: [auto, tcp, psm3, mlx, efa, verbs, psm2]
+        default: auto
       become:
         description: Whether roles may use sudo.
         type: bool

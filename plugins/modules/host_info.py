@@ -31,6 +31,10 @@ options:
     description: The directory of a captured machine, see O(amx.cluster.amx_info#module:root).
     type: path
     default: /
+  fabric_root:
+    description: The directory of a captured machine, with C(sys) and C(dev), whose RDMA devices are read.
+    type: path
+    default: /
 """
 
 EXAMPLES = r"""
@@ -155,6 +159,15 @@ host:
           C(versions), C(providers) of libfabric and C(provider_error); empty if there is none.
       type: dict
       returned: success
+    fabric:
+      description:
+        - The RDMA devices of the host, with C(ports) (of each its C(device), C(number), C(vendor), C(link), C(state),
+          C(physical) state, C(rate), C(interfaces), and the file in C(/dev) that is C(closed) to the user),
+          C(memlock_bytes), the memory that a process of the user may lock, null for no limit, C(memory_bytes), and
+          C(providers), which has for each fabric that the devices could be used by why libfabric of the virtual
+          environment cannot use it, empty if it can.
+      type: dict
+      returned: success
     processes:
       description:
         - Processes of jobs, with C(pid), C(kind) (rank or launcher), C(job), the C(ports) on which they listen, and the
@@ -172,7 +185,7 @@ host:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import facts
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed
 
@@ -183,6 +196,7 @@ def main() -> None:
             "prefix": {"type": "path", "required": True},
             "python": {"type": "list", "elements": "str"},
             "amx_root": {"type": "path", "default": "/"},
+            "fabric_root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
     )
@@ -190,9 +204,12 @@ def main() -> None:
     try:
         prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")
+        own = facts.read(prefix, options["python"] or (), options["amx_root"])
+        fabric = fabrics.read(options["fabric_root"], own["memory_bytes"])
         host = {
-            **facts.read(prefix, options["python"] or (), options["amx_root"]),
+            **own,
             "stack": installed.describe(prefix / "env"),
+            "fabric": {**fabric, "providers": installed.unusable_fabrics(prefix / "env", fabrics.possible(fabric))},
             "processes": found,
             "running_jobs": processes.running_jobs(prefix / "jobs", found),
         }

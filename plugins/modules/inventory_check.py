@@ -15,7 +15,7 @@ author:
 description:
   - Fails unless the group C(cluster) has the children C(head), with exactly one host, and C(workers).
   - Fails if every task would use sudo, because jobs would then run as root, and if a directory has a name that lists of
-    paths such as C(LD_PRELOAD) cannot have. Every error is reported at once.
+    paths such as C(LD_PRELOAD) cannot have. Fails for unknown values of variables. Every error is reported at once.
   - This is an action that runs on the control node and contacts no host.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -44,6 +44,9 @@ options:
       cache:
         description: The variable C(cluster_cache) of the host, if it is set.
         type: str
+      fabric:
+        description: The variable C(cluster_fabric) of the host, if it is set.
+        type: str
 """
 
 EXAMPLES = r"""
@@ -57,6 +60,7 @@ EXAMPLES = r"""
       become: ansible_become
       prefix: cluster_prefix
       cache: cluster_cache
+      fabric: cluster_fabric
 """
 
 RETURN = r"""

@@ -32,7 +32,8 @@ options:
   answers:
     description:
       - By host, C(venv), the path of its virtual environment, C(allocation), what M(amx.cluster.core_allocation)
-        returned, C(tcmalloc), the path of the allocator or empty, C(isa), C(address) and C(interface).
+        returned, C(tcmalloc), the path of the allocator or empty, C(isa), C(address), C(interface) and C(fabric), see
+        M(amx.cluster.host_info).
     type: dict
     required: true
   stack:
@@ -43,6 +44,13 @@ options:
     description: The variables that the job may take from the inventory. Their values are in nothing that is returned.
     type: raw
     default: {}
+  fabric:
+    description:
+      - What ranks communicate over where the backend uses MPI. V(auto) takes the fastest fabric that all hosts have,
+        else V(tcp). Fails for hosts without a fabric that is named.
+    type: str
+    choices: [auto, tcp, psm3, mlx, efa, verbs, psm2]
+    default: auto
   tcmalloc:
     description: Whether ranks use tcmalloc. V(required) fails for hosts without it.
     type: str

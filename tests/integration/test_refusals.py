@@ -131,6 +131,25 @@ def test_variables_of_the_inventory(cluster: Cluster) -> None:
     assert "- become is on for every task (--become): jobs would run as root" in cluster.refusal("preflight.yml", "-b")
 
 
+def test_fabrics(cluster: Cluster) -> None:
+    """A value that there is not, before a host is asked; then a fabric that a host does not have."""
+    said = cluster.refusal("site.yml", "-e", "cluster_fabric=infiniband")
+    assert "- cluster_fabric is 'infiniband' on node0: set it to one of auto, tcp, psm3, mlx, efa, verbs, psm2" in said
+    assert "node0]" not in said, "a host was asked"
+    trees = ROOT / "tests/unit/fixtures/fabrics"
+    hosts = {
+        name: {"ansible_connection": "local", "preflight_fabric_root": str(trees / tree)}
+        for name, tree in (("node0", "infiniband_hdr"), ("node1", "infiniband_down"))
+    }
+    cluster.inventory(head=["node0"], workers=["node1"], **hosts)
+    said = cluster.refusal("site.yml", "-e", "cluster_fabric=mlx")
+    assert (
+        "- node1: cluster_fabric is mlx, and it has no active InfiniBand port: mlx5_0 port 1 is DOWN (Polling). Check "
+        "cable and switch, and that a subnet manager runs, or set cluster_fabric to auto.\n"
+    ) in said
+    assert not cluster.prefix.exists()
+
+
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [

@@ -48,6 +48,14 @@ def host(name: str, ranks: int, domain: str = "[3,c]", isa: str = "amx", **alloc
     }
 
 
+CCL_STACK: dict[str, Any] = {
+    **STACK,
+    "backend": "ccl",
+    "bindings": "oneccl_bindings_for_pytorch",
+    "interpreter": "3.10",
+}
+
+
 def plan(*hosts: dict[str, Any], stack: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
     """Return the plan of a job with these fields on these hosts."""
     return make_plan(run(**job), stack or STACK, "/opt/env", hosts)

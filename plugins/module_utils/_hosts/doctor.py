@@ -8,10 +8,11 @@ from __future__ import annotations
 import itertools
 import textwrap
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.amx.cluster.plugins.module_utils import _text
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
@@ -20,6 +21,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     Cluster,
     Wanted,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.fabric import of_hosts
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,53 @@ def summary(findings: Sequence[Finding], cluster: Cluster) -> str:
         for severity in (FAILURE, WARNING)
     )
     return f"{made} on {_text.count(len(cluster.results), 'host')}: {failures}, {warnings}"
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """What a host has for a fabric. ports: (link and device, state) of each. memlock: the memory that a process may
+    lock. jobs: the fabric that jobs use on all hosts, and why no faster one."""
+
+    ports: tuple[tuple[str, str], ...]
+    memlock: str
+    jobs: str
+
+
+def fabrics_of(cluster: Cluster) -> dict[str, Fabric]:
+    """Return what every host has for a fabric; empty where none has an RDMA device."""
+    facts = of_hosts(cluster)
+    if not any(fabrics.described(one) for one in facts.values()):
+        return {}
+    wanted = cluster.wanted.fabric
+    name, _link, lacks = fabrics.kept_back(facts)
+    found = {}
+    for host, one in facts.items():
+        lack = fabrics.lacking_everywhere(wanted, one) if wanted in fabrics.FABRICS else lacks.get(host)
+        if wanted == fabrics.TCP:
+            jobs = "tcp, as cluster_fabric says"
+        elif wanted in fabrics.FABRICS:
+            jobs = f"none: {lack.text}" if lack else wanted
+        elif lack:
+            jobs = f"tcp: {lack.text}"
+        else:
+            jobs = fabrics.shared(facts) or (f"tcp, because of {', '.join(lacks)}" if name else "tcp")
+        found[host] = Fabric(tuple(fabrics.described(one)), fabrics.lockable(one), jobs)
+    return found
+
+
+def fabrics_table(found: Mapping[str, Fabric]) -> str:
+    """Return what hosts have for a fabric as a table with an empty line after it; hosts that are alike share a row."""
+    if not found:
+        return ""
+    alike: dict[Fabric, list[str]] = {}
+    for host, one in found.items():
+        alike.setdefault(one, []).append(host)
+    rows = [("host", "fabric", "link", "locked memory", "jobs that use MPI"), ("----",) * 5]
+    for one, hosts in alike.items():
+        for place, (device, state) in enumerate(one.ports or (("none", "-"),)):
+            first = (", ".join(hosts), one.memlock, one.jobs) if place == 0 else ("", "", "")
+            rows.append((first[0], device, state, *first[1:]))
+    return "\n".join([*_text.columns(rows), ""])
 
 
 def refusal(failures: Sequence[Finding]) -> str:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
+
 # What a path may have that ends up in lists which spaces or colons divide, in SSH commands and in shell scripts.
 PLAIN_PATH = re.compile(r"[\w./+@%=,~-]+")
 
@@ -76,6 +78,23 @@ def path_errors(paths: Mapping[str, Mapping[str, Any]]) -> list[str]:
                     "directory that it is in, to a path of letters, digits and ./_-+@%=,~ alone (LD_PRELOAD and "
                     "PIP_FIND_LINKS cannot have others)"
                 )
+    return found
+
+
+def fabric_errors(values: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with cluster_fabric. values: {host: its value, None where it is not set}."""
+    by_value: dict[str, list[str]] = {}
+    for host, value in values.items():
+        by_value.setdefault(fabrics.AUTO if value is None else str(value), []).append(host)
+    found = [
+        f"cluster_fabric is {value!r} on {', '.join(hosts)}: set it to one of {', '.join(fabrics.VALUES)} "
+        "(docs/fabrics.md)"
+        for value, hosts in by_value.items()
+        if value not in fabrics.VALUES
+    ]
+    if len(by_value) > 1 and not found:
+        said = ", ".join(f"{value} on {', '.join(hosts)}" for value, hosts in by_value.items())
+        found.append(f"cluster_fabric is {said}: set the same for all hosts, in group_vars/cluster.yml")
     return found
 
 

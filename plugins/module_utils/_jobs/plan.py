@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -31,18 +31,22 @@ def choose_precision(wanted: str, isas: Mapping[str, str]) -> str:
     return "bf16" if all(isa in amx.BF16_ISAS for isa in isas.values()) else "fp32"
 
 
-def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def make_plan(
+    run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapping[str, Any]], fabric: str = fabrics.AUTO
+) -> dict[str, Any]:
     """Return what each rank of a job is set to.
 
     stack: an entry of the catalogue. env: the path of the virtual environment, the same on every host. hosts: in the
     order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as the module
-    core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
+    core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none; fabric, where
+    the host has one, is what fabrics.lacking reads. fabric: the inventory's cluster_fabric.
 
     Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, head_interface, master_addr,
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
     `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
-    `secrets` has the names of further variables of all ranks, each with where its value comes from. Raises ValueError
-    when the stack or the launcher does not have the job's backend.
+    `secrets` has the names of further variables of all ranks, each with where its value comes from. `fabric`, {name,
+    note, env}, is there only when it is not plain tcp. Raises ValueError when the stack or the launcher does not have
+    the job's backend, or a host does not have the fabric.
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
@@ -74,6 +78,9 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         "world_size": 0,
         "hosts": [],
     }
+    chosen = _fabric(fabric, hosts, plan["backend"])
+    if chosen:
+        plan["fabric"] = chosen
     for host in hosts:
         allocation = host["allocation"]
         plan["hosts"].append(
@@ -109,6 +116,15 @@ def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[
 
 def _of_compression(wanted: str) -> dict[str, str]:
     return {"AMX_CLUSTER_GRADIENT_COMPRESSION": wanted} if wanted != "none" else {}
+
+
+def _fabric(wanted: str, hosts: Sequence[Mapping[str, Any]], backend: str) -> dict[str, Any]:
+    """Return {name, note, env} of a plan's fabric; empty where it is tcp and there is nothing to say about it."""
+    facts = {host["host"]: host.get("fabric") or {} for host in hosts}
+    choice = fabrics.choose(wanted, facts, backend, backend in intel_mpi.MPI_BACKENDS)
+    if choice == fabrics.Choice(fabrics.TCP):
+        return {}
+    return {"name": choice.name, "note": choice.note, "env": intel_mpi.fabric_environment(choice.name, backend)}
 
 
 def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:

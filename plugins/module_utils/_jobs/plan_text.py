@@ -33,6 +33,7 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
     lines = [
         f"Job {plan['job']}: {count(world, 'rank')} on {count(len(hosts), 'host')}, {plan['precision']}, "
         f"backend {plan['backend']}, stack {plan['stack']}"
+        + (f", fabric {plan['fabric']['name']}" if plan.get("fabric", {}).get("env") else "")
     ]
     common = dict(set.intersection(*(set(host["env"].items()) for host in hosts)))
     alike = _grouped(hosts, _shape)
@@ -50,6 +51,8 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
     lines += ["", f"One character is one core: {_legend(hosts)}."]
     for warning, named in _warnings(hosts):
         lines += ["", *_wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]
+    if plan.get("fabric", {}).get("note"):
+        lines += ["", *_wrapped("Note: ", plan["fabric"]["note"])]
     in_file = [name for name, source in secrets.items() if source == secret_env.JOB_FILE]
     if in_file:
         lines += ["", *_wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file)))]

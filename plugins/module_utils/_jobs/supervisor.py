@@ -29,6 +29,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
     checkpoints,
     directory,
+    exchange,
     faults,
     heartbeats,
     processes,
@@ -137,14 +138,14 @@ class Supervisor:
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        reason = self.other_start()
+        reason = self.other_start() or self.exchange()
         if not reason and checkpoints.last_complete(self.folder / "output"):  # of the run that this one goes on with
             self.replan(
                 self.names(),
                 read_json(self.folder / directory.RESUMED) or {},
             )
             reason = self.bring_checkpoint()
-        while not reason:
+        while not reason and not self.stop_wanted:
             reason, code = self.attempt()
             if not reason or self.stop_wanted or not self.may_restart(reason):
                 break
@@ -162,6 +163,12 @@ class Supervisor:
         if not other:
             return ""
         return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
+
+    def exchange(self) -> str:
+        """Test the fabric between every pair of hosts, where the job has one; return why the job cannot use it."""
+        outcome = exchange.run(self.folder, self.plan, lambda: self.stop_wanted)
+        self.note(outcome.note)
+        return outcome.reason
 
     def remove_secrets(self) -> None:
         """Remove the secrets of the job from every host that answers: who starts it again hands them over again."""

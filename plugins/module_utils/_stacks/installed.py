@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi, libfabric
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
@@ -37,6 +37,14 @@ def describe(env: Path) -> dict[str, Any]:
         "providers": providers,
         "provider_error": error,
     }
+
+
+def unusable_fabrics(env: Path, names: Sequence[str]) -> dict[str, str]:
+    """Return {fabric: why the libfabric of a virtual environment cannot use it here, or ""}; empty without one."""
+    marker = read_json(env / MARKER)
+    if marker is None:
+        return {}
+    return libfabric.unusable(marker.get("mpi") or intel_mpi.mpi_environment(str(env.resolve())), names)
 
 
 def packages(path: Sequence[str]) -> dict[str, str]:

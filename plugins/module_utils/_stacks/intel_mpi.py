@@ -13,6 +13,8 @@ from typing import Any
 
 # What is kept of what env/setvars.sh of the bindings sets.
 KEPT = re.compile(r"PATH|LD_LIBRARY_PATH|(CCL|I_MPI|FI)_\w+")
+# The backends of torch.distributed that exchange tensors through MPI, and so through libfabric.
+MPI_BACKENDS = ("ccl", "mpi")
 
 
 def bindings_folder(stack: Mapping[str, Any]) -> str:
@@ -52,6 +54,35 @@ def mpi_environment(env: str, bindings: str = "") -> dict[str, str]:
         "FI_PROVIDER_PATH": f"{root}/lib/prov",
         "FI_PROVIDER": "tcp",
     }
+
+
+def fabric_environment(fabric: str, backend: str) -> dict[str, str]:
+    """Return the variables with which Intel MPI uses a fabric, besides those of mpi_environment; none for tcp.
+
+    fabric: tcp, or one of fabrics.FABRICS. backend: the job's.
+
+    FI_PROVIDER is the provider (Intel MPI Library Developer Guide, OFI Providers Support). Checked with libfabric of
+    impi-rt 2021.18: it lets utility providers through, so that verbs is not "verbs;ofi_rxm", which matches nothing.
+    I_MPI_OFI_PROVIDER is the same (`impi_info -v I_MPI_OFI_PROVIDER`); without it that libfabric skips a provider while
+    it finds a better one. I_MPI_FABRICS=shm:ofi, ranks of one host through shared memory, is the default that this
+    states (Developer Reference, Communication Fabrics Control); it is left out for ccl, because the multiple endpoints
+    mode that its workers may use knows ofi only.
+
+    Data loaders fork: efa would end the job then, unless FI_EFA_FORK_SAFE is set or the kernel is 5.13 or newer (a
+    message in libefa-fi.so); verbs requires IBV_FORK_SAFE, and RDMAV_HUGEPAGES_SAFE where there are huge pages
+    (fi_verbs(7)). PSM3_HAL=verbs has psm3 use RDMA; it would else use plain Ethernet where there is no RDMA. Intel MPI
+    sets the same by itself: on a host without RDMA, psm3 was found with PSM3_HAL=sockets only. Of all these fabrics,
+    psm3 alone has been run, over plain Ethernet with PSM3_HAL=sockets.
+    """
+    if fabric == "tcp":
+        return {}
+    more = {
+        "psm3": {"PSM3_HAL": "verbs"},
+        "efa": {"FI_EFA_FORK_SAFE": "1"},
+        "verbs": {"IBV_FORK_SAFE": "1", "RDMAV_HUGEPAGES_SAFE": "1"},
+    }
+    shared = {} if backend == "ccl" else {"I_MPI_FABRICS": "shm:ofi"}
+    return {"FI_PROVIDER": fabric, "I_MPI_OFI_PROVIDER": fabric, **shared, **more.get(fabric, {})}
 
 
 def sourced(env: Path, bindings: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import (
     capacity,
     cpu,
+    fabric,
     jobs,
     login,
     network,
@@ -44,6 +45,8 @@ CHECKS = (
     software.packages,
     software.provider,
     software.tcmalloc,
+    fabric.fabric,
+    fabric.fabric_unused,
     system.system_calls,
     jobs.orphaned_processes,
 )

@@ -25,7 +25,7 @@ class Wanted:
 
     network: the cluster network as a CIDR, or "". require: "amx", "avx512" or "none". become: whether roles may use
     sudo. full: whether checks between hosts and of the installed software are made. free_gib, job_free_gib: free disk
-    space before and after the stack is installed.
+    space before and after the stack is installed. fabric: one of fabrics.VALUES.
     """
 
     network: str
@@ -37,6 +37,7 @@ class Wanted:
     memory_gib: float
     shm_gib: float
     clock_seconds: float
+    fabric: str = "auto"
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
     Killed,
     Launcher,
     free_port,
+    python,
     rank_command,
     variables_file,
 )
@@ -36,15 +38,18 @@ class Mpirun(Launcher):
     backends = ("mpi", "gloo", "ccl")
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
-        """Return the hostfile, env (what mpirun itself is set to) and launch.sh."""
+        """Return the hostfile, env (what mpirun itself is set to) and launch.sh; exchange.sh with a fabric to test."""
         variables = {
             # As the bindings themselves set it, with which the virtual environment was checked.
             **(plan["mpi"] or intel_mpi.mpi_environment(plan["environment"], plan["bindings"])),
+            **plan.get("fabric", {}).get("env", {}),
             "I_MPI_HYDRA_IFACE": plan["head_interface"],
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
             "MASTER_ADDR": plan["master_addr"],
         }
+        tested = plan.get("fabric", {}).get("env") and len(plan["hosts"]) > 1
         return {
+            **({exchange.SCRIPT: exchange.script(plan, python(plan))} if tested else {}),
             "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
             "env": variables_file(variables),
             "launch.sh": LAUNCH.format(

@@ -41,11 +41,12 @@ def test_inventory_check() -> None:
         "- b is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them\n"
     )
     assert set(documented(inventory_check_documentation)) <= set(answer)
-    hosts = [{"host": "a", "become": "yes", "prefix": "/a b", "cache": None}]
+    hosts = [{"host": "a", "become": "yes", "prefix": "/a b", "cache": None, "fabric": "ib"}]
     errors = run(inventory_check, groups=sound, hosts=hosts)["errors"]
     assert [error.partition(": ")[0] for error in errors] == [
         "ansible_become is true for a",
         "cluster_prefix is '/a b' on a, which has ' '",
+        "cluster_fabric is 'ib' on a",
     ]
 
 

@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
+from support.fabrics import facts
 from support.runs import STACK, host
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -107,17 +108,24 @@ class Run:
         ranks: tuple[int, ...] = (2,),
         settings: dict[str, Any] | None = None,
         here: str = "node0",
+        fabric: str = "",
         **job: Any,
     ) -> dict[str, Any]:
-        """Start the job with this many ranks on each host; return the status that is there when the command is back."""
+        """Start the job with this many ranks on each host; return the status that is there when the command is back.
+
+        fabric: what the hosts have in /sys, for a stack whose backend uses it.
+        """
         self.program("mpirun", "#!/bin/bash\n" + mpirun)
         hosts = [
             {**host(f"node{place}", count, domain="[1]", threads_per_rank=4), "address": "127.0.0.1", "interface": "lo"}
             for place, count in enumerate(ranks)
         ]
         made = runs.run(settings, **{"precision": "fp32", **job})
-        plan = make_plan(made, STACK, str(self.env), hosts)
-        for name, content in {"host": f"{here}\n", **run_files(plan, made, STACK)}.items():
+        stack = {**runs.CCL_STACK, "arguments": STACK["arguments"]} if fabric else STACK
+        if fabric:
+            hosts = [{**one, "fabric": facts(fabric)} for one in hosts]
+        plan = make_plan(made, stack, str(self.env), hosts)
+        for name, content in {"host": f"{here}\n", **run_files(plan, made, stack)}.items():
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
         command = [sys.executable, "-S", "supervise.py", str(self.folder)]
@@ -730,3 +738,40 @@ def test_a_log_is_searched_from_its_end(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("earlier" + "x" * 100 + "the cause")
     assert supervisor.tail(tmp_path / "log", 7, 9) == "the cause"
     assert supervisor.tail(tmp_path / "log", 107, 1000) == "the cause"
+
+
+def exchange_that(does: str) -> str:
+    """An mpirun whose exchange between hosts is this, and whose ranks train."""
+    world = '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node1"}]}'
+    return f"case $* in *exchange_ranks.py*) {does}; exit ;; esac\necho '{world}' > world.json\n{TRAIN}"
+
+
+def test_hosts_exchange_messages_before_the_first_rank_starts(run: Run) -> None:
+    line = 'amx.cluster exchange: {"pair": [0, 1], "microseconds": 1.5, "error": ""}'
+    run.start(exchange_that(f"""echo "$FI_PROVIDER" > provider; echo '{line}'"""), ranks=(1, 1), fabric="roce")
+    status = run.ended()
+    assert (status["state"], status["reason"]) == ("succeeded", "")
+    note = (
+        "every pair of hosts exchanged messages over the fabric psm3: 1.5 µs each way, at most 1.5 µs (node0 and node1)"
+    )
+    assert status["notes"] == [note]
+    assert (run.folder / "provider").read_text() == "psm3\n"
+
+
+def test_a_fabric_that_does_not_connect_the_hosts(run: Run) -> None:
+    line = 'amx.cluster exchange: {"pair": [0, 1], "microseconds": null, "error": "no answer within 5 s"}'
+    run.start(exchange_that(f"echo '{line}'; sleep 1000"), ranks=(1, 1), fabric="infiniband_hdr")
+    status = run.ended()
+    assert status["state"] == "failed"
+    assert status["reason"].startswith(
+        "1 of 1 pairs of hosts could not exchange messages over the fabric mlx: node0 and node1: no answer within 5 s. "
+    )
+    assert status["attempts"] == [], "no rank was started"
+
+
+def test_a_job_that_is_stopped_while_hosts_exchange_messages(run: Run) -> None:
+    first = run.start(exchange_that("touch begun; sleep 1000"), ranks=(1, 1), fabric="efa")
+    until((run.folder / "begun").exists)
+    os.kill(first["pid"], directory.STOP)
+    status = run.ended()
+    assert (status["state"], status["attempts"]) == ("stopped", [])

@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster, Wanted
+from support.fabrics import facts
 from support.sound_cluster import FULL, SHORT, results, silent
 
 TESTS_OF_CHECKS = Path(__file__).parent / "checks"
@@ -125,3 +126,53 @@ def test_table() -> None:
     ]
     assert any(row.startswith("node1  (warning) tcmalloc  the loader's cache") for row in rows)
     assert rows[3] == " " * 69 + "-o remount,size=50% /dev/shm), or start"
+
+
+def with_fabrics(*trees: str) -> dict[str, dict[str, Any]]:
+    reported = results(len(trees))
+    for answer, tree in zip(reported.values(), trees):
+        answer["info"]["host"]["fabric"] = facts(tree)
+    return reported
+
+
+def test_fabrics_of_hosts() -> None:
+    cluster = Cluster(with_fabrics("infiniband_hdr", "infiniband_hdr", "infiniband_down"), FULL)
+    rows = [re.split(" {2,}", line) for line in doctor.fabrics_table(doctor.fabrics_of(cluster)).splitlines()]
+    assert rows == [
+        ["host", "fabric", "link", "locked memory", "jobs that use MPI"],
+        ["----"] * 5,
+        [
+            "node0, node1",
+            "InfiniBand mlx5_0 port 1 (ib0)",
+            "ACTIVE (LinkUp), 200 Gb/sec (4X HDR)",
+            "unlimited",
+            "tcp, because of node2",
+        ],
+        ["", "InfiniBand mlx5_1 port 1 (ib1)", "DOWN (Disabled)"],
+        [
+            "node2",
+            "InfiniBand mlx5_0 port 1 (ib0)",
+            "DOWN (Polling)",
+            "unlimited",
+            "tcp: no active InfiniBand port: mlx5_0 port 1 is DOWN (Polling)",
+        ],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "trees", "jobs"),
+    [
+        ("auto", ("roce", "roce"), ["psm3", "psm3"]),
+        ("auto", ("roce",), ["tcp"]),
+        ("tcp", ("efa", "nothing"), ["tcp, as cluster_fabric says"] * 2),
+        ("efa", ("efa", "nothing"), ["efa", "none: no EFA adapter"]),
+        ("auto", ("nothing", "nothing"), []),
+    ],
+)
+def test_what_jobs_use(wanted: str, trees: tuple[str, ...], jobs: list[str]) -> None:
+    found = doctor.fabrics_of(Cluster(with_fabrics(*trees), dataclasses.replace(FULL, fabric=wanted)))
+    assert [one.jobs for one in found.values()] == jobs
+
+
+def test_no_table_without_a_fabric() -> None:
+    assert doctor.fabrics_table(doctor.fabrics_of(Cluster(results(), FULL))) == ""

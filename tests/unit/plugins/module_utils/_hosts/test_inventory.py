@@ -98,6 +98,29 @@ def test_paths(paths: dict[str, str | None], errors: list[str]) -> None:
     assert inventory.path_errors({"p": paths}) == errors
 
 
+@pytest.mark.parametrize(
+    ("values", "errors"),
+    [
+        ({"a": None, "b": None}, []),
+        ({"a": "auto", "b": None}, []),
+        ({"a": "mlx", "b": "mlx"}, []),
+        (
+            {"a": "infiniband", "b": "mlx", "c": "infiniband"},
+            [
+                "cluster_fabric is 'infiniband' on a, c: set it to one of auto, tcp, psm3, mlx, efa, verbs, psm2 "
+                "(docs/fabrics.md)"
+            ],
+        ),
+        (
+            {"a": "tcp", "b": None},
+            ["cluster_fabric is tcp on a, auto on b: set the same for all hosts, in group_vars/cluster.yml"],
+        ),
+    ],
+)
+def test_fabrics(values: dict[str, str | None], errors: list[str]) -> None:
+    assert inventory.fabric_errors(values) == errors
+
+
 def test_the_head_comes_first_and_workers_keep_their_order() -> None:
     assert inventory.host_order({"workers": ["c", "a", "b"], "head": ["b"]}) == ["b", "c", "a"]
     assert inventory.host_order({}) == []

@@ -9,8 +9,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import choose_precision, make_plan, on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from support.fabrics import facts
 from support.machines import machine
-from support.runs import STACK, host, plan, run
+from support.runs import CCL_STACK, STACK, host, plan, run
 
 
 def test_plan_counts_ranks_over_the_hosts() -> None:
@@ -71,6 +72,42 @@ def test_the_environment_of_a_host() -> None:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_OFFLINE": "1",
     }
+
+
+def test_the_fabric_of_hosts_that_have_one() -> None:
+    hosts = [{**host(f"node{number}", 1), "fabric": facts("infiniband_hdr")} for number in range(2)]
+    made = plan(*hosts, stack=CCL_STACK)
+    assert made["fabric"] == {
+        "name": "mlx",
+        "note": "",
+        "env": {"FI_PROVIDER": "mlx", "I_MPI_OFI_PROVIDER": "mlx"},
+    }
+    assert on_hosts(made, ["node1"])["fabric"] == made["fabric"]
+    assert make_plan(run(), CCL_STACK, "/opt/env", hosts, "verbs")["fabric"]["name"] == "verbs"
+    unused = make_plan(run(), STACK, "/opt/env", hosts)["fabric"]
+    assert (unused["name"], unused["env"]) == ("tcp", {})
+    assert unused["note"].startswith("backend gloo communicates over TCP")
+
+
+def test_a_plan_without_a_fabric_says_nothing_of_it() -> None:
+    plain = plan(host("node0", 1), host("node1", 1), stack=CCL_STACK)
+    nothing = [{**host(f"node{number}", 1), "fabric": facts("nothing")} for number in range(2)]
+    assert "fabric" not in plain
+    assert plan(*nothing, stack=CCL_STACK) == plain
+    hosts = [{**host(f"node{number}", 1), "fabric": facts("efa")} for number in range(2)]
+    assert make_plan(run(), CCL_STACK, "/opt/env", hosts, "tcp") == plain
+
+
+def test_a_fabric_that_a_host_does_not_have() -> None:
+    hosts = [
+        {**host("node0", 1), "fabric": facts("infiniband_hdr")},
+        {**host("node1", 1), "fabric": facts("infiniband_down")},
+    ]
+    fabric = plan(*hosts, stack=CCL_STACK)["fabric"]
+    assert fabric["name"] == "tcp"
+    assert "because node1 has no active InfiniBand port: mlx5_0 port 1 is DOWN" in fabric["note"]
+    with pytest.raises(ValueError, match=r"^cluster_fabric is mlx.*\n- node1 has no active InfiniBand port"):
+        make_plan(run(), CCL_STACK, "/opt/env", hosts, "mlx")
 
 
 @pytest.mark.parametrize(

@@ -134,3 +134,14 @@ def test_a_drawing_stands_for_all_hosts_of_the_same_map() -> None:
     title = ElementTree.fromstring(files["plan-node0.svg"]).find("{http://www.w3.org/2000/svg}title")
     assert title is not None
     assert title.text == "node0, node<2>"
+
+
+def test_the_fabric_is_named() -> None:
+    server = machine(1, 2)
+    made = plan_of(Request(1, reserved_cores=0), node0=(server, None), node1=(server, None))
+    plain = plan_text.render(made)
+    named = {"name": "psm3", "note": "", "env": {"FI_PROVIDER": "psm3"}}
+    assert plan_text.render({**made, "fabric": named}) == plain.replace("stack native", "stack native, fabric psm3")
+    note = "all ranks communicate over TCP, because node1 has no RoCE adapter"
+    kept_back = {"name": "tcp", "note": note, "env": {}}
+    assert plan_text.render({**made, "fabric": kept_back}) == f"{plain}\n\nNote: {note}"

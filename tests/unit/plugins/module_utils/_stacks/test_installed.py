@@ -12,6 +12,14 @@ def program(path: Path, text: str) -> str:
     return str(path)
 
 
+def test_fabrics_without_a_virtual_environment(tmp_path: Path) -> None:
+    assert installed.unusable_fabrics(tmp_path / "env", ["mlx"]) == {}
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / venv.MARKER).write_text("{}")
+    why = installed.unusable_fabrics(tmp_path / "env", ["mlx"])["mlx"]
+    assert "libfabric.so.1: cannot open shared object file" in why
+
+
 def test_stack(tmp_path: Path) -> None:
     real = tmp_path / "envs" / "native-1"
     for name, version in (("Torch_X", "2.0"), ("other", "1")):

@@ -10,7 +10,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
-from support.runs import STACK, host, plan, run
+from support.fabrics import facts
+from support.runs import CCL_STACK, STACK, host, plan, run
 
 
 def test_environment_of_a_stack_with_bindings() -> None:
@@ -50,6 +51,18 @@ def test_hostfile_and_environment_file() -> None:
         "MASTER_ADDR": "10.0.0.1",
     }
     assert {name: found[name] for name in expected} == expected
+
+
+def test_a_fabric() -> None:
+    hosts = [{**host(f"node{number}", 1), "fabric": facts("infiniband_hdr")} for number in range(2)]
+    made = plan(*hosts, stack={**CCL_STACK, "mpi": {"PATH": "/bin", "FI_PROVIDER": "tcp"}})
+    files = LAUNCHER.files(made, [])
+    assert files["env"].splitlines()[:3] == ["PATH=/bin", "FI_PROVIDER=mlx", "I_MPI_OFI_PROVIDER=mlx"]
+    assert "exec mpirun -f hostfile -n 2 -ppn 1 \\\n  /opt/env/bin/python exchange_ranks.py\n" in files["exchange.sh"]
+    subprocess.run(["bash", "-n"], input=files["exchange.sh"], text=True, check=True)
+    plain = LAUNCHER.files(plan(host("node0", 1), host("node1", 1)), [])
+    assert set(files) - set(plain) == {"exchange.sh"}
+    assert "exchange.sh" not in LAUNCHER.files(plan(hosts[0], stack=CCL_STACK), [])
 
 
 def run_launch_script(folder: Path, made: dict[str, Any], arguments: list[str]) -> list[str]:

@@ -1,0 +1,74 @@
+"""The exchange between every pair of hosts: ranks of the real Intel MPI on this machine, each in place of a host."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import variables_file
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from support.checkout import ROOT
+
+HOSTS = ["node0", "node1", "node2"]
+
+
+@pytest.fixture
+def python(environment: Path) -> str:
+    """The virtual environment's Python, where it has mpi4py."""
+    interpreter = str(environment / "bin/python")
+    if subprocess.run([interpreter, "-c", "import mpi4py"], capture_output=True, check=False).returncode:
+        pytest.skip(f"{environment} has no mpi4py")
+    return interpreter
+
+
+def job_directory(folder: Path, python: str, environment: Path) -> dict[str, Any]:
+    """Make a job directory as far as the exchange needs it, and return its plan. Messages go over TCP only."""
+    env = {"FI_TCP_IFACE": "lo", "I_MPI_FABRICS": "ofi"}
+    plan = {"job": "demo", "hosts": [{"host": name, "env": env} for name in HOSTS], "fabric": {"name": "tcp"}}
+    variables = {**intel_mpi.mpi_environment(str(environment)), "I_MPI_HYDRA_IFACE": "lo"}
+    files = {
+        **library_files(),
+        exchange.PROGRAM: (ROOT / "roles/job/files" / exchange.PROGRAM).read_text(encoding="utf-8"),
+        exchange.SCRIPT: exchange.script(plan, python),
+        "plan.json": json.dumps(plan),
+        "env": variables_file(variables),
+        "hostfile": "localhost\n",
+    }
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    return plan
+
+
+def test_every_pair_exchanges_messages(tmp_path: Path, python: str, environment: Path) -> None:
+    plan = job_directory(tmp_path, python, environment)
+    outcome = exchange.run(tmp_path, plan, lambda: False)
+    assert outcome.reason == ""
+    assert re.match(r"every pair of hosts exchanged messages over the fabric tcp: [\d.]+ µs each way", outcome.note)
+    pairs = exchange.evaluate((tmp_path / exchange.LOG).read_text(encoding="utf-8"), HOSTS, "no answer")
+    assert [(pair.first, pair.second) for pair in pairs] == [
+        ("node0", "node1"),
+        ("node0", "node2"),
+        ("node1", "node2"),
+    ]
+    assert all(pair.microseconds for pair in pairs)
+
+
+def test_a_host_that_does_not_answer_is_named(tmp_path: Path, python: str, environment: Path) -> None:
+    plan = job_directory(tmp_path, python, environment)
+    program = tmp_path / exchange.PROGRAM
+    text = program.read_text(encoding="utf-8")
+    deaf = text.replace("    begun, failed", "    if me == 2:\n        time.sleep(600)\n    begun, failed")
+    assert deaf != text
+    program.write_text(deaf, encoding="utf-8")
+    reason = exchange.run(tmp_path, plan, lambda: False, start=15).reason
+    assert reason.startswith(
+        "2 of 3 pairs of hosts could not exchange messages over the fabric tcp: node0 and node2: no answer within 5 s; "
+        "node1 and node2: no answer within 5 s (1 pair not tested, because a host still waited for another one). "
+    )

@@ -1,0 +1,16 @@
+"""What hosts with fabrics report: made trees of /sys, see their README.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
+from support.checkout import ROOT
+
+TREES = ROOT / "tests/unit/fixtures/fabrics"
+
+
+def facts(tree: str, memlock_bytes: int | None = None, **providers: str) -> dict[str, Any]:
+    """What a host reports that has a tree's devices. providers: {fabric: why libfabric does not have it}."""
+    read = fabrics.read(str(TREES / tree), memory_bytes=512 << 30)
+    return {**read, "memlock_bytes": memlock_bytes, "providers": providers}
