@@ -8,9 +8,10 @@ import json
 import shutil
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
 
 display = Display()
@@ -45,14 +46,22 @@ class ActionModule(ActionBase):
         cluster = Cluster(options["results"], Wanted(**options["wanted"]))
         findings = doctor.examine(cluster)
         summary = doctor.summary(findings, cluster)
-        report = {"findings": [dataclasses.asdict(finding) for finding in findings], "summary": summary}
+        groups = amx_text.groups({host: info["amx"] for host, info in cluster.infos.items()})
+        report = {
+            "findings": [dataclasses.asdict(finding) for finding in findings],
+            "summary": summary,
+            "amx": [{"hosts": group.hosts, "lost": group.lost, **group.judged} for group in groups],
+        }
         failures = [finding for finding in findings if finding.severity == FAILURE]
         if options["format"] == "json":
             display.display(json.dumps({"hosts": list(cluster.results), **report}))
-        elif options["format"] == "table" or failures:
-            width = shutil.get_terminal_size((160, 24)).columns
-            shown = findings if options["format"] == "table" else failures
-            display.display("\n".join(filter(None, ["", doctor.table(shown, width), summary])))
+        else:
+            for group in groups:
+                display.display("\n".join(amx_text.lines(group)), color=constants.COLOR_WARN if group.lost else None)
+            if options["format"] == "table" or failures:
+                width = shutil.get_terminal_size((160, 24)).columns
+                shown = findings if options["format"] == "table" else failures
+                display.display("\n".join(filter(None, ["", doctor.table(shown, width), summary])))
         if failures:
             return {**report, "failed": True, "msg": doctor.refusal(failures)}
         return {**report, "changed": False}
