@@ -54,6 +54,7 @@ class Job:
     ranks_per_node: int | str = "auto"
     comm_cores: int | str = "auto"
     reserved_cores: int | str = "auto"
+    threads_per_core: int | str = 1
     env: dict[str, str] = field(default_factory=dict)
     env_from: list[str] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)

@@ -292,6 +292,17 @@ def _cores(value: object, _directory: Path) -> int | str:
     return "auto" if value == "auto" else _count(value, 0)
 
 
+def _threads_per_core(value: object, _directory: Path) -> int | str:
+    if value == "all":
+        return "all"
+    try:
+        return _count(value, 1)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is neither a whole number of at least 1 nor all (every hardware thread of a core)"
+        ) from None
+
+
 def _env(value: object, _directory: Path) -> dict[str, str]:
     env = {}
     for key, item in _mapping(value).items():
@@ -352,6 +363,7 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "ranks_per_node": _ranks_per_node,
     "comm_cores": _cores,
     "reserved_cores": _cores,
+    "threads_per_core": _threads_per_core,
     "env": _env,
     "env_from": _env_from,
     "expect": _expect,

@@ -57,6 +57,7 @@ def test_every_field(folder: Path) -> None:
         ranks_per_node: <=2
         comm_cores: 0
         reserved_cores: auto
+        threads_per_core: 2
         env: {KMP_BLOCKTIME: 1, LD_PRELOAD: ""}
         env_from: [HF_TOKEN, WANDB_API_KEY, HF_TOKEN]
         expect: {eval_accuracy: 1}
@@ -85,6 +86,7 @@ def test_every_field(folder: Path) -> None:
         ranks_per_node="<=2",
         comm_cores=0,
         reserved_cores="auto",
+        threads_per_core=2,
         env={"KMP_BLOCKTIME": "1", "LD_PRELOAD": ""},
         env_from=["HF_TOKEN", "WANDB_API_KEY"],
         expect={"eval_accuracy": 1.0},
@@ -97,6 +99,11 @@ def test_every_field(folder: Path) -> None:
         launcher="torchrun",
         watch=Watch(gradients=False),
     )
+
+
+def test_all_threads_of_a_core(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, threads_per_core: all}")
+    assert load(folder / "job.yml").threads_per_core == "all"
 
 
 def test_a_job_survives_the_way_through_json(folder: Path) -> None:
@@ -193,6 +200,10 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
         ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),
         ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
+        (
+            "threads_per_core: 0",
+            "threads_per_core: 0 is neither a whole number of at least 1 nor all (every hardware thread of a core)",
+        ),
         ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
         ("env: {A: true}", "env: A: True is neither text nor a number"),
         ("env: {A_TOKEN: [hf_x]}", "env: A_TOKEN: a list is neither text nor a number"),
