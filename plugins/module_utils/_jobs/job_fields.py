@@ -321,6 +321,16 @@ def _env(value: object, _directory: Path) -> dict[str, str]:
     return env
 
 
+def _env_launcher(value: object, directory: Path) -> dict[str, str]:
+    env = _env(value, directory)
+    for name in secret_env.found_in(env):
+        raise ValueError(f"{name} looks like a secret, and the launcher's variables are no secrets: use env_from")
+    for name in env:
+        if name.startswith("AMX_CLUSTER_"):
+            raise ValueError(f"{name} is a variable of the collection itself: leave it out")
+    return env
+
+
 def _env_from(value: object, _directory: Path) -> list[str]:
     if not isinstance(value, list):
         raise ValueError(f"{type_name(value)} where a list of names in job_env is expected")
@@ -365,6 +375,7 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "reserved_cores": _cores,
     "threads_per_core": _threads_per_core,
     "env": _env,
+    "env_launcher": _env_launcher,
     "env_from": _env_from,
     "expect": _expect,
     "checkpoints": _checkpoints,

@@ -39,7 +39,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
     `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
     `secrets` has the names of further variables of all ranks, each with where its value comes from. Raises ValueError
-    when the launcher does not work with the stack's backend.
+    when the launcher does not work with the stack's backend, or with what the job sets it to.
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
@@ -65,6 +65,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         "environment": env,
         "bindings": intel_mpi.bindings_folder(stack),
         "mpi": dict(stack.get("mpi", {})),
+        "env_launcher": dict(job.env_launcher),
         "world_size": 0,
         "hosts": [],
     }
@@ -94,6 +95,9 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
                 "warnings": allocation.get("warnings", []),
             }
         )
+    contradiction = launcher.contradiction(plan)
+    if contradiction:
+        raise ValueError(contradiction)
     return _numbered(plan)
 
 

@@ -52,6 +52,9 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
     secrets = plan.get("secrets", {})
     shown = {**common, **dict.fromkeys(secrets, secret_env.MASK)}
     lines += ["    " + line for line in columns(sorted(shown.items()))]
+    if plan.get("env_launcher"):
+        lines += ["", f"Environment of {plan['launcher']['name']} from the job file:"]
+        lines += ["    " + line for line in columns(sorted(plan["env_launcher"].items()))]
     lines += ["", f"One character is one core: {_legend(hosts)}."]
     for warning, named in _warnings(hosts):
         lines += ["", *wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]

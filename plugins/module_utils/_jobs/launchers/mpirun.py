@@ -15,7 +15,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     Launcher,
     free_port,
     rank_command,
-    variables_file,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 
@@ -34,19 +33,27 @@ class Mpirun(Launcher):
     processes = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
     on_hosts = ("hydra_pmi_proxy",)
     backends = ("gloo", "ccl")
+    settled: Mapping[str, str] = {
+        **Launcher.settled,
+        r"I_MPI_PIN\w*": "the core allocation (ranks_per_node, comm_cores, reserved_cores, threads_per_core)",
+        "I_MPI_HYDRA_HOST_FILE|I_MPI_PERHOST": "launch.sh from hosts and ranks_per_node",
+    }
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
-        """Return the hostfile, env (what mpirun itself is set to) and launch.sh."""
-        variables = {
+    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+        """Return what mpirun needs to run, and how it reaches the hosts."""
+        return {
             # As the bindings themselves set it, with which the virtual environment was checked.
             **(plan["mpi"] or intel_mpi.mpi_environment(plan["environment"], plan["bindings"])),
             "I_MPI_HYDRA_IFACE": plan["head_interface"],
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
             "MASTER_ADDR": plan["master_addr"],
         }
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Return the hostfile, env (what mpirun itself is set to) and launch.sh."""
         return {
             "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
-            "env": variables_file(variables),
+            "env": self.env_file(plan),
             "launch.sh": LAUNCH.format(
                 job=plan["job"],
                 ranks=plan["world_size"],

@@ -62,6 +62,13 @@ One character is one core: 0-1 compute for that rank."""
     )
 
 
+def test_what_the_launcher_is_set_to_is_shown() -> None:
+    made = plan_of(Request(), node0=(machine(1, 2), None))
+    assert "Environment of mpirun" not in plan_text.render(made)
+    text = plan_text.render({**made, "env_launcher": {"I_MPI_HYDRA_DEBUG": "on"}})
+    assert "\n\nEnvironment of mpirun from the job file:\n    I_MPI_HYDRA_DEBUG  on\n\n" in text
+
+
 def of_isas(precision: str, *isas: str) -> list[str]:
     """The first lines of the plan of a job on hosts with these instruction sets, joined where they were wrapped."""
     allocation = allocate(build(machine(1, 2).cpus(), None), Request())
