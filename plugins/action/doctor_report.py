@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 display = Display()
 
@@ -44,7 +45,10 @@ class ActionModule(ActionBase):
             }
         )
         cluster = Cluster(options["results"], Wanted(**options["wanted"]))
-        findings = doctor.examine(cluster)
+        findings = [
+            dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice, task_vars))
+            for finding in doctor.examine(cluster)
+        ]
         summary = doctor.summary(findings, cluster)
         groups = amx_text.groups({host: info["amx"] for host, info in cluster.infos.items()})
         report = {

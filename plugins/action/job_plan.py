@@ -12,6 +12,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 display = Display()
 
@@ -44,7 +45,7 @@ class ActionModule(ActionBase):
             venv = answers[run.settings.head]["venv"]
             plan = make_plan(run, options["stack"], venv, [{"host": host, **answers[host]} for host in hosts])
         except ValueError as error:
-            return {"failed": True, "msg": str(error)}
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
         display.display(plan_text.render(plan, colour=ANSIBLE_COLOR))
         maps = [(host, CoreMap.from_json(answers[host]["allocation"]["core_map"])) for host in hosts]
         return {"changed": False, "plan": plan, "drawings": plan_text.drawings(maps)}

@@ -9,6 +9,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import status
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 display = Display()
 
@@ -33,9 +34,8 @@ class ActionModule(ActionBase):
             return {"changed": False}
         named = [job for job in options["jobs"] if PurePosixPath(job["path"]).name == options["name"]]
         if not named:
-            return {
-                "failed": True,
-                "msg": f"no job {options['name']} was started on this cluster: playbooks/status.yml lists all jobs",
-            }
-        display.display(status.details(named[0], options["ranks"]))
+            msg = f"no job {options['name']} was started on this cluster: playbooks/status.yml lists all jobs"
+            return {"failed": True, "msg": inventory_in_use.commands(msg, task_vars)}
+        details = status.details(named[0], options["ranks"])
+        display.display(inventory_in_use.commands(details, task_vars))
         return {"changed": False}

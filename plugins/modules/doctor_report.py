@@ -75,7 +75,7 @@ options:
   format:
     description:
       - V(table) shows a table of all findings and a summary.
-      - V(json) shows the same as one line of JSON.
+      - V(json) shows the same, and the facts about AMX, as one line of JSON.
       - V(failures) shows the failures only.
     type: str
     choices: [table, json, failures]

@@ -20,6 +20,7 @@ from ansible_collections.amx.cluster.plugins.modules import doctor_report as doc
 from ansible_collections.amx.cluster.plugins.modules import firewall_rules as firewall_rules_documentation
 from ansible_collections.amx.cluster.plugins.modules import inventory_check as inventory_check_documentation
 from ansible_collections.amx.cluster.plugins.modules import ssh_host_keys_check as ssh_host_keys_check_documentation
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 from support.modules import documented, run_action
 from support.sound_cluster import CAPTURED, results
 
@@ -48,6 +49,13 @@ def test_inventory_check() -> None:
         "ansible_become is true for a",
         "cluster_prefix is '/a b' on a, which has ' '",
     ]
+
+
+def test_inventory_check_shows_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    run(inventory_check, groups={"cluster": ["a", "b"], "head": ["a"], "workers": ["b"]})
+    assert capsys.readouterr().out == "Hosts: 2 hosts: head a, workers b\n"
+    run(inventory_check, groups={"cluster": ["a"], "head": [], "workers": ["a"]})
+    assert capsys.readouterr().out == ""
 
 
 def test_firewall_rules() -> None:
@@ -136,6 +144,14 @@ def test_doctor_report_of_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert answer["summary"].endswith(" checks on 3 hosts: 1 failure, 1 warning")
     assert shown[-1] == answer["summary"]
     assert not any("tcmalloc" in line for line in shown)
+
+
+def test_doctor_report_names_commands_with_the_inventory_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_in_use, "option", lambda _variables: "-i inventories/mine")
+    reported = results()
+    reported["node1"]["info"]["host"]["stack"] = {}
+    answer = run(doctor_report, results=reported, wanted=WANTED, format="failures")
+    assert "Run ansible-playbook -i inventories/mine site.yml, which installs the same" in answer["msg"]
 
 
 def test_doctor_report_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
