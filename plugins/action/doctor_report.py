@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from typing import Any
 
@@ -13,7 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 
 display = Display()
 
@@ -41,6 +40,7 @@ class ActionModule(ActionBase):
             argument_spec={
                 "results": {"type": "dict", "required": True},
                 "wanted": {"type": "dict", "required": True, "options": WANTED},
+                **document.ARGUMENTS,
                 "format": {"type": "str", "choices": ["table", "json", "failures"], "default": "table"},
             }
         )
@@ -58,7 +58,10 @@ class ActionModule(ActionBase):
         }
         failures = [finding for finding in findings if finding.severity == FAILURE]
         if options["format"] == "json":
-            display.display(json.dumps({"hosts": list(cluster.results), **report}))
+            try:
+                document.emit({"hosts": list(cluster.results), **report}, options)
+            except (OSError, ValueError) as error:
+                return {**report, "failed": True, "msg": str(error)}
         else:
             for group in groups:
                 display.display("\n".join(amx_text.lines(group)), color=constants.COLOR_WARN if group.lost else None)

@@ -12,7 +12,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 
 display = Display()
 
@@ -33,6 +33,7 @@ class ActionModule(ActionBase):
                 "stack": {"type": "dict", "required": True},
                 "job_env": {"type": "raw", "default": {}, "no_log": True},
                 "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
+                **document.ARGUMENTS,
             }
         )
         run, hosts, answers = Run.from_json(options["run"]), options["hosts"], options["answers"]
@@ -46,6 +47,12 @@ class ActionModule(ActionBase):
             plan = make_plan(run, options["stack"], venv, [{"host": host, **answers[host]} for host in hosts])
         except ValueError as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
-        display.display(plan_text.render(plan, colour=ANSIBLE_COLOR))
+        if options["format"] == "text":
+            display.display(plan_text.render(plan, colour=ANSIBLE_COLOR))
+        else:
+            try:
+                document.emit(plan, options)
+            except (OSError, ValueError) as error:
+                return {"failed": True, "msg": str(error)}
         maps = [(host, CoreMap.from_json(answers[host]["allocation"]["core_map"])) for host in hosts]
         return {"changed": False, "plan": plan, "drawings": plan_text.drawings(maps)}

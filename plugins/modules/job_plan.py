@@ -19,6 +19,7 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.document
 options:
   run:
     description: The run, as M(amx.cluster.job_read) returns it.
