@@ -64,7 +64,10 @@ class ActionModule(ActionBase):
                 return {**report, "failed": True, "msg": str(error)}
         else:
             for group in groups:
-                display.display("\n".join(amx_text.lines(group)), color=constants.COLOR_WARN if group.lost else None)
+                text = "\n".join(amx_text.lines(group))
+                display.display(
+                    f"\n{text}\n" if group.lost else text, color=constants.COLOR_WARN if group.lost else None
+                )
             if options["format"] == "table" or failures:
                 width = shutil.get_terminal_size((160, 24)).columns
                 shown = findings if options["format"] == "table" else failures
