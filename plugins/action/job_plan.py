@@ -48,7 +48,8 @@ class ActionModule(ActionBase):
         except ValueError as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
         if options["format"] == "text":
-            display.display(plan_text.render(plan, colour=ANSIBLE_COLOR))
+            text = plan_text.render(plan, colour=ANSIBLE_COLOR)
+            display.display(inventory_in_use.commands(text, task_vars))
         else:
             try:
                 document.emit(plan, options)

@@ -33,7 +33,8 @@ options:
   answers:
     description:
       - By host, C(venv), the path of its virtual environment, C(allocation), what M(amx.cluster.core_allocation)
-        returned, C(tcmalloc), the path of the allocator or empty, C(isa), C(address) and C(interface).
+        returned, C(tcmalloc), the path of the allocator or empty, C(isa), C(amx) (the reason that
+        M(amx.cluster.amx_info) returns), C(address) and C(interface).
     type: dict
     required: true
   stack:

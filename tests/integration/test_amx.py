@@ -40,6 +40,8 @@ def test_an_old_kernel_on_sapphire_rapids(tmp_path: Path, playbook: str) -> None
     assert "linux-generic-hwe-22.04" in said
     if playbook == "plan":
         assert "bf16 runs as avx512_bf16 on node0" in said
+        why = "though the CPU has it: ansible-playbook -i hosts.yml playbooks/preflight.yml shows why"
+        assert f"WARNING: AMX cannot be used on node0, {why}" in said
 
 
 def test_amx_is_required(tmp_path: Path) -> None:

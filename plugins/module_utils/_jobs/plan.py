@@ -32,8 +32,9 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
     """Return what each rank of a job is set to.
 
     stack: an entry of the catalogue. env: the path of the virtual environment, the same on every host. hosts: in the
-    order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as the module
-    core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none.
+    order of the hostfile, each {host, address, interface, isa, amx, allocation, tcmalloc}: amx is the reason of
+    amx.judge, the allocation as the module core_allocation returns it; tcmalloc is where the host's loader finds it,
+    empty or left out for none.
 
     Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, head_interface, master_addr,
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
@@ -74,6 +75,7 @@ def make_plan(run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapp
         plan["hosts"].append(
             {
                 **{key: host[key] for key in ("host", "address", "interface", "isa")},
+                "amx": host.get("amx", ""),
                 "env": {
                     **allocation["env"],
                     "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),

@@ -12,6 +12,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
@@ -19,6 +20,7 @@ NO_BF16 = (
     "the job file sets precision to bf16, and the CPUs of {names} have no bf16 instructions, neither AMX nor "
     "avx512_bf16: set precision to fp32 or auto, or leave these hosts out."
 )
+LOST_AMX = "AMX cannot be used on {names}, though the CPU has it: playbooks/preflight.yml shows why (docs/amx.md)."
 # Backgrounds of the 256-colour palette, for ranks in turn, and for cores on which none computes.
 _RANKS = (25, 167, 28, 178, 74, 133, 172, 60)
 _OTHERS = {"c": 236, "s": 250, "r": 250, "-": 0}
@@ -75,8 +77,11 @@ def _bf16(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
         f"bf16 {'runs as' if isa in BF16_ISAS else 'is emulated with'} {isa} on {names(hosts)}"
         for isa, hosts in by_isa.items()
     )
+    lost = [host["host"] for host in plan["hosts"] if host.get("amx", "usable") not in ("", *USABLE, *ABSENT)]
     emulating = [host for isa, hosts in by_isa.items() if isa not in BF16_ISAS for host in hosts]
     warning = [("WARNING: ", NO_BF16.format(names=names(emulating)))] if emulating else []
+    if lost:
+        warning.append(("WARNING: ", LOST_AMX.format(names=names(lost))))
     return [("", "; ".join(runs)), *warning]
 
 

@@ -94,6 +94,17 @@ def test_the_plan_says_where_bf16_runs_without_amx() -> None:
     assert of_isas("auto", "avx2")[1:] == [], "auto has chosen fp32"
 
 
+def test_the_plan_warns_of_lost_amx() -> None:
+    made = plan_of(Request(), node0=(machine(1, 2), None), node1=(machine(1, 2), None))
+    hosts = [
+        {**one, "isa": "avx512_bf16", "amx": reason}
+        for one, reason in zip(made["hosts"], ("kernel_too_old", "no_amx"), strict=True)
+    ]
+    text = " ".join(plan_text.render({**made, "precision": "bf16", "hosts": hosts}).split())
+    assert "WARNING: AMX cannot be used on node0, though the CPU has it: playbooks/preflight.yml shows why" in text
+    assert text.count("WARNING") == 1
+
+
 def test_hosts_that_differ_only_in_which_core_they_use_stand_under_one_heading() -> None:
     server = machine(1, 2)
     text = plan_text.render(
