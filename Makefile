@@ -35,7 +35,7 @@ molecule: ## the scenarios on clusters of containers; a single one: make molecul
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## generate the README.md of each role and the generated blocks of pages
+docs: ## generate the README.md of each role, the JSON Schema of job files and the generated blocks of pages
 	@tools/make_venv.sh tests
 	@.venv/bin/python tools/generated_docs.py write
 

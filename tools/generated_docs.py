@@ -9,7 +9,8 @@ A block of a page is generated when the page has the two lines
     <!-- begin NAME: written by `make docs` -->
     <!-- end NAME -->
 
-and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs.
+and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs and the
+JSON Schema of job files.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
 import doc_tables
+import job_schema
 import role_interfaces
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
@@ -81,6 +83,10 @@ def main(arguments: list[str]) -> int:
     for role in roles:
         problems += [f"roles/{role.name}: {problem}" for problem in role_interfaces.differences(role)]
         texts[role / "README.md"] = role_interfaces.readme(role)
+    try:
+        texts[job_schema.FILE] = job_schema.text()
+    except ValueError as error:
+        problems.append(f"{job_schema.FILE.relative_to(ROOT)}: {error}")
     for path, text in texts.items():
         name = path.relative_to(ROOT)
         if path.is_file() and path.read_text(encoding="utf-8") == text:

@@ -64,7 +64,7 @@ def trust_the_present_keys() -> None:
 
 def compare(faults: Sequence[Fault], *options: str) -> list[str]:
     """Run the doctor as a program would, and compare its findings with the faults."""
-    play = Play("doctor", "-e", "doctor_format=json", *options)
+    play = Play("doctor", "-e", "format=json", *options)
     output = play.wait()
     lines = [line for line in output.splitlines() if line.startswith('{"hosts"')]
     check(len(lines) == 1, f"it printed no report:\n{output[-3000:]}")

@@ -4,14 +4,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor, fabrics
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 
 display = Display()
 
@@ -40,23 +41,42 @@ class ActionModule(ActionBase):
             argument_spec={
                 "results": {"type": "dict", "required": True},
                 "wanted": {"type": "dict", "required": True, "options": WANTED},
+                **document.ARGUMENTS,
                 "format": {"type": "str", "choices": ["table", "json", "failures"], "default": "table"},
             }
         )
         cluster = Cluster(options["results"], Wanted(**options["wanted"]))
-        findings = doctor.examine(cluster)
+        findings = [
+            dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice, task_vars))
+            for finding in doctor.examine(cluster)
+        ]
         summary = doctor.summary(findings, cluster)
+        groups = amx_text.groups({host: info["amx"] for host, info in cluster.infos.items()})
+        report: dict[str, Any] = {
+            "findings": [dataclasses.asdict(finding) for finding in findings],
+            "summary": summary,
+            "amx": [{"hosts": group.hosts, "lost": group.lost, **group.judged} for group in groups],
+        }
         found = doctor.fabrics_of(cluster)
-        report = {"findings": [dataclasses.asdict(finding) for finding in findings], "summary": summary}
+        if found:
+            report["fabrics"] = {host: dataclasses.asdict(one) for host, one in found.items()}
         failures = [finding for finding in findings if finding.severity == FAILURE]
         if options["format"] == "json":
-            own = {"fabrics": {host: dataclasses.asdict(one) for host, one in found.items()}} if found else {}
-            display.display(json.dumps({"hosts": list(cluster.results), **report, **own}))
-        elif options["format"] == "table" or failures:
-            width = shutil.get_terminal_size((160, 24)).columns
-            shown = findings if options["format"] == "table" else failures
-            listed = doctor.fabrics_table(found) if options["format"] == "table" else ""
-            display.display("\n".join(filter(None, ["", listed, doctor.table(shown, width), summary])))
+            try:
+                document.emit({"hosts": list(cluster.results), **report}, options)
+            except (OSError, ValueError) as error:
+                return {**report, "failed": True, "msg": str(error)}
+        else:
+            for group in groups:
+                text = "\n".join(amx_text.lines(group))
+                display.display(
+                    f"\n{text}\n" if group.lost else text, color=constants.COLOR_WARN if group.lost else None
+                )
+            if options["format"] == "table" or failures:
+                width = shutil.get_terminal_size((160, 24)).columns
+                shown = findings if options["format"] == "table" else failures
+                listed = doctor.fabrics_table(found) if options["format"] == "table" else ""
+                display.display("\n".join(filter(None, ["", listed, doctor.table(shown, width), summary])))
         if failures:
             return {**report, "failed": True, "msg": doctor.refusal(failures)}
         return {**report, "changed": False}

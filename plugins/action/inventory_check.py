@@ -7,11 +7,15 @@ from typing import Any
 
 from ansible import context
 from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+
+display = Display()
 
 
 class ActionModule(ActionBase):
-    """Checks the inventory's groups and variables on the control node. No host is contacted."""
+    """Checks the inventory's groups and variables on the control node, and shows its hosts. No host is contacted."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -43,4 +47,6 @@ class ActionModule(ActionBase):
         if errors:
             lines = "".join(f"- {error}\n" for error in errors)
             return {"failed": True, "errors": errors, "msg": f"The inventory cannot be used:\n{lines}"}
+        limit = context.CLIARGS.get("subset") or ""
+        display.display(inventory.summary(options["groups"], inventory_in_use.option(task_vars or {}), limit))
         return {"changed": False, "errors": []}

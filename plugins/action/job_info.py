@@ -12,6 +12,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import results
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import describe, describe_hosts, first_failure
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 display = Display()
 
@@ -35,7 +36,8 @@ class ActionModule(ActionBase):
         interval = float(asked.get("interval", 2))
         name = PurePosixPath(asked["path"]).name
         display.display(f"Following {asked['path']}/log. Ctrl-C leaves the job running; come back to it with")
-        display.display(f"  ansible-playbook playbooks/logs.yml -e job={name} (or status.yml, stop.yml)")
+        come_back = f"  playbooks/logs.yml -e job={name} (or status.yml, stop.yml)"
+        display.display(inventory_in_use.commands(come_back, task_vars))
         offset, log, shown, due = 0, "", "", 0.0
         ranks: dict[str, Any] = {}
         notes = 0
@@ -49,8 +51,8 @@ class ActionModule(ActionBase):
             except AnsibleConnectionFailure as error:
                 seen = {"unreachable": True, "msg": str(error)}
             if seen.get("failed") or seen.get("unreachable"):
-                words = "The job does not need this connection; playbooks/status.yml tells how it stands."
-                return {**seen, "msg": f"{seen.get('msg', '')}\n{words}"}
+                words = f"The job does not need this connection; playbooks/status.yml -e job={name} shows its status."
+                return {**seen, "msg": f"{seen.get('msg', '')}\n{inventory_in_use.commands(words, task_vars)}"}
             for line in seen["log"].splitlines():
                 (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
@@ -68,7 +70,7 @@ class ActionModule(ActionBase):
                 due = time.monotonic() + self.pause(time.monotonic() - began)
             if ended and not seen["log"]:
                 summary = self._templar.template(asked.get("summary", True)) in (True, "true", "yes", "True")
-                return self.conclude(seen, log, summary)
+                return self.conclude(seen, log, summary, task_vars)
             if not ended:
                 time.sleep(interval)
 
@@ -78,7 +80,7 @@ class ActionModule(ActionBase):
         return min(60.0, max(5.0, elapsed / 20))
 
     @staticmethod
-    def conclude(seen: dict[str, Any], log: str, summary: bool) -> dict[str, Any]:
+    def conclude(seen: dict[str, Any], log: str, summary: bool, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Show the results; a job that failed fails the task with what its log tells."""
         status, outcome = seen["status"], seen["outcome"]
         if outcome and summary:
@@ -88,6 +90,7 @@ class ActionModule(ActionBase):
         told = f"job {status['job']} {status['state']}: {status['reason']}"
         if "advice" in status:
             told += f"\n{status['advice']}"
+        told = inventory_in_use.commands(told, task_vars)
         if status["state"] == "failed" and status.get("returncode"):
             told += f"\n{first_failure(log)}"
         return {"changed": False, "failed": True, "status": status, "msg": told}

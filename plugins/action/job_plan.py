@@ -13,6 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 
 display = Display()
 
@@ -34,6 +35,7 @@ class ActionModule(ActionBase):
                 "job_env": {"type": "raw", "default": {}, "no_log": True},
                 "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
                 "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
+                **document.ARGUMENTS,
             }
         )
         run, hosts, answers = Run.from_json(options["run"]), options["hosts"], options["answers"]
@@ -47,7 +49,14 @@ class ActionModule(ActionBase):
             told = [{"host": host, **answers[host]} for host in hosts]
             plan = make_plan(run, options["stack"], venv, told, options["fabric"])
         except ValueError as error:
-            return {"failed": True, "msg": str(error)}
-        display.display(plan_text.render(plan, colour=ANSIBLE_COLOR))
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+        if options["format"] == "text":
+            text = plan_text.render(plan, colour=ANSIBLE_COLOR)
+            display.display(inventory_in_use.commands(text, task_vars))
+        else:
+            try:
+                document.emit(plan, options)
+            except (OSError, ValueError) as error:
+                return {"failed": True, "msg": str(error)}
         maps = [(host, CoreMap.from_json(answers[host]["allocation"]["core_map"])) for host in hosts]
         return {"changed": False, "plan": plan, "drawings": plan_text.drawings(maps)}

@@ -9,6 +9,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import status
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 
 display = Display()
 
@@ -26,16 +27,24 @@ class ActionModule(ActionBase):
                 "jobs": {"type": "list", "elements": "dict", "required": True},
                 "ranks": {"type": "dict", "default": {}},
                 "name": {"type": "str", "default": ""},
+                **document.ARGUMENTS,
             }
         )
-        if not options["name"]:
-            display.display(status.overview(options["jobs"]))
+        named = options["jobs"]
+        if options["name"]:
+            named = [job for job in named if PurePosixPath(job["path"]).name == options["name"]]
+        if options["name"] and not named:
+            msg = f"no job {options['name']} was started on this cluster: playbooks/status.yml lists all jobs"
+            return {"failed": True, "msg": inventory_in_use.commands(msg, task_vars)}
+        if options["format"] == "json":
+            try:
+                document.emit(status.document(named, options["ranks"]), options)
+            except (OSError, ValueError) as error:
+                return {"failed": True, "msg": str(error)}
             return {"changed": False}
-        named = [job for job in options["jobs"] if PurePosixPath(job["path"]).name == options["name"]]
-        if not named:
-            return {
-                "failed": True,
-                "msg": f"no job {options['name']} was started on this cluster: playbooks/status.yml lists all jobs",
-            }
-        display.display(status.details(named[0], options["ranks"]))
+        if not options["name"]:
+            display.display(status.overview(named))
+            return {"changed": False}
+        details = status.details(named[0], options["ranks"])
+        display.display(inventory_in_use.commands(details, task_vars))
         return {"changed": False}

@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
+from ansible_collections.amx.cluster.plugins.plugin_utils import document
 
 display = Display()
 
@@ -24,12 +26,21 @@ class ActionModule(ActionBase):
             argument_spec={
                 "plan": {"type": "dict", "required": True},
                 "observed": {"type": "list", "elements": "dict", "required": True},
+                **document.ARGUMENTS,
             }
         )
-        lines = [verification.table(options["plan"], options["observed"])]
-        display.display("\n".join([*lines, *verification.loaded_besides(options["observed"])]))
         warnings = {"warnings": verification.warnings(options["observed"])}
         differences = verification.differences(options["plan"], options["observed"])
+        if options["format"] == "text":
+            lines = [verification.table(options["plan"], options["observed"])]
+            display.display("\n".join([*lines, *verification.loaded_besides(options["observed"])]))
+        else:
+            findings = [asdict(finding) for finding in verification.compare(options["plan"], options["observed"])]
+            report = {"findings": findings, "differences": differences, **warnings, "observed": options["observed"]}
+            try:
+                document.emit(report, options)
+            except (OSError, ValueError) as error:
+                return {"failed": True, "msg": str(error)}
         if differences:
             return {**warnings, "failed": True, "msg": "\n".join(["Ranks do not run as planned:", *differences])}
         return {**warnings, "changed": False}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 
 # The user of a URL, with or without a password, to the last @ before the path: a password may have one that is not
@@ -37,3 +38,17 @@ def duration(seconds: float) -> str:
 def masked(text: str) -> str:
     """Return text without the user names and passwords of the URLs in it."""
     return LOGIN.sub("***@", text)
+
+
+def names(hosts: Sequence[str], most: int = 6) -> str:
+    """Return names with commas; where there are many, the first ones and the number of the others."""
+    shown = hosts if len(hosts) <= most else hosts[: most - 1]
+    rest = len(hosts) - len(shown)
+    return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def wrapped(head: str, text: str, width: int = 110) -> list[str]:
+    """Return a text with its head as lines of at most `width` characters, all but the first indented."""
+    return textwrap.wrap(
+        f"{head}{text}", width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )

@@ -67,7 +67,7 @@ reason:
     - V(not_x86_64) - another architecture, or a 32-bit interpreter.
     - V(no_amx) - the CPU has no AMX, or is shown to a virtual machine as a model without AMX.
     - V(kernel_too_old) - the CPU has AMX but the kernel does not support it.
-    - V(kernel_refuses) - the kernel supports AMX but refuses it to this process.
+    - V(kernel_refuses) - the kernel supports AMX, or is new enough to, but refuses it to this process.
     - V(hidden_by_hypervisor) - the model of the CPU has AMX but the hypervisor hides it.
     - V(switched_off) - the model of the CPU has AMX but its flags do not show it, and there is no hypervisor. It is
       disabled in the firmware or by a boot parameter.
@@ -125,8 +125,8 @@ kernel:
       returned: success
     meets_rule:
       description:
-        - Whether it meets the rule of thumb, 5.16 or newer, or a 5.15 with AMX added by its vendor. RV(reason) takes
-          precedence.
+        - Whether it meets the rule of thumb, 5.16 or newer, or a 5.15 with AMX added by its vendor, which only the
+          kernel's own answer shows. RV(reason) takes precedence.
       type: bool
       returned: success
     asked:
@@ -137,6 +137,11 @@ kernel:
       description: Whether it supports requests for AMX; none if no request was made.
       type: bool
       returned: success
+    answer:
+      description: What it answered, the rest of a sentence that begins with "the kernel".
+      type: str
+      returned: success
+      sample: grants AMX
 """
 
 from ansible.module_utils.basic import AnsibleModule

@@ -15,11 +15,14 @@ author:
 description:
   - Evaluates what tasks have gathered on the hosts of a cluster, and shows everything that is wrong. Fails if there is
     a finding of severity V(failure). Where a host has a fabric such as InfiniBand, shows the fabrics of all hosts.
+  - Shows in a line on which hosts AMX can be used, and with a warning, the reason and what to do on which hosts it
+    cannot although their CPU has it.
   - The checks are listed in C(docs/doctor.md).
   - This is an action that runs on the control node and contacts no host.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.document
 options:
   results:
     description:
@@ -78,8 +81,8 @@ options:
   format:
     description:
       - V(table) shows a table of all findings and a summary.
-      - V(json) shows the same as one line of JSON.
-      - V(failures) shows the failures only, and nothing without one.
+      - V(json) shows the same, and the facts about AMX, as one line of JSON.
+      - V(failures) shows the failures only.
     type: str
     choices: [table, json, failures]
     default: table
@@ -132,6 +135,23 @@ findings:
     advice:
       description: What to do.
       type: str
+      returned: success
+amx:
+  description:
+    - Hosts with the same facts about AMX together, those first that cannot use the AMX of their CPU. Each entry also
+      has what M(amx.cluster.amx_info) returns.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    hosts:
+      description: The names of the hosts.
+      type: list
+      elements: str
+      returned: success
+    lost:
+      description: Whether the CPU of these hosts has AMX that programs cannot use.
+      type: bool
       returned: success
 summary:
   description: The number of checks, hosts, failures and warnings, in a line.

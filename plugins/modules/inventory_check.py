@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: inventory_check
-short_description: Check the groups and variables of the inventory
+short_description: Check the inventory and show its hosts
 version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
@@ -16,6 +16,7 @@ description:
   - Fails unless the group C(cluster) has the children C(head), with exactly one host, and C(workers).
   - Fails if every task would use sudo, because jobs would then run as root, and if a directory has a name that lists of
     paths such as C(LD_PRELOAD) cannot have. Fails for unknown values of variables. Every error is reported at once.
+  - Shows which hosts the playbook is about, and the inventory that has them.
   - This is an action that runs on the control node and contacts no host.
 extends_documentation_fragment:
   - amx.cluster.attributes

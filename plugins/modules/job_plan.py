@@ -19,6 +19,7 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.document
 options:
   run:
     description: The run, as M(amx.cluster.job_read) returns it.
@@ -32,8 +33,8 @@ options:
   answers:
     description:
       - By host, C(venv), the path of its virtual environment, C(allocation), what M(amx.cluster.core_allocation)
-        returned, C(tcmalloc), the path of the allocator or empty, C(isa), C(address), C(interface) and C(fabric), see
-        M(amx.cluster.host_info).
+        returned, C(tcmalloc), the path of the allocator or empty, C(isa), C(amx) (the reason that
+        M(amx.cluster.amx_info) returns), C(address), C(interface) and C(fabric), see M(amx.cluster.host_info).
     type: dict
     required: true
   stack:

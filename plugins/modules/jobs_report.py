@@ -17,6 +17,7 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.document
 options:
   jobs:
     description: The jobs, as M(amx.cluster.jobs_info) returns them from the head.

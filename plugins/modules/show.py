@@ -17,11 +17,15 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.document
 options:
   text:
     description: The text.
     type: str
     required: true
+  data:
+    description: The data that O(format=json) prints instead of the text.
+    type: raw
 """
 
 EXAMPLES = r"""

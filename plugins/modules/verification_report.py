@@ -18,6 +18,7 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.document
 options:
   plan:
     description: The plan, as M(amx.cluster.job_plan) returns it.

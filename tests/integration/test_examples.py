@@ -94,7 +94,8 @@ def test_what_is_refused_of_examples(site: Site) -> None:
     absent = site.refusal(site.script)
     assert (
         "which is missing on localhost: the transformers examples are not there; "
-        "run site.yml with torch_stack_examples set to git, archive or directory." in absent
+        "run ansible-playbook -i hosts.yml site.yml with torch_stack_examples set to git, archive or directory."
+        in absent
     )
     make_examples(site.repository, VERSION, "torch < 2\nglue-words\n")
     archive = site.folder / "transformers.tar.gz"

@@ -196,12 +196,21 @@ def test_hosts_that_cannot_do_the_work(cluster: Cluster) -> None:
     assert not cluster.prefix.exists()
 
 
+def test_the_line_with_which_a_playbook_begins(cluster: Cluster) -> None:
+    """The hosts that it is about, and their inventory, once."""
+    cluster.inventory(head=["node0"], workers=["node1"])
+    said = cluster.refusal("train.yml", "-e", "job=job.yml")
+    line = "Hosts: 2 hosts of hosts.yml: head node0, workers node1\n"
+    assert said.count(line) == 1
+    assert said.index(line) < said.index("there is no such job file")
+
+
 def test_no_environment(cluster: Cluster) -> None:
     cluster.job("{name: demo, script: script.py}")
     said = cluster.refusal("train.yml", "-e", "job=job.yml")
     message = (
-        "Job demo cannot be planned: there is no virtual environment on node0: run site.yml, which installs the same "
-        "one on all hosts.\n"
+        "Job demo cannot be planned: there is no virtual environment on node0: run ansible-playbook -i hosts.yml "
+        "site.yml, which installs the same one on all hosts.\n"
     )
     assert message in said
     assert not cluster.prefix.exists()
@@ -217,7 +226,8 @@ def test_unlike_environments(cluster: Cluster) -> None:
     said = cluster.refusal("train.yml", "-e", "job=job.yml")
     message = (
         f"Job demo cannot be planned: node1 has {other}/envs/native-2, and the head node0 has "
-        f"{cluster.prefix}/envs/native-1: run site.yml, which installs the same virtual environment on all hosts.\n"
+        f"{cluster.prefix}/envs/native-1: run ansible-playbook -i hosts.yml site.yml, which installs the same virtual "
+        "environment on all hosts.\n"
     )
     assert message in said
 

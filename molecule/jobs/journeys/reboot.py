@@ -45,7 +45,7 @@ def reboot() -> list[str]:
     shown = Play("status", "-e", f"job={NAME}").succeed()
     check(f"job {NAME}: lost" in shown and "-e job_resume=true resumes it from" in shown, shown[-2000:])
     # Its connection breaks, or it sees the end of the job before that.
-    ends = ("status.yml tells how it stands", "-e job_resume=true resumes it from")
+    ends = ("shows its status", "-e job_resume=true resumes it from")
     check(any(end in words(output) for end in ends), f"train.yml says:\n{output[-2000:]}")
 
     play = train(smoke(NAME, 3, 3, LONG), "-e", "job_resume=true")

@@ -186,7 +186,8 @@ def judge(machine: str, release: str, cpuinfo: str, answer: Mapping[str, int] | 
     Returns {usable: True, False, or None when the kernel was not asked and might grant it; isa: the best instruction
     set that can be used, see ISAS; reason: one of REASONS; found: what was found, a sentence; advice: what to do, a
     sentence; cpu: {model, vendor, family, number, generation ("" when it is none of AMX_MODELS), virtual};
-    kernel: {release, meets_rule, asked, supports (None when it was not asked)}}.
+    kernel: {release, meets_rule, asked, supports (None when it was not asked), answer: what it answered, the rest of a
+    sentence that begins with "the kernel"}}.
     """
     cpu = _cpu(cpuinfo)
     flags = cpu_flags(cpuinfo)
@@ -209,6 +210,7 @@ def judge(machine: str, release: str, cpuinfo: str, answer: Mapping[str, int] | 
             "meets_rule": meets_rule(release, supports),
             "asked": answer is not None,
             "supports": supports,
+            "answer": _in_words(answer),
         },
     }
 
@@ -216,7 +218,8 @@ def judge(machine: str, release: str, cpuinfo: str, answer: Mapping[str, int] | 
 def meets_rule(release: str, supports: bool | None) -> bool:
     """Return whether a kernel is 5.16 or newer, or a 5.15 to which its vendor added AMX.
 
-    This is the rule of thumb; what the kernel grants overrules it. supports: whether the kernel knows the requests.
+    This is the rule of thumb, for kernels that were not asked or answer oddly; what the kernel grants overrules it.
+    supports: whether the kernel knows the requests.
     """
     version = _version(release)
     return version >= (5, 16) or (version == (5, 15) and bool(supports))
@@ -263,8 +266,7 @@ def _reason(
             advice += "; if this virtual machine runs on one, give it the CPU model of its host"
         return "no_amx", f"{name} has no AMX", advice
     seen = f"{name} ({cpu['generation']}) has AMX, but the CPU's flags do not show it"
-    too_old = _version(release) < (5, 15) if answer is None else answer["supported_errno"] == errno.EINVAL
-    if too_old:
+    if not meets_rule(release, None) if answer is None else answer["supported_errno"] == errno.EINVAL:
         return "kernel_too_old", f"{seen}: kernel {release} does not support it", OLD_KERNEL
     if cpu["virtual"]:
         return (
@@ -279,8 +281,19 @@ def _reason(
     )
 
 
-OLD_KERNEL = "Boot a kernel of 5.16 or newer, or a vendor's older one with AMX added (RHEL 9, Ubuntu 22.04 HWE)"
-HYPERVISOR = "Use bare metal, another type of virtual machine, or a host whose hypervisor passes AMX on"
+RULE = "5.16 or newer, or 5.15 with AMX added by its vendor"
+OLD_KERNEL = (
+    "Install kernel 5.16 or newer, or an older one to which its vendor added AMX, and reboot: on Ubuntu 22.04 the "
+    "package linux-generic-hwe-22.04, on RHEL 9 the newest package kernel"
+)
+HYPERVISOR = (
+    "Use bare metal, another type of virtual machine, or set the hypervisor to pass AMX on (QEMU 7.0 and kernel 5.17 "
+    "or newer on its host: -cpu host, in libvirt <cpu mode='host-passthrough'/>)"
+)
+SANDBOX = (
+    "Run outside of the sandbox, emulator or container (gVisor has a kernel of its own), or install a kernel of the "
+    "distribution that is built with AMX"
+)
 BOOT_PARAMETERS = "Remove clearcpuid= and noxsave from the boot parameters (/proc/cmdline)"
 SECCOMP = "Allow arch_prctl in the container's seccomp profile, or run outside of the container"
 
@@ -302,6 +315,9 @@ def _permission(
             SECCOMP,
         )
     failed = answer["supported_errno"]
+    if failed == errno.EINVAL and meets_rule(release, False):
+        seen = f"{name} shows AMX, but the kernel does not know the request for it, as {release} should"
+        return "kernel_refuses", seen, SANDBOX
     if failed == errno.EINVAL:
         return "kernel_too_old", f"{name} shows AMX, but kernel {release} does not grant it to programs", OLD_KERNEL
     if failed:
@@ -326,6 +342,24 @@ def _permission(
     if not answer["granted"] >> XTILE_DATA & 1:
         return "kernel_refuses", f"{name} shows AMX, but the kernel granted it without effect", SECCOMP
     return "usable", f"{name} shows AMX, and kernel {release} grants it", "Train in bf16"
+
+
+def _in_words(answer: Mapping[str, int] | None) -> str:
+    """Say what the kernel answered: the rest of a sentence that begins with "the kernel"."""
+    if answer is None:
+        return "was not asked"
+    if answer["killed"]:
+        return f"killed the process that requested AMX (signal {answer['killed']})"
+    if answer["supported_errno"] == errno.EINVAL:
+        return "does not know the request for AMX (Invalid argument)"
+    if answer["supported_errno"]:
+        return f"refuses to be asked for AMX ({os.strerror(answer['supported_errno'])})"
+    needed = 1 << XTILE_CFG | 1 << XTILE_DATA
+    if answer["supported"] & needed != needed:
+        return "knows the request for AMX, and offers no AMX registers"
+    if answer["request_errno"]:
+        return f"refuses AMX ({os.strerror(answer['request_errno'])})"
+    return "grants AMX" if answer["granted"] >> XTILE_DATA & 1 else "granted AMX without effect"
 
 
 def _instead(flags: frozenset[str]) -> str:

@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, names
 
+# A playbook of the collection in a message, and the command before it where there is one.
+PLAYBOOK = re.compile(r"(?<![\w/.=-])(?:ansible-playbook (?:-i \S+ )*)?((?:playbooks/\w+|site)\.yml)\b")
 # What a path may have that ends up in lists which spaces or colons divide, in SSH commands and in shell scripts.
 PLAIN_PATH = re.compile(r"[\w./+@%=,~-]+")
 
@@ -118,6 +124,45 @@ def _value(variables: Any, path: Sequence[str]) -> Any:
             return None
         variables = variables[name]
     return variables
+
+
+def option(sources: Sequence[str], defaults: Sequence[str], here: Path) -> str:
+    """Return the options by which a command uses the inventories in use; empty where these are the default ones.
+
+    sources: files and directories, or lists of hosts, which have a comma. here: the current directory; paths in it are
+    shortened.
+    """
+    if list(sources) == list(defaults):
+        return ""
+    return " ".join(f"-i {shlex.quote(_shortened(source, here))}" for source in sources)
+
+
+def _shortened(source: str, here: Path) -> str:
+    relative = source if "," in source else os.path.relpath(source, here)
+    return source if relative.startswith("..") else relative
+
+
+def commands(text: str, inventory_option: str) -> str:
+    """Return a text in which each playbook that it names (site.yml, playbooks/NAME.yml) is the command that runs it."""
+    command = f"ansible-playbook {inventory_option} " if inventory_option else "ansible-playbook "
+    return PLAYBOOK.sub(lambda playbook: command + playbook[1], text)
+
+
+def summary(groups: Mapping[str, list[str]], inventory_option: str, limit: str = "") -> str:
+    """Return the line with which a playbook begins: which hosts it is about.
+
+    inventory_option: see option. limit: the value of --limit.
+    """
+    hosts = host_order(groups)
+    if not inventory_option and hosts == ["localhost"]:
+        return (
+            "Hosts: this machine only (localhost), the default of ansible.cfg. Name the inventory of other hosts with "
+            "-i, such as -i inventories/mine."
+        )
+    workers = f", workers {names(hosts[1:])}" if hosts[1:] else ""
+    source = f" of {inventory_option.replace('-i ', '')}" if inventory_option else ""
+    limited = f", limited to {limit}" if limit else ""
+    return f"Hosts: {count(len(hosts), 'host')}{source}{limited}: head {hosts[0]}{workers}"
 
 
 def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:

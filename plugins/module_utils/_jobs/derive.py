@@ -19,6 +19,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
 VERIFICATION = "verify"
 """Name of the job that verifies a plan."""
 
+SETTINGS_OF_CORES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core")
+"""The fields of a job that decide which core does what."""
+
 
 def derived(job: Job, suffix: str, **changes: Any) -> Job:
     """Return `job` under the name NAME-SUFFIX with these fields changed; a mapping is merged with the job's own.
@@ -43,10 +46,10 @@ def on_hosts(job: Job, count: int) -> Job:
 
 
 def with_cores(job: Job, suffix: str, **cores: int | str) -> Job:
-    """Return the job with another allocation: ranks_per_node, comm_cores, reserved_cores."""
-    unknown = sorted(set(cores) - {"ranks_per_node", "comm_cores", "reserved_cores"})
+    """Return the job with another allocation: each of SETTINGS_OF_CORES that is to change."""
+    unknown = sorted(set(cores).difference(SETTINGS_OF_CORES))
     if unknown:
-        raise ValueError(f"{unknown[0]} is no setting of cores: ranks_per_node, comm_cores, reserved_cores are")
+        raise ValueError(f"{unknown[0]} is no setting of cores: {', '.join(SETTINGS_OF_CORES)} are")
     return derived(job, suffix, **cores)
 
 

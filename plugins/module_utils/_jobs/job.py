@@ -54,7 +54,9 @@ class Job:
     ranks_per_node: int | str = "auto"
     comm_cores: int | str = "auto"
     reserved_cores: int | str = "auto"
+    threads_per_core: int | str = 1
     env: dict[str, str] = field(default_factory=dict)
+    env_launcher: dict[str, str] = field(default_factory=dict)
     env_from: list[str] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
     expect: dict[str, float] = field(default_factory=dict)
@@ -222,6 +224,11 @@ def _contradictions(job: Job) -> list[str]:
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in job.args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
+    errors += [
+        f"env: {name} is read by the launcher, not by ranks: write it under env_launcher"
+        for name in job.env
+        if name.startswith("I_MPI_HYDRA_")
+    ]
     errors += [
         f"env_from: {name} has a value under env, too: leave one of them out"
         for name in job.env_from

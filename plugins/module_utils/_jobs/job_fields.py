@@ -295,6 +295,17 @@ def _cores(value: object, _directory: Path) -> int | str:
     return "auto" if value == "auto" else _count(value, 0)
 
 
+def _threads_per_core(value: object, _directory: Path) -> int | str:
+    if value == "all":
+        return "all"
+    try:
+        return _count(value, 1)
+    except ValueError:
+        raise ValueError(
+            f"{value!r} is neither a whole number of at least 1 nor all (every hardware thread of a core)"
+        ) from None
+
+
 def _env(value: object, _directory: Path) -> dict[str, str]:
     env = {}
     for key, item in _mapping(value).items():
@@ -310,6 +321,16 @@ def _env(value: object, _directory: Path) -> dict[str, str]:
                 f"env_from: [{key}] here"
             )
         env[key] = str(item)
+    return env
+
+
+def _env_launcher(value: object, directory: Path) -> dict[str, str]:
+    env = _env(value, directory)
+    for name in secret_env.found_in(env):
+        raise ValueError(f"{name} looks like a secret, and the launcher's variables are no secrets: use env_from")
+    for name in env:
+        if name.startswith("AMX_CLUSTER_"):
+            raise ValueError(f"{name} is a variable of the collection itself: leave it out")
     return env
 
 
@@ -355,7 +376,9 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "ranks_per_node": _ranks_per_node,
     "comm_cores": _cores,
     "reserved_cores": _cores,
+    "threads_per_core": _threads_per_core,
     "env": _env,
+    "env_launcher": _env_launcher,
     "env_from": _env_from,
     "expect": _expect,
     "checkpoints": _checkpoints,

@@ -37,16 +37,17 @@ def make_plan(
     """Return what each rank of a job is set to.
 
     stack: an entry of the catalogue. env: the path of the virtual environment, the same on every host. hosts: in the
-    order of the hostfile, each {host, address, interface, isa, allocation, tcmalloc}, the allocation as the module
-    core_allocation returns it; tcmalloc is where the host's loader finds it, empty or left out for none; fabric, where
-    the host has one, is what fabrics.lacking reads. fabric: the inventory's cluster_fabric.
+    order of the hostfile, each {host, address, interface, isa, amx, allocation, tcmalloc}: amx is the reason of
+    amx.judge, the allocation as the module core_allocation returns it; tcmalloc is where the host's loader finds it,
+    empty or left out for none; fabric, where the host has one, is what fabrics.lacking reads. fabric: the inventory's
+    cluster_fabric.
 
     Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, head_interface, master_addr,
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
     `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
     `secrets` has the names of further variables of all ranks, each with where its value comes from. `fabric`, {name,
     note, env}, is there only when it is not plain tcp. Raises ValueError when the stack or the launcher does not have
-    the job's backend, or a host does not have the fabric.
+    the job's backend, a host does not have the fabric, or the launcher does not work with what the job sets it to.
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
@@ -75,6 +76,7 @@ def make_plan(
         "environment": env,
         "bindings": intel_mpi.bindings_folder(stack),
         "mpi": dict(stack.get("mpi", {})),
+        "env_launcher": dict(job.env_launcher),
         "world_size": 0,
         "hosts": [],
     }
@@ -86,6 +88,7 @@ def make_plan(
         plan["hosts"].append(
             {
                 **{key: host[key] for key in ("host", "address", "interface", "isa")},
+                "amx": host.get("amx", ""),
                 "env": {
                     **allocation["env"],
                     "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),
@@ -104,6 +107,9 @@ def make_plan(
                 "warnings": allocation.get("warnings", []),
             }
         )
+    contradiction = launcher.contradiction(plan)
+    if contradiction:
+        raise ValueError(contradiction)
     return _numbered(plan)
 
 

@@ -5,17 +5,22 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
-WIDTH = 110
+NO_BF16 = (
+    "the job file sets precision to bf16, and the CPUs of {names} have no bf16 instructions, neither AMX nor "
+    "avx512_bf16: set precision to fp32 or auto, or leave these hosts out."
+)
+LOST_AMX = "AMX cannot be used on {names}, though the CPU has it: playbooks/preflight.yml shows why (docs/amx.md)."
 # Backgrounds of the 256-colour palette, for ranks in turn, and for cores on which none computes.
 _RANKS = (25, 167, 28, 178, 74, 133, 172, 60)
 _OTHERS = {"c": 236, "s": 250, "r": 250, "-": 0}
@@ -35,28 +40,56 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
         f"backend {plan['backend']}, stack {plan['stack']}"
         + (f", fabric {plan['fabric']['name']}" if plan.get("fabric", {}).get("env") else "")
     ]
+    for name, text in _bf16(plan):
+        lines += wrapped(name, text)
     common = dict(set.intersection(*(set(host["env"].items()) for host in hosts)))
     alike = _grouped(hosts, _shape)
     for group in alike:
         variants = _grouped(group, lambda host: _detail(host, common))
-        lines += ["", *_wrapped(f"{_names(group)}: ", _summary(group[0]))]
+        lines += ["", *wrapped(f"{_names(group)}: ", _summary(group[0]))]
         for variant in variants:
             if len(variants) > 1:
-                lines += _wrapped("  ", f"on {_names(variant)}:")
+                lines += wrapped("  ", f"on {_names(variant)}:")
             lines += ["    " + line for line in _host_lines(variant[0], common, colour)]
     lines += ["", "On every host:" if len(hosts) > 1 else "Environment:"]
     secrets = plan.get("secrets", {})
     shown = {**common, **dict.fromkeys(secrets, secret_env.MASK)}
     lines += ["    " + line for line in columns(sorted(shown.items()))]
+    if plan.get("env_launcher"):
+        lines += ["", f"Environment of {plan['launcher']['name']} from the job file:"]
+        lines += ["    " + line for line in columns(sorted(plan["env_launcher"].items()))]
     lines += ["", f"One character is one core: {_legend(hosts)}."]
     for warning, named in _warnings(hosts):
-        lines += ["", *_wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]
+        lines += ["", *wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]
     if plan.get("fabric", {}).get("note"):
-        lines += ["", *_wrapped("Note: ", plan["fabric"]["note"])]
+        lines += ["", *wrapped("Note: ", plan["fabric"]["note"])]
     in_file = [name for name, source in secrets.items() if source == secret_env.JOB_FILE]
     if in_file:
-        lines += ["", *_wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file)))]
+        lines += ["", *wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file)))]
     return "\n".join(lines)
+
+
+def _bf16(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (head, text) of what is said of instruction sets: which hosts multiply bf16 with another one than AMX."""
+    if plan["precision"] != "bf16":
+        return []
+    by_isa = {isa: [host["host"] for host in plan["hosts"] if host["isa"] == isa] for isa in _isas(plan)}
+    if list(by_isa) == ["amx"]:
+        return []
+    runs = (
+        f"bf16 {'runs as' if isa in BF16_ISAS else 'is emulated with'} {isa} on {names(hosts)}"
+        for isa, hosts in by_isa.items()
+    )
+    lost = [host["host"] for host in plan["hosts"] if host.get("amx", "usable") not in ("", *USABLE, *ABSENT)]
+    emulating = [host for isa, hosts in by_isa.items() if isa not in BF16_ISAS for host in hosts]
+    warning = [("WARNING: ", NO_BF16.format(names=names(emulating)))] if emulating else []
+    if lost:
+        warning.append(("WARNING: ", LOST_AMX.format(names=names(lost))))
+    return [("", "; ".join(runs)), *warning]
+
+
+def _isas(plan: Mapping[str, Any]) -> list[str]:
+    return list(dict.fromkeys(host["isa"] for host in plan["hosts"]))
 
 
 def drawings(maps: Sequence[tuple[str, CoreMap]]) -> dict[str, str]:
@@ -165,7 +198,3 @@ def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
         f"{format_cpus(rank['rank'] for rank in host['ranks'])})"
         for host in hosts
     )
-
-
-def _wrapped(head: str, text: str) -> list[str]:
-    return textwrap.wrap(head + text, WIDTH, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)

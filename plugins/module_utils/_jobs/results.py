@@ -24,7 +24,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("hosts", str(results["hosts"])),
         ("ranks", str(results["ranks"])),
         ("threads per rank", ", ".join(map(str, threads))),
-        ("precision", results["precision"]),
+        ("precision", results["precision"] + _instructions(results)),
         (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),
         ("seconds, in all", _number(results["seconds"], ".1f")),
         (
@@ -41,6 +41,12 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
             found.append((f"{name}, before and after", f"{before} -> {after}") if before else (name, after))
     found.append(("artefacts", results["output"]))
     return [(name, value) for name, value in found if value is not None]
+
+
+def _instructions(results: Mapping[str, Any]) -> str:
+    """Return the instruction sets with which bf16 was multiplied, in brackets."""
+    isas = results.get("isas", [])
+    return f" ({', '.join(isas)})" if isas and results["precision"] == "bf16" else ""
 
 
 def table(results: Mapping[str, Any]) -> str:

@@ -37,6 +37,30 @@ def overview(jobs: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(columns(rows))
 
 
+def document(
+    jobs: Sequence[Mapping[str, Any]], hosts: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> dict[str, list[dict[str, Any]]]:
+    """Return jobs with their ranks for programs: {jobs: [{name, path, status, progress, ranks: [{host, ...}]}]}.
+
+    jobs, hosts: as in details.
+    """
+    return {
+        "jobs": [
+            {
+                "name": PurePosixPath(job["path"]).name,
+                **job,
+                "ranks": [
+                    {"host": host, **rank}
+                    for host, ranks in hosts.items()
+                    for rank in ranks
+                    if rank["job"] == job["path"]
+                ],
+            }
+            for job in jobs
+        ]
+    }
+
+
 def details(job: Mapping[str, Any], hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
     """Return one job in full: how it stands, and what each of its ranks does.
 

@@ -195,6 +195,7 @@ class Supervisor:
             "restarts": max(0, len(self.status["attempts"]) - 1),
             "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
             "precision": self.plan["precision"],
+            "isas": list(dict.fromkeys(host["isa"] for host in self.plan["hosts"])),
             "backend": self.plan["backend"],
             "stack": self.plan["stack"],
             "metrics": metrics,

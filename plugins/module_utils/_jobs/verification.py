@@ -143,7 +143,8 @@ def _rank_checks(
     if host["isa"] == "amx" and plan["precision"] == "bf16":
         yield _same("AMX", "granted", {True: "granted", False: "not granted", None: "unknown"}[report["amx"]])
     else:
-        yield "AMX", "-", "granted" if report["amx"] else "not needed", True
+        without = f"{host['isa']} instead" if plan["precision"] == "bf16" else "not needed"
+        yield "AMX", "-", "granted" if report["amx"] else without, True
 
 
 def _communication(backend: str, rank: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[str, str, str, bool]:

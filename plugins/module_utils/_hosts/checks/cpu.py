@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import ISAS
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE, explained
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -16,9 +17,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     check,
     differences,
 )
-
-# The reasons of amx.judge with which AMX is used or may be, and those with which no advice brings it back.
-USABLE, ABSENT = ("usable", "not_asked"), ("no_amx", "not_x86_64")
 
 
 @check(
@@ -63,7 +61,7 @@ def amx(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
         judged = info["amx"]
         if cluster.wanted.require == "amx" and judged["reason"] not in USABLE:
-            yield Found(host, judged["found"], judged["advice"])
+            yield Found(host, explained(judged), judged["advice"])
         if cluster.wanted.require == "avx512" and info["isa"] not in enough:
             name = info["cpu_model"] or "the CPU"
             yield Found(host, f"{name} has no AVX-512 that torch uses: its best instruction set is {info['isa']}")
@@ -71,7 +69,7 @@ def amx(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="The CPU has AMX but programs cannot use it: training is several times slower than it could be",
+    cause="The CPU has AMX but programs cannot use it: training is slower than it could be",
     advice="See the reason that amx.cluster.amx_info returns",
 )
 def amx_unused(cluster: Cluster) -> Iterator[Found]:
@@ -79,4 +77,4 @@ def amx_unused(cluster: Cluster) -> Iterator[Found]:
         judged = info["amx"]
         # Where AMX is required the check amx reports the same as a failure.
         if cluster.wanted.require != "amx" and judged["reason"] not in USABLE + ABSENT:
-            yield Found(host, judged["found"], judged["advice"])
+            yield Found(host, explained(judged), judged["advice"])

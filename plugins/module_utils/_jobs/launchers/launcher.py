@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +29,8 @@ class Launcher:
     name: what a job file calls it. rank_variables: the environment variables in which it gives a process its rank, the
     number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
     rank.py does. processes: names of its own processes on the hosts. on_hosts: those of them that are on every host,
-    where they start ranks. backends: the communication backends that work under it.
+    where they start ranks. backends: the communication backends that work under it. settled: which further variables of
+    its own a job may not set, as regular expressions, each with what sets them.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Launcher:
     processes: tuple[str, ...]
     on_hosts: tuple[str, ...]
     backends: tuple[str, ...]
+    settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
 
     def for_ranks(self) -> dict[str, Any]:
         """Return what rank.py needs to know of the launcher, as plan.json has it."""
@@ -57,6 +60,25 @@ class Launcher:
             f"launcher: {self.name} cannot start ranks with backend {stack if wanted == 'auto' else wanted}; it works "
             f"with {', '.join(self.backends)}"
         )
+
+    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+        """Return the variables of the launcher itself that follow from the plan."""
+        raise NotImplementedError
+
+    def contradiction(self, plan: Mapping[str, Any]) -> str:
+        """Return why the plan's env_launcher cannot be used; an empty string when it can."""
+        derived = self.derived(plan)
+        for name, value in plan["env_launcher"].items():
+            if derived.get(name, value) != value:
+                return f"env_launcher: {name} is set to {derived[name]}, which follows from the plan: leave it out"
+            for pattern, settled_by in self.settled.items():
+                if re.fullmatch(pattern, name):
+                    return f"env_launcher: {name} is set by {settled_by}: leave it out"
+        return ""
+
+    def env_file(self, plan: Mapping[str, Any]) -> str:
+        """Return the file env: what the launcher itself is set to, by the plan and by the job file."""
+        return variables_file({**self.derived(plan), **plan.get("env_launcher", {})})
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
         """Return the files that a run needs in its directory on every host, by name; launch.sh is among them.

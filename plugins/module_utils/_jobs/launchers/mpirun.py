@@ -17,7 +17,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     free_port,
     python,
     rank_command,
-    variables_file,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 
@@ -36,10 +35,15 @@ class Mpirun(Launcher):
     processes = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
     on_hosts = ("hydra_pmi_proxy",)
     backends = ("mpi", "gloo", "ccl")
+    settled: Mapping[str, str] = {
+        **Launcher.settled,
+        r"I_MPI_PIN\w*": "the core allocation (ranks_per_node, comm_cores, reserved_cores, threads_per_core)",
+        "I_MPI_HYDRA_HOST_FILE|I_MPI_PERHOST": "launch.sh from hosts and ranks_per_node",
+    }
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
-        """Return the hostfile, env (what mpirun itself is set to) and launch.sh; exchange.sh with a fabric to test."""
-        variables = {
+    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+        """Return what mpirun needs to run, and how it reaches the hosts."""
+        return {
             # As the bindings themselves set it, with which the virtual environment was checked.
             **(plan["mpi"] or intel_mpi.mpi_environment(plan["environment"], plan["bindings"])),
             **plan.get("fabric", {}).get("env", {}),
@@ -47,11 +51,14 @@ class Mpirun(Launcher):
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
             "MASTER_ADDR": plan["master_addr"],
         }
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Return the hostfile, env (what mpirun itself is set to) and launch.sh; exchange.sh with a fabric to test."""
         tested = plan.get("fabric", {}).get("env") and len(plan["hosts"]) > 1
         return {
             **({exchange.SCRIPT: exchange.script(plan, python(plan))} if tested else {}),
             "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
-            "env": variables_file(variables),
+            "env": self.env_file(plan),
             "launch.sh": LAUNCH.format(
                 job=plan["job"],
                 ranks=plan["world_size"],

@@ -20,7 +20,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     free_port,
     python,
     rank_command,
-    variables_file,
 )
 
 # torchrun's report of the first rank that failed, where a signal ended it; it ends the host's other ranks by SIGTERM.
@@ -40,16 +39,18 @@ class Torchrun(Launcher):
     # oneCCL hangs at start without the variables of an MPI launcher (torch-ccl#46).
     backends = ("gloo",)
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
-        """Return the hostfile, env, torchrun.sh (which each host runs) and launch.sh."""
+    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+        """Return what torchrun itself is set to on every host; rank.py sets each rank's own."""
         env = plan["environment"]
-        variables = {
+        return {
             "PATH": f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LD_LIBRARY_PATH": f"{env}/lib",
             "MASTER_ADDR": plan["master_addr"],
-            # Of torchrun itself; rank.py sets each rank's own.
             "OMP_NUM_THREADS": "1",
         }
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Return the hostfile, env, torchrun.sh (which each host runs) and launch.sh."""
         about = {"job": plan["job"], "ranks": plan["world_size"], "hosts": len(plan["hosts"])}
         starts = [
             f"start {shlex.quote(host['host'])} {number} {len(host['ranks'])}"
@@ -57,7 +58,7 @@ class Torchrun(Launcher):
         ]
         return {
             "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
-            "env": variables_file(variables),
+            "env": self.env_file(plan),
             "torchrun.sh": TORCHRUN.format(**about, command=rank_command(plan, words)),
             "launch.sh": LAUNCH.format(
                 **about,

@@ -15,12 +15,14 @@ from ansible_collections.amx.cluster.plugins.action import (
     inventory_check,
     ssh_host_keys_check,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe
 from ansible_collections.amx.cluster.plugins.modules import doctor_report as doctor_report_documentation
 from ansible_collections.amx.cluster.plugins.modules import firewall_rules as firewall_rules_documentation
 from ansible_collections.amx.cluster.plugins.modules import inventory_check as inventory_check_documentation
 from ansible_collections.amx.cluster.plugins.modules import ssh_host_keys_check as ssh_host_keys_check_documentation
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 from support.modules import documented, run_action
-from support.sound_cluster import results
+from support.sound_cluster import CAPTURED, results
 
 A = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 B = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAB"
@@ -48,6 +50,13 @@ def test_inventory_check() -> None:
         "cluster_prefix is '/a b' on a, which has ' '",
         "cluster_fabric is 'ib' on a",
     ]
+
+
+def test_inventory_check_shows_the_hosts(capsys: pytest.CaptureFixture[str]) -> None:
+    run(inventory_check, groups={"cluster": ["a", "b"], "head": ["a"], "workers": ["b"]})
+    assert capsys.readouterr().out == "Hosts: 2 hosts: head a, workers b\n"
+    run(inventory_check, groups={"cluster": ["a"], "head": [], "workers": ["a"]})
+    assert capsys.readouterr().out == ""
 
 
 def test_firewall_rules() -> None:
@@ -138,19 +147,81 @@ def test_doctor_report_of_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
     assert not any("tcmalloc" in line for line in shown)
 
 
+def test_doctor_report_names_commands_with_the_inventory_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_in_use, "option", lambda _variables: "-i inventories/mine")
+    reported = results()
+    reported["node1"]["info"]["host"]["stack"] = {}
+    answer = run(doctor_report, results=reported, wanted=WANTED, format="failures")
+    assert "Run ansible-playbook -i inventories/mine site.yml, which installs the same" in answer["msg"]
+
+
 def test_doctor_report_of_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     answer, shown = report(capsys, "failures", tcmalloc="")
     assert "failed" not in answer
-    assert shown == []
+    assert shown == ["AMX can be used on node0, node1, node2 (Intel(R) Xeon(R) Platinum 8480+, kernel 6.1.0-18-amd64)"]
     answer, shown = report(capsys, "table", tcmalloc="")
     assert "failed" not in answer
     assert any("tcmalloc" in line for line in shown)
 
 
+OLD_KERNEL = {
+    "supported_errno": 22,
+    "request_errno": 22,
+    "granted_errno": 22,
+    "supported": 0,
+    "granted": 0,
+    "killed": 0,
+}
+
+
+def old_kernel() -> dict[str, Any]:
+    """Facts about AMX on Sapphire Rapids with a kernel that does not know it."""
+    cpuinfo = probe(str(CAPTURED / "sapphire_rapids_5.10"))["cpuinfo"]
+    return judge("x86_64", "5.15.0-94-generic", cpuinfo, OLD_KERNEL)
+
+
+def test_doctor_report_warns_of_lost_amx_before_every_playbook(capsys: pytest.CaptureFixture[str]) -> None:
+    answer, shown = report(capsys, "failures", amx=old_kernel(), isa="avx512_bf16")
+    assert "failed" not in answer
+    assert (
+        shown[1]
+        == "WARNING: AMX cannot be used on node1, though the CPU has it. Training runs there in bf16 as avx512_bf16,"
+    )
+    assert any(
+        "kernel: 5.15.0-94-generic, which does not meet the rule for AMX (5.16 or newer" in line for line in shown
+    )
+    assert shown[-1].startswith("AMX can be used on node0, node2 (")
+    assert [(group["hosts"], group["lost"]) for group in answer["amx"]] == [
+        (["node1"], True),
+        (["node0", "node2"], False),
+    ]
+
+
+def test_doctor_report_where_amx_is_required() -> None:
+    reported = results()
+    for host in ("node0", "node2"):
+        reported[host]["info"]["host"].update(amx=old_kernel(), isa="avx512_bf16")
+    answer = run(doctor_report, results=reported, wanted={**WANTED, "require": "amx"}, format="failures")
+    assert answer["failed"]
+    head, *hosts = answer["msg"].splitlines()
+    assert head == "Nothing was changed, because node0, node2 cannot be used:"
+    for name, line in zip(("node0", "node2"), hosts):
+        assert line.startswith(
+            f"- {name}: Intel(R) Xeon(R) Platinum 8480+ (Sapphire Rapids) has AMX, but the CPU's flags"
+        )
+        assert "kernel 5.15.0-94-generic, which does not meet the rule for AMX (5.16 or newer, or 5.15 with" in line
+        assert "linux-generic-hwe-22.04" in line
+
+
 def test_doctor_report_as_json(capsys: pytest.CaptureFixture[str]) -> None:
     answer, shown = report(capsys, "json", tcmalloc="")
     assert [json.loads(line) for line in shown] == [
-        {"hosts": ["node0", "node1", "node2"], "findings": answer["findings"], "summary": answer["summary"]}
+        {
+            "hosts": ["node0", "node1", "node2"],
+            "findings": answer["findings"],
+            "summary": answer["summary"],
+            "amx": answer["amx"],
+        }
     ]
 
 

@@ -198,6 +198,7 @@ def test_success(run: Run) -> None:
         "restarts": 0,
         "threads_per_rank": [4],
         "precision": "fp32",
+        "isas": ["amx"],
         "backend": "gloo",
         "stack": "native",
         "metrics": {"eval_accuracy": 0.8},

@@ -81,14 +81,20 @@ def test_granted() -> None:
             "generation": "Sapphire Rapids",
             "virtual": False,
         },
-        "kernel": {"release": "6.1.0-18-amd64", "meets_rule": True, "asked": True, "supports": True},
+        "kernel": {
+            "release": "6.1.0-18-amd64",
+            "meets_rule": True,
+            "asked": True,
+            "supports": True,
+            "answer": "grants AMX",
+        },
     }
 
 
 SECCOMP = "Allow arch_prctl in the container's seccomp profile, or run outside of the container"
 BF16 = "; without AMX train in bf16, which the AVX-512 of this CPU multiplies"
 FP32 = "; without AMX train in fp32, because this CPU does not multiply bf16"
-OTHER_HOST = "Use bare metal, another type of virtual machine, or a host whose hypervisor passes AMX on"
+OTHER_HOST = amx.HYPERVISOR
 NAME = "Intel(R) Xeon(R) Platinum 8480+"
 
 
@@ -128,8 +134,9 @@ NAME = "Intel(R) Xeon(R) Platinum 8480+"
         ),
         (
             "sapphire_rapids", {"supported_errno": errno.EINVAL, "request_errno": errno.EINVAL}, "avx512_bf16",
-            "kernel_too_old", f"{NAME} shows AMX, but kernel 6.1.0-18-amd64 does not grant it to programs",
-            amx.OLD_KERNEL + BF16,
+            "kernel_refuses",
+            f"{NAME} shows AMX, but the kernel does not know the request for it, as 6.1.0-18-amd64 should",
+            amx.SANDBOX + BF16,
         ),
         (
             "sapphire_rapids", {"request_errno": errno.EPERM, "granted": 0x2E7}, "avx512_bf16", "kernel_refuses",
@@ -164,6 +171,44 @@ def test_not_usable(machine: str, answer: dict[str, int], isa: str, reason: str,
     assert told["usable"] is False
     assert [told[key] for key in ("isa", "reason", "found", "advice")] == [isa, reason, found, advice]
     assert told["reason"] in amx.REASONS
+
+
+OLD = {**GRANTED, "supported": 0, "granted": 0, "supported_errno": errno.EINVAL, "request_errno": errno.EINVAL}
+
+
+@pytest.mark.parametrize("release", ["5.15.0-94-generic", "5.14.0-70.el9.x86_64", "4.18.0-553.el8.x86_64"])
+@pytest.mark.parametrize("machine", ["sapphire_rapids", "sapphire_rapids_5.10"])
+def test_an_old_kernel(machine: str, release: str) -> None:
+    """Whether it shows the flags or not: it does not know the request."""
+    told = judge("x86_64", release, amx.probe(str(CAPTURED / machine))["cpuinfo"], OLD)
+    assert (told["usable"], told["reason"], told["isa"]) == (False, "kernel_too_old", "avx512_bf16")
+    assert told["kernel"]["meets_rule"] is False
+    assert told["kernel"]["answer"] == "does not know the request for AMX (Invalid argument)"
+    assert "linux-generic-hwe-22.04" in told["advice"]
+
+
+@pytest.mark.parametrize(
+    ("release", "reason"),
+    [("5.14.0", "kernel_too_old"), ("5.15.0-94-generic", "kernel_too_old"), ("5.16.0", "switched_off")],
+)
+def test_a_captured_machine_without_flags_is_judged_by_the_rule(release: str, reason: str) -> None:
+    cpuinfo = amx.probe(str(CAPTURED / "sapphire_rapids_5.10"))["cpuinfo"]
+    assert judge("x86_64", release, cpuinfo, None)["reason"] == reason
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        ({}, "grants AMX"),
+        ({"killed": 31}, "killed the process that requested AMX (signal 31)"),
+        ({"supported_errno": errno.EPERM}, "refuses to be asked for AMX (Operation not permitted)"),
+        ({"supported": 0x2E7}, "knows the request for AMX, and offers no AMX registers"),
+        ({"request_errno": errno.EPERM}, "refuses AMX (Operation not permitted)"),
+        ({"granted": 0x2E7}, "granted AMX without effect"),
+    ],
+)
+def test_what_the_kernel_answered(answer: dict[str, int], words: str) -> None:
+    assert asked("sapphire_rapids", **answer)["kernel"]["answer"] == words
 
 
 def test_switched_off() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
@@ -203,3 +204,57 @@ def test_interface(network: str, chosen: dict[str, object]) -> None:
 def test_no_interface(addresses: list[dict[str, object]], network: str, error: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         inventory.cluster_interface(addresses, network)
+
+
+HERE = Path("/home/me/cluster")
+
+
+@pytest.mark.parametrize(
+    ("sources", "shown"),
+    [
+        (["/home/me/cluster/inventories/mine"], "-i inventories/mine"),
+        (["/home/me/cluster/inventories/mine", "/etc/more hosts"], "-i inventories/mine -i '/etc/more hosts'"),
+        (["/home/me/other"], "-i /home/me/other"),
+        (["a,b,"], "-i a,b,"),
+        (["/home/me/cluster/inventories/localhost"], ""),
+        ([], ""),
+    ],
+)
+def test_the_options_for_the_inventory_in_use(sources: list[str], shown: str) -> None:
+    defaults = ["/home/me/cluster/inventories/localhost"] if sources else []
+    assert inventory.option(sources, defaults, HERE) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "command"),
+    [
+        ("run site.yml, which", "run ansible-playbook -i x site.yml, which"),
+        ("(playbooks/logs.yml -e job=a)", "(ansible-playbook -i x playbooks/logs.yml -e job=a)"),
+        ("ansible-playbook playbooks/train.yml", "ansible-playbook -i x playbooks/train.yml"),
+        (
+            "ansible-playbook -i y playbooks/plan.yml -e job=site.yml",
+            "ansible-playbook -i x playbooks/plan.yml -e job=site.yml",
+        ),
+        ("-e job=/my/playbooks/train.yml", None),
+        ("my-site.yml, other/site.yml and site.yaml", None),
+        ("wait: true in the job file", None),
+    ],
+)
+def test_playbooks_in_messages_become_commands(text: str, command: str | None) -> None:
+    assert inventory.commands(text, "-i x") == (command or text)
+    assert inventory.commands("run site.yml", "") == "run ansible-playbook site.yml"
+
+
+def test_the_line_with_which_a_playbook_begins() -> None:
+    groups = {"head": ["node0"], "workers": [f"node{number}" for number in range(1, 4)]}
+    assert inventory.summary(groups, "-i inventories/mine") == (
+        "Hosts: 4 hosts of inventories/mine: head node0, workers node1, node2, node3"
+    )
+    assert inventory.summary({"head": ["a"]}, "", "a") == "Hosts: 1 host, limited to a: head a"
+    many = {"head": ["n0"], "workers": [f"n{number}" for number in range(1, 100)]}
+    assert inventory.summary(many, "-i x").endswith("100 hosts of x: head n0, workers n1, n2, n3, n4, n5 and 94 more")
+    assert inventory.summary({"head": ["localhost"]}, "") == (
+        "Hosts: this machine only (localhost), the default of ansible.cfg. Name the inventory of other hosts with -i, "
+        "such as -i inventories/mine."
+    )
+    assert inventory.summary({"head": ["localhost"]}, "-i x") == "Hosts: 1 host of x: head localhost"

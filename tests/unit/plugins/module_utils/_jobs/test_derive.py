@@ -43,10 +43,12 @@ def test_a_job_on_other_hosts() -> None:
 
 
 def test_a_job_with_other_cores() -> None:
+    assert derive.with_cores(JOB, "trial-1", threads_per_core=2).threads_per_core == 2
     made = derive.with_cores(JOB, "trial-1", ranks_per_node=1, comm_cores=2)
     assert (made.name, made.ranks_per_node, made.comm_cores, made.reserved_cores) == ("demo-trial-1", 1, 2, "auto")
     with pytest.raises(
-        ValueError, match=r"^threads is no setting of cores: ranks_per_node, comm_cores, reserved_cores are$"
+        ValueError,
+        match=r"^threads is no setting of cores: ranks_per_node, comm_cores, reserved_cores, threads_per_core are$",
     ):
         derive.with_cores(JOB, "trial-2", threads=1)
 

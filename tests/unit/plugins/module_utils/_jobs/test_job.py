@@ -57,7 +57,9 @@ def test_every_field(folder: Path) -> None:
         ranks_per_node: <=2
         comm_cores: 0
         reserved_cores: auto
+        threads_per_core: 2
         env: {KMP_BLOCKTIME: 1, LD_PRELOAD: ""}
+        env_launcher: {I_MPI_HYDRA_BRANCH_COUNT: 16}
         env_from: [HF_TOKEN, WANDB_API_KEY, HF_TOKEN]
         expect: {eval_accuracy: 1}
         restarts: 2
@@ -85,7 +87,9 @@ def test_every_field(folder: Path) -> None:
         ranks_per_node="<=2",
         comm_cores=0,
         reserved_cores="auto",
+        threads_per_core=2,
         env={"KMP_BLOCKTIME": "1", "LD_PRELOAD": ""},
+        env_launcher={"I_MPI_HYDRA_BRANCH_COUNT": "16"},
         env_from=["HF_TOKEN", "WANDB_API_KEY"],
         expect={"eval_accuracy": 1.0},
         restarts=2,
@@ -97,6 +101,11 @@ def test_every_field(folder: Path) -> None:
         launcher="torchrun",
         watch=Watch(gradients=False),
     )
+
+
+def test_all_threads_of_a_core(folder: Path) -> None:
+    (folder / "job.yml").write_text("{name: a, script: train.py, threads_per_core: all}")
+    assert load(folder / "job.yml").threads_per_core == "all"
 
 
 def test_a_job_survives_the_way_through_json(folder: Path) -> None:
@@ -193,6 +202,10 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
         ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),
         ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
+        (
+            "threads_per_core: 0",
+            "threads_per_core: 0 is neither a whole number of at least 1 nor all (every hardware thread of a core)",
+        ),
         ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
         ("env: {A: true}", "env: A: True is neither text nor a number"),
         ("env: {A_TOKEN: [hf_x]}", "env: A_TOKEN: a list is neither text nor a number"),
@@ -200,6 +213,20 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
             "env: {A_TOKEN: '{{ vault_token }}'}",
             "env: A_TOKEN: job files have no templates: set job_env: {A_TOKEN: ...} in the inventory, and write "
             "env_from: [A_TOKEN] here",
+        ),
+        (
+            "env: {I_MPI_HYDRA_DEBUG: 1}",
+            "env: I_MPI_HYDRA_DEBUG is read by the launcher, not by ranks: write it under env_launcher",
+        ),
+        ("env_launcher: [A]", "env_launcher: a list where a mapping with names as keys is expected"),
+        ("env_launcher: {A: on}", "env_launcher: A: True is neither text nor a number"),
+        (
+            "env_launcher: {A_TOKEN: hf_x}",
+            "env_launcher: A_TOKEN looks like a secret, and the launcher's variables are no secrets: use env_from",
+        ),
+        (
+            "env_launcher: {AMX_CLUSTER_BEAT: x}",
+            "env_launcher: AMX_CLUSTER_BEAT is a variable of the collection itself: leave it out",
         ),
         ("env_from: {A: b}", "env_from: a mapping where a list of names in job_env is expected"),
         ("env_from: [A-B]", "env_from: 'A-B' is not a name of an environment variable"),

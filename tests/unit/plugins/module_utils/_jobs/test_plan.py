@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from typing import Any
 
@@ -57,6 +58,35 @@ def test_a_launcher_that_does_not_work_with_the_backend() -> None:
     error = "^launcher: torchrun cannot start ranks with backend ccl; it works with gloo$"
     with pytest.raises(ValueError, match=error):
         plan(host("node0", 1), stack=stack, launcher="torchrun")
+
+
+@pytest.mark.parametrize(
+    ("launcher", "name", "value", "reason"),
+    [
+        ("mpirun", "I_MPI_HYDRA_IFACE", "eth9", "is set to eth0, which follows from the plan"),
+        ("mpirun", "I_MPI_HYDRA_BOOTSTRAP", "slurm", "is set to ssh, which follows from the plan"),
+        ("mpirun", "FI_PROVIDER_PATH", "/x", "is set to /opt/env/lib, which follows from the plan"),
+        ("torchrun", "MASTER_ADDR", "10.9.9.9", "is set to 10.0.0.1, which follows from the plan"),
+        ("torchrun", "MASTER_PORT", "29500", "is set by launch.sh at every start"),
+        ("mpirun", "I_MPI_PERHOST", "4", "is set by launch.sh from hosts and ranks_per_node"),
+        (
+            "mpirun",
+            "I_MPI_PIN",
+            "off",
+            "is set by the core allocation (ranks_per_node, comm_cores, reserved_cores, threads_per_core)",
+        ),
+    ],
+)
+def test_what_the_job_sets_the_launcher_to_and_the_plan_as_well(
+    launcher: str, name: str, value: str, reason: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(f'env_launcher: {name} {reason}: leave it out')}$"):
+        plan(host("node0", 1), launcher=launcher, env_launcher={name: value})
+
+
+def test_the_same_value_contradicts_nothing() -> None:
+    same = {"I_MPI_HYDRA_IFACE": "eth0", "I_MPI_HYDRA_DEBUG": "on"}
+    assert plan(host("node0", 1), env_launcher=same)["env_launcher"] == same
 
 
 def test_the_environment_of_a_host() -> None:

@@ -10,7 +10,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from support.machines import Machine, machine
-from support.runs import STACK, run
+from support.runs import STACK, host, plan, run
 
 
 def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[str, Any]:
@@ -60,6 +60,49 @@ On every host:
 
 One character is one core: 0-1 compute for that rank."""
     )
+
+
+def test_what_the_launcher_is_set_to_is_shown() -> None:
+    made = plan_of(Request(), node0=(machine(1, 2), None))
+    assert "Environment of mpirun" not in plan_text.render(made)
+    text = plan_text.render({**made, "env_launcher": {"I_MPI_HYDRA_DEBUG": "on"}})
+    assert "\n\nEnvironment of mpirun from the job file:\n    I_MPI_HYDRA_DEBUG  on\n\n" in text
+
+
+def of_isas(precision: str, *isas: str) -> list[str]:
+    """The first lines of the plan of a job on hosts with these instruction sets, joined where they were wrapped."""
+    allocation = allocate(build(machine(1, 2).cpus(), None), Request())
+    answer = {**allocation.as_dict(), "core_map": CoreMap.of(allocation).to_json()}
+    hosts = [{**host(f"node{number}", 1, isa=isa), "allocation": answer} for number, isa in enumerate(isas)]
+    text = plan_text.render(plan(*hosts, precision=precision))
+    return [" ".join(line.split()) for line in text.split("\n\n")[0].replace("\n    ", " ").splitlines()]
+
+
+def test_explicit_bf16_on_cpus_without_it_is_warned_about_with_their_names() -> None:
+    assert of_isas("bf16", "amx", "avx512_vnni", "avx512_vnni", "avx2")[1:] == [
+        "bf16 runs as amx on node0; bf16 is emulated with avx512_vnni on node1, node2; bf16 is emulated with avx2 on "
+        "node3",
+        "WARNING: the job file sets precision to bf16, and the CPUs of node1, node2, node3 have no bf16 instructions, "
+        "neither AMX nor avx512_bf16: set precision to fp32 or auto, or leave these hosts out.",
+    ]
+
+
+def test_the_plan_says_where_bf16_runs_without_amx() -> None:
+    assert of_isas("auto", "amx", "amx")[1:] == []
+    assert of_isas("auto", "amx", "avx512_bf16")[1:] == ["bf16 runs as amx on node0; bf16 runs as avx512_bf16 on node1"]
+    assert of_isas("fp32", "avx2")[1:] == []
+    assert of_isas("auto", "avx2")[1:] == [], "auto has chosen fp32"
+
+
+def test_the_plan_warns_of_lost_amx() -> None:
+    made = plan_of(Request(), node0=(machine(1, 2), None), node1=(machine(1, 2), None))
+    hosts = [
+        {**one, "isa": "avx512_bf16", "amx": reason}
+        for one, reason in zip(made["hosts"], ("kernel_too_old", "no_amx"), strict=True)
+    ]
+    text = " ".join(plan_text.render({**made, "precision": "bf16", "hosts": hosts}).split())
+    assert "WARNING: AMX cannot be used on node0, though the CPU has it: playbooks/preflight.yml shows why" in text
+    assert text.count("WARNING") == 1
 
 
 def test_hosts_that_differ_only_in_which_core_they_use_stand_under_one_heading() -> None:

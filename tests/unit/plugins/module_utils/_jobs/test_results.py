@@ -27,6 +27,12 @@ RESULTS: dict[str, Any] = {
 }
 
 
+def test_the_instruction_sets_of_bf16() -> None:
+    shown = dict(results.rows({**RESULTS, "isas": ["amx", "avx512_bf16"]}))
+    assert shown["precision"] == "bf16 (amx, avx512_bf16)"
+    assert dict(results.rows({**RESULTS, "isas": ["amx"], "precision": "fp32"}))["precision"] == "fp32"
+
+
 def test_table_of_a_success() -> None:
     assert results.table(RESULTS) == "\n".join(
         [

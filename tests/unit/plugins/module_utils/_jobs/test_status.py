@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, overview
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, document, overview
 
 PROGRESS = {
     "step": 4,
@@ -50,3 +50,11 @@ def test_details() -> None:
     assert details(job("demo", "lost", "it is gone", advice="start it anew"), {}) == (
         "job demo: lost, it is gone\nstarted 2026-01-01T00:00:00+00:00\nstart it anew\nNo rank of the job is running."
     )
+
+
+def test_document() -> None:
+    ranks = {"node0": [{"job": "/jobs/demo", "rank": 0}], "node1": [{"job": "/jobs/other", "rank": 0}]}
+    running = job("demo", "running")
+    assert document([running], ranks) == {
+        "jobs": [{"name": "demo", **running, "ranks": [{"host": "node0", "job": "/jobs/demo", "rank": 0}]}]
+    }

@@ -136,6 +136,8 @@ def test_amx_is_only_planned_for_bfloat16_on_hosts_that_have_it() -> None:
         reports = make_observed(plan)
         reports[2]["amx"] = False
         assert verification.differences(plan, reports) == []
+        instead = "avx512_bf16 instead" if plan["precision"] == "bf16" else "not needed"
+        assert instead in verification.table(plan, reports).splitlines()[3]
 
 
 def test_a_preloaded_allocator_must_be_there() -> None:

@@ -65,6 +65,13 @@ def test_a_fabric() -> None:
     assert "exchange.sh" not in LAUNCHER.files(plan(hosts[0], stack=CCL_STACK), [])
 
 
+def test_what_the_job_sets_mpirun_to() -> None:
+    made = plan(host("node0", 1), env_launcher={"I_MPI_HYDRA_DEBUG": "it's on"})
+    files = LAUNCHER.files(made, [])
+    assert files["env"].splitlines()[-1] == "I_MPI_HYDRA_DEBUG='it'\"'\"'s on'"
+    assert "I_MPI_HYDRA_DEBUG" not in made["hosts"][0]["env"]
+
+
 def run_launch_script(folder: Path, made: dict[str, Any], arguments: list[str]) -> list[str]:
     """Run launch.sh as it is with a program mpirun that shows how it was called; returns the words."""
     made = {**made, "environment": str(folder / "my env")}

@@ -29,6 +29,11 @@ case "$*" in *--reap*) echo "$*" >> "$LOG/reaped";; *) exec {python} "$@";; esac
 """
 
 
+def test_what_the_job_sets_torchrun_to() -> None:
+    made = plan(host("node0", 1), launcher="torchrun", env_launcher={"TORCH_CPP_LOG_LEVEL": "INFO"})
+    assert LAUNCHER.files(made, [])["env"].splitlines()[-1] == "TORCH_CPP_LOG_LEVEL=INFO"
+
+
 class Directory:
     """A job directory with the launcher's files, and programs that note how they were called."""
 

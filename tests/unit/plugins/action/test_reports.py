@@ -1,0 +1,88 @@
+"""Reports as one JSON document: what each playbook prints with format json."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.action import (
+    doctor_report,
+    job_plan,
+    job_read,
+    jobs_report,
+    verification_report,
+)
+from support.modules import run_action
+from support.runs import STACK, host
+from support.sound_cluster import results
+
+JSON = {"format": "json"}
+
+
+def printed(capsys: pytest.CaptureFixture[str], action: ModuleType, **options: Any) -> tuple[dict[str, Any], Any]:
+    """What an action returns, and the one document that it prints."""
+    answer = run_action(action, {**options, **JSON})
+    (line,) = capsys.readouterr().out.splitlines()
+    return answer, json.loads(line)
+
+
+def job(name: str) -> dict[str, Any]:
+    status = {"job": name, "state": "running", "reason": "", "started": "2026", "hosts": 1, "ranks": 1}
+    return {"path": f"/jobs/{name}", "status": status, "progress": {}}
+
+
+def test_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    given = {"jobs": [job("demo"), job("mine")], "ranks": {"node0": [{"job": "/jobs/mine", "rank": 0}]}}
+    _answer, document = printed(capsys, jobs_report, **given)
+    assert [(one["name"], len(one["ranks"])) for one in document["jobs"]] == [("demo", 0), ("mine", 1)]
+    _answer, document = printed(capsys, jobs_report, **given, name="mine", query="jobs[].[name, status.state]")
+    assert document == [["mine", "running"]]
+    missing = run_action(jobs_report, {**given, **JSON, "name": "other"})
+    assert missing["msg"].startswith("no job other was started on this cluster: ansible-playbook playbooks/status.yml")
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = {"become": True, "full": False, **dict.fromkeys(("free_gib", "job_free_gib", "memory_gib"), 1)}
+    wanted |= {"shm_gib": 1, "clock_seconds": 1}
+    reported = results()
+    reported["node1"]["info"]["host"]["shm_bytes"] = 0
+    query = "findings[?severity=='failure'].host"
+    answer, document = printed(capsys, doctor_report, results=reported, wanted=wanted, query=query)
+    assert (answer["failed"], document) == (True, ["node1"])
+
+
+def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "demo.yml").write_text("{name: demo, script: train.py, env: {A_TOKEN: hf_secret}}")
+    read = run_action(job_read, {"file": str(tmp_path / "demo.yml"), "hosts": ["node0"]})
+    answer = {**host("node0", 2), "venv": "/opt/env", "tcmalloc": ""}
+    for rank in answer["allocation"]["ranks"]:
+        rank.update(domain_cpus=[0, 1], numa_nodes=[0])
+    given = {"run": read["run"], "hosts": ["node0"], "answers": {"node0": answer}, "stack": STACK}
+    planned, document = printed(capsys, job_plan, **given)
+    assert planned["plan"] == document
+    assert document["world_size"] == 2
+    assert "hf_secret" not in json.dumps(document)
+
+
+def test_verification(capsys: pytest.CaptureFixture[str]) -> None:
+    plan = {
+        "backend": "gloo",
+        "precision": "fp32",
+        "environment": "/opt/env",
+        "hosts": [{"host": "node0", "isa": "amx", "env": {}, "ranks": [{"rank": 0}]}],
+    }
+    answer, document = printed(capsys, verification_report, plan=plan, observed=[])
+    difference = "node0, rank 0, host: planned node0, observed missing"
+    assert (answer["failed"], document["differences"], document["observed"]) == (True, [difference], [])
+    assert document["findings"][0] == {
+        "host": "node0",
+        "rank": 0,
+        "what": "host",
+        "planned": "node0",
+        "observed": "missing",
+        "ok": False,
+    }

@@ -1,0 +1,127 @@
+"""The JSON Schema of job files accepts the jobs of this checkout, and refuses what the code refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import job_schema
+import jsonschema
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_fields
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import JobFileError, parse
+from support.checkout import ROOT, tracked
+
+JOBS = tracked("jobs/*.yml", "molecule/*/jobs/*.yml", "roles/job/files/defaults.yml")
+VALIDATOR = jsonschema.Draft202012Validator(job_schema.schema())
+
+
+def errors(job: Any) -> list[str]:
+    """The messages of the validator."""
+    return [error.message for error in VALIDATOR.iter_errors(job)]
+
+
+def test_the_schema_is_one() -> None:
+    jsonschema.Draft202012Validator.check_schema(job_schema.schema())
+    assert json.loads(job_schema.text()) == job_schema.schema()
+
+
+def test_it_has_every_field_with_a_description() -> None:
+    properties = job_schema.schema()["properties"]
+    assert set(properties) == {*job_fields.FIELDS, "trainer"}
+    assert [name for name, form in properties.items() if not form["description"]] == []
+
+
+def test_a_field_that_it_does_not_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(job_fields.FIELDS, "colour", lambda value, _directory: value)
+    with pytest.raises(
+        ValueError, match=r"^the form of colour is not known: add its check to FORMS in tools/job_schema\.py$"
+    ):
+        job_schema.schema()
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_of_this_checkout(name: str) -> None:
+    assert errors(yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))) == []
+
+
+@pytest.mark.parametrize("name", [name for name in JOBS if name.startswith("jobs/")])
+def test_a_shipped_job_names_the_schema(name: str) -> None:
+    first = (ROOT / name).read_text(encoding="utf-8").splitlines()[0]
+    named = re.fullmatch(r"# yaml-language-server: \$schema=(\S+)", first)
+    assert named
+    assert ((ROOT / name).parent / named[1]).resolve() == job_schema.FILE
+
+
+WRONG = [
+    "ranks_per_nodes: 2",
+    "name: A b",
+    "models: {a: {package: a==1}}",
+    "models: {a: {hub: x/y, package: a==1, path: b}}",
+    "data: {a: {hub: a/b/c}}",
+    "requirements: peft",
+    "requirements: [peft>1]",
+    "checkpoints: {keep: 1}",
+    "checkpoints: {steps: 0}",
+    "checkpoints: {step: 1, steps: 1}",
+    "precision: fp16",
+    "hosts: 0",
+    "hosts: all",
+    "hosts: []",
+    "hosts: [a, a]",
+    "ranks_per_node: 1.5",
+    "ranks_per_node: <=0",
+    "comm_cores: -1",
+    "threads_per_core: 0",
+    "args: {--seed: 1}",
+    "args: {seed: {a: 1}}",
+    "env: {A-B: 1}",
+    "env: {A: true}",
+    "env_launcher: [A]",
+    "env_from: {A: b}",
+    "expect: {loss: low}",
+    "restarts: true",
+    "wait: soon",
+    "kind: verification",
+    "launcher: srun",
+    "watch: {gradient: false}",
+    "watch: {stall: 0}",
+]
+
+
+@pytest.mark.parametrize("field", WRONG)
+def test_what_the_code_refuses(field: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    job = {"name": "a", "script": "train.py", **yaml.safe_load(field)}
+    with pytest.raises(JobFileError):
+        parse(job, tmp_path / "job.yml")
+    assert errors(job)
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        "threads_per_core: all",
+        "ranks_per_node: <=2",
+        "hosts: [a, b]",
+        "comm_cores: auto",
+        "env: {A: 1, B: x, C: 0.5}",
+        "args: {lr: 1.0e-4, flag: true, many: [1, a]}",
+        "models: {a: {package: a==1, path: b}, b: {hub: x/y, files: ['*.json'], at: head}, c: {directory: .}}",
+        "checkpoints: {steps: 5, keep: 1}",
+        "trainer: false",
+    ],
+)
+def test_what_the_code_accepts(field: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    job = {"name": "a", "script": "train.py", **yaml.safe_load(field)}
+    parse(job, tmp_path / "job.yml")
+    assert errors(job) == []
+
+
+def test_required_fields() -> None:
+    assert errors({}) == ["'name' is a required property", "'script' is a required property"]
+    assert errors([]) == ["[] is not of type 'object'"]
