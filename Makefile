@@ -1,7 +1,7 @@
 # Every target is a short call of a command that can also be run on its own.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint unit integration sanity molecule docs clean
+.PHONY: help demo bench-collectives test lint unit integration sanity molecule docs clean
 
 # Ansible needs UTF-8, and ignores the ansible.cfg of a world-writable directory unless it is named.
 export LC_ALL := C.UTF-8
@@ -10,13 +10,16 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 export PYTHON
 
 help: ## list the targets
-	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## make this machine a cluster of one host (in .cluster/, no root) and fine-tune a language model on it
 	@echo "Makes this machine a cluster of one host inside this directory (.venv, .cluster), then fine-tunes MiniLM on its CPU cores."
 	@tools/make_venv.sh
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
+
+bench-collectives: ## measure collectives between two ranks of this machine, with backend mpi beside gloo (after make demo)
+	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/collectives.yml -e '{override: {ranks_per_node: 2}}'
 
 # Two parts at a time; AMX_TEST_LANES=1: one after another.
 test: ## everything: lint, unit and integration tests, the demo, ansible-test sanity, every molecule scenario

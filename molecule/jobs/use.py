@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from journeys import away, example, measured, reboot, same_result, secret, torchrun
+from journeys import away, example, killed_rank, measured, reboot, same_result, secret
 from support.cluster import HEAD, on, until
 from support.journeys import make
 
@@ -21,7 +21,8 @@ JOURNEYS = [
     [away.results_are_fetched],
     [reboot.reboot],
     [example.example],
-    [torchrun.torchrun_trains_the_demo_job],
+    [killed_rank.torchrun_trains_the_demo_job],
+    [killed_rank.mpi_trains_the_demo_job],
     [secret.secrets_reach_the_ranks_and_nothing_else],
 ]
 

@@ -103,7 +103,7 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
     assert spelt == {
         "ipex-1.13": f"--output_dir output --xpu_backend ccl --bf16 --use_ipex {saved} --no_cuda",
         "ipex-2.8": f"--output_dir output --ddp_backend ccl --bf16 --use_ipex {saved} --use_cpu",
-        "native": f"--output_dir output --ddp_backend gloo --bf16 {saved} --use_cpu",
+        "native": f"--output_dir output --ddp_backend mpi --bf16 {saved} --use_cpu",
     }
 
 
@@ -111,4 +111,4 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
 def test_every_shipped_job_is_valid_and_named_for_its_file(path: Path) -> None:
     job = load(path)
     assert job.name == path.stem
-    assert job.script.is_absolute() == (path.stem in ("demo", "smoke"))
+    assert job.script.is_absolute() == (path.stem in ("collectives", "demo", "smoke", "training"))

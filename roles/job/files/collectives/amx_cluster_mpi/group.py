@@ -18,7 +18,7 @@ from torch.distributed import DistBackendError, ProcessGroup
 from amx_cluster_mpi import agreement
 from amx_cluster_mpi.buffers import Contiguous, checked, in_parts, moved
 from amx_cluster_mpi.library import MPI
-from amx_cluster_mpi.reductions import Reduction
+from amx_cluster_mpi.reductions import Reduction, name_of
 from amx_cluster_mpi.runtime import runtime
 from amx_cluster_mpi.watchdog import Call, of_ranks
 from amx_cluster_mpi.work import All, Done, Message, Pending, poll
@@ -175,7 +175,7 @@ class MpiProcessGroup(ProcessGroup):
                 reduction.all_reduce(self.comm, source.flat)
                 source.back()
 
-        return self._do("all_reduce", todo, tensors, tensors, str(operation))
+        return self._do("all_reduce", todo, tensors, tensors, name_of(operation))
 
     allreduce_coalesced = allreduce
 
@@ -192,7 +192,7 @@ class MpiProcessGroup(ProcessGroup):
             if self.comm.rank == root:
                 source.back()
 
-        return self._do("reduce", todo, [tensor], [tensor], f"{operation} to {root}")
+        return self._do("reduce", todo, [tensor], [tensor], f"{name_of(operation)} to {root}")
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, _timeout: Any = None) -> Any:
         """Reduce a list of tensors, one for each rank, into that rank's."""
@@ -210,7 +210,7 @@ class MpiProcessGroup(ProcessGroup):
             reduction.reduce_scatter(self.comm, flat, mine.flat, counts)
             mine.back()
 
-        return self._do("reduce_scatter", todo, [target], sources, str(operation))
+        return self._do("reduce_scatter", todo, [target], sources, name_of(operation))
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Any:
         """Reduce a tensor over all ranks, and give each its part of the first dimension."""
@@ -236,7 +236,7 @@ class MpiProcessGroup(ProcessGroup):
                 reduction.reduce_scatter(self.comm, whole, mine.flat, [target.numel()] * self.comm.size)
                 mine.back()
 
-        return self._do("reduce_scatter_tensor", todo, targets, sources, str(operation))
+        return self._do("reduce_scatter_tensor", todo, targets, sources, name_of(operation))
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 

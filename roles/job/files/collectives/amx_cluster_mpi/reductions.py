@@ -36,6 +36,11 @@ OPERATIONS = (
 )
 
 
+def name_of(operation: Any) -> str:
+    """Return what one of ReduceOp's operations is called."""
+    return next((row[0].name for row in OPERATIONS if operation == row[0]), str(operation))
+
+
 class Reduction:
     """One of ReduceOp's operations on elements of one type.
 
@@ -44,7 +49,7 @@ class Reduction:
 
     def __init__(self, operation: Any, dtype: torch.dtype, size: int) -> None:
         found, of_bool = next((row[1:] for row in OPERATIONS if operation == row[0]), (None, None))
-        name = str(operation).rpartition(".")[2].partition(":")[0].rstrip(">")
+        name = name_of(operation)
         if found is None:
             raise ValueError(f"backend mpi does not have the reduction {name}")
         fraction = dtype.is_floating_point or dtype.is_complex

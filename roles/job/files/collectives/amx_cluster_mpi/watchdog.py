@@ -56,7 +56,7 @@ class Watchdog:
     def __init__(self) -> None:
         self.comm: Any = None
         self.calls: dict[int, Call] = {}
-        # The last call that each rank has told of in each group: {(rank, group): (number, name)}.
+        # The last call that each rank has told of in each group: {(rank, group): (number, name and on what)}.
         self.heard: dict[tuple[int, str], tuple[int, str]] = {}
         self.sent: list[Any] = []
         self.pid = os.getpid()
@@ -97,7 +97,7 @@ class Watchdog:
                 return
             for rank in call.ranks:
                 if rank != self.comm.rank:
-                    content = pickle.dumps((call.group, call.number, call.name))
+                    content = pickle.dumps((call.group, call.number, call.name + call.what))
                     self.sent.append((content, self.comm.Isend([content, MPI.BYTE], rank)))
             self.sent = [(content, request) for content, request in self.sent if not request.Test()]
 
@@ -127,7 +127,7 @@ class Watchdog:
         absent, elsewhere = [], []
         for rank in call.ranks:
             number, name = self.heard.get((rank, call.group), (-1, ""))
-            if rank == own or number == call.number:
+            if rank == own or (number, name) == (call.number, call.name + call.what):
                 continue
             if number < 0:
                 absent.append(rank)
