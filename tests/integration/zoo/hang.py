@@ -6,7 +6,7 @@ import time
 import torch
 from torch import distributed, nn
 
-distributed.init_process_group("gloo")
+distributed.init_process_group()  # the job's backend
 model = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 for step in range(1, 10):

@@ -51,6 +51,8 @@ def register(c10d: Any) -> None:
         return  # this build of torch has its own, or this was called before
     c10d._MPI_AVAILABLE = True
     c10d.ProcessGroupMPI = ProcessGroupMPI
+    # What init_process_group takes for tensors on the CPU where a script names no backend.
+    c10d.Backend.default_device_backend_map["cpu"] = c10d.Backend.MPI
     make, monitored = c10d._new_process_group_helper, c10d.monitored_barrier
 
     @functools.wraps(make)
@@ -67,9 +69,10 @@ def register(c10d: Any) -> None:
 
     @functools.wraps(monitored)
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
-        if c10d._rank_not_in_group(group) or c10d.get_backend(group) != c10d.Backend.MPI:
+        own = getattr(group or c10d._get_default_group(), "wait_for_all", None)
+        if own is None or c10d._rank_not_in_group(group):
             return monitored(group, timeout, wait_all_ranks)
-        return (group or c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)
+        return own(timeout, wait_all_ranks)
 
     c10d._new_process_group_helper, c10d.monitored_barrier = _new_process_group_helper, monitored_barrier
     if hasattr(sys.modules.get("torch.distributed"), "monitored_barrier"):  # which is not complete yet otherwise

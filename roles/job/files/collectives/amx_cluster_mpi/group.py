@@ -389,8 +389,8 @@ class MpiProcessGroup(ProcessGroup):
         """Wait for all ranks, without keeping a core busy."""
         return self._do("barrier", lambda: _wait_for(self.comm.Ibarrier()), [])
 
-    def monitored_barrier(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
-        """Wait for all ranks. Raises RuntimeError on rank 0 that names those that did not come in time."""
+    def wait_for_all(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
+        """Do monitored_barrier. Raises RuntimeError on rank 0 that names those that did not come in time."""
         given = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         seconds = given or self.timeout
         tag = 7
