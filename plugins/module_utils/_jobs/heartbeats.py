@@ -33,13 +33,14 @@ STRANGERS = 512
 
 
 class Connection:
-    """A client: what it has sent of a line, since when it is waited for, and whether it has shown the token."""
+    """A client: what it has sent of a line, since when it is waited for, whether it has shown the token, its rank."""
 
     def __init__(self, client: socket.socket, now: float) -> None:
         self.client = client
         self.buffer = bytearray()
         self.since = now
         self.trusted = False
+        self.rank: int | None = None
 
     def deadline(self) -> float:
         """Return when this connection will be closed if nothing more comes."""
@@ -62,6 +63,8 @@ class Receiver:
         self._connections: dict[int, Connection] = {}
         self.endpoint = f"{address}:{self._listener.getsockname()[1]}:{self._token}"
         """ADDRESS:PORT:TOKEN, for the environment variable AMX_CLUSTER_BEAT."""
+        self.ended: list[int] = []
+        """The ranks whose connection has ended, in that order: the process of the first was the first to end."""
 
     def __enter__(self) -> Receiver:
         return self
@@ -139,6 +142,8 @@ class Receiver:
             data = b""
         if not data:
             self._drop(connection)
+            if connection.rank is not None and connection.rank not in self.ended:
+                self.ended.append(connection.rank)
             return []
         if connection.trusted:
             return self._lines(connection, data)
@@ -163,7 +168,10 @@ class Receiver:
         connection.buffer += rest
         if len(connection.buffer) > LARGEST:
             self._drop(connection)
-        return [message for message in messages if message is not None]
+        found = [message for message in messages if message is not None]
+        for message in found:
+            connection.rank = message["rank"]
+        return found
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

@@ -268,7 +268,7 @@ class Supervisor:
                     self.watch.gone,
                     self.watch.out_of_memory(),
                     self.launcher.name,
-                    self.launcher.killed(text, self.plan),
+                    self.launcher.killed(text, self.plan, receiver.ended),
                 )
             else:
                 metrics = read_json(self.folder / "output" / "all_results.json") or {}

@@ -87,8 +87,11 @@ class Launcher:
         """
         raise NotImplementedError
 
-    def killed(self, log: str, plan: Mapping[str, Any]) -> Killed | None:
-        """Return the first rank that was ended by a signal, from what the launcher printed into the log."""
+    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+        """Return the first rank that was ended by a signal, from what the launcher printed into the log.
+
+        ended: ranks in the order in which their processes ended, as far as it is known.
+        """
         raise NotImplementedError
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,10 +69,14 @@ class Mpirun(Launcher):
             ),
         }
 
-    def killed(self, log: str, plan: Mapping[str, Any]) -> Killed | None:
-        """Return the rank that Hydra reports as killed."""
-        found = KILLED.search(log)
-        return Killed(int(found["rank"]), found["host"], int(found["signal"])) if found else None
+    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+        """Return the rank that was killed first of those that Hydra reports, in their order.
+
+        Hydra itself ends the others by SIGKILL, those that wait in MPI: another signal is not Hydra's.
+        """
+        found = [Killed(int(one["rank"]), one["host"], int(one["signal"])) for one in KILLED.finditer(log)]
+        order = {rank: place for place, rank in enumerate(ended)}
+        return min(found, key=lambda one: (one.signal == signal.SIGKILL, order.get(one.rank, len(order))), default=None)
 
 
 def _mpirun(plan: Mapping[str, Any], command: str) -> str:

@@ -69,7 +69,7 @@ class Torchrun(Launcher):
             ),
         }
 
-    def killed(self, log: str, plan: Mapping[str, Any]) -> Killed | None:
+    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
         """Return the rank that torchrun reports as killed, on the host that the plan has it on."""
         found = KILLED.search(log)
         if not found:

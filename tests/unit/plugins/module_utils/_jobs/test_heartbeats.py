@@ -74,6 +74,23 @@ def test_messages_of_one_connection(receiver: heartbeats.Receiver) -> None:
         assert receiver.receive(0) == []
 
 
+def test_which_rank_ended_first(receiver: heartbeats.Receiver) -> None:
+    clients = {rank: connect(receiver) for rank in (0, 1, 2)}
+    for rank, client in clients.items():
+        client.sendall(token(receiver) + line(rank=rank))
+    told: list[dict[str, Any]] = []
+    while len(told) < 3:
+        told += receiver.receive(0.1)
+    assert receiver.ended == []
+    for rank in (2, 0, 1):
+        clients[rank].close()
+        receiver.receive(0.1)
+    stranger = connect(receiver)
+    stranger.close()
+    receiver.receive(0.1)
+    assert receiver.ended == [2, 0, 1]
+
+
 def test_a_connection_for_one_message(receiver: heartbeats.Receiver) -> None:
     for number in range(3):
         with connect(receiver) as client:

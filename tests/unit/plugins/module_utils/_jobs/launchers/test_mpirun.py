@@ -3,9 +3,11 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
@@ -125,6 +127,24 @@ def test_a_rank_that_was_killed() -> None:
     made = plan(host("node0", 2))
     assert LAUNCHER.killed(log, made) == Killed(1, "node0", 9)
     assert LAUNCHER.killed("=   EXIT CODE: 1", made) is None
+
+
+REPORT = "=   RANK {rank} PID 1{rank} RUNNING AT node{rank}\n=   KILLED BY SIGNAL: {signal} (Killed)\n"
+
+
+@pytest.mark.parametrize(
+    ("signals", "ended", "first"),
+    [
+        ((9, 9, 9), [2, 0, 1], 2),  # Hydra ends the others by the same signal
+        ((9, 11, 9), [0, 1, 2], 1),  # and sends no other
+        ((9, 9, 9), [], 0),
+        ((9, 9, 9), [1], 1),
+    ],
+)
+def test_the_rank_that_was_killed_first(signals: Sequence[int], ended: list[int], first: int) -> None:
+    log = "\n".join(REPORT.format(rank=rank, signal=number) for rank, number in enumerate(signals))
+    made = plan(*(host(f"node{rank}", 1) for rank in range(3)))
+    assert LAUNCHER.killed(log, made, ended) == Killed(first, f"node{first}", signals[first])
 
 
 def test_mpirun_uses_the_interface_of_the_head_also_where_others_call_theirs_something_else() -> None:
