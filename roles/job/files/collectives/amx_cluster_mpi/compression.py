@@ -23,7 +23,8 @@ def watch_ddp(module: Any) -> None:
         def before_first(model: Any, _inputs: Any) -> None:
             registered.remove()
             if not model._comm_hooks and model.process_group.size() > 1:
-                model.register_comm_hook(model.process_group, compress)
+                # PyTorch compares a hook's annotations with types, and here they are strings.
+                model.register_comm_hook(model.process_group, lambda group, bucket: compress(group, bucket))
 
         registered = self.register_forward_pre_hook(before_first)
 

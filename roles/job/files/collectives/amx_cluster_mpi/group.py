@@ -232,7 +232,8 @@ class MpiProcessGroup(ProcessGroup):
 
         def todo() -> None:
             for target, source, reduction in zip(targets, sources, reductions):
-                whole, mine = source.detach().contiguous().view(-1), Contiguous(target)
+                mine = Contiguous(target)
+                whole = _apart(source.detach().contiguous().view(-1), mine.flat)
                 reduction.reduce_scatter(self.comm, whole, mine.flat, [target.numel()] * self.comm.size)
                 mine.back()
 
@@ -332,9 +333,9 @@ class MpiProcessGroup(ProcessGroup):
 
         def todo() -> None:
             for target, source in zip(targets, sources):
-                whole, flat = Contiguous(target), source.detach().contiguous().view(-1)
-                if flat.untyped_storage().data_ptr() == whole.flat.untyped_storage().data_ptr():
-                    flat = flat.clone()  # FSDP gathers into the tensor of which its shard is a part
+                whole = Contiguous(target)
+                # FSDP gathers into the tensor of which its shard is a part.
+                flat = _apart(source.detach().contiguous().view(-1), whole.flat)
                 self.comm.Allgather(moved(flat), moved(whole.flat, self.comm.size))
                 whole.back()
 
@@ -375,7 +376,8 @@ class MpiProcessGroup(ProcessGroup):
         )
 
         def todo() -> None:
-            flat, mine = source.detach().contiguous().view(-1), Contiguous(output)
+            mine = Contiguous(output)
+            flat = _apart(source.detach().contiguous().view(-1), mine.flat)
             self.comm.Alltoallv(in_parts(flat, sent), in_parts(mine.flat, received))
             mine.back()
 
@@ -439,9 +441,13 @@ class MpiProcessGroup(ProcessGroup):
             raise DistBackendError(f"{name}, tag {tag // 2}: {error.Get_error_string()}") from None
         who = "any rank" if peer == MPI.ANY_SOURCE else f"rank {self.members[peer]}"
         label = f"{name} {'to' if is_send else 'from'} {who} in the group of {of_ranks(self.members)}"
-        # The copy that MPI reads must live as long as the request.
-        arrived = (lambda: whole.flat.numel() and None) if is_send else whole.back
-        return self._collected(Message(request, MPI.Status(), tensor, arrived, label, seconds))
+        arrived = None if is_send else whole.back
+        return self._collected(Message(request, MPI.Status(), tensor, arrived, label, seconds, whole.flat))
+
+
+# DistributedDataParallel's C++ code calls these within a compiled forward pass, where Dynamo would compile them.
+for _name in ("allreduce", "broadcast", "allgather", "barrier"):
+    setattr(MpiProcessGroup, _name, torch._disable_dynamo(getattr(MpiProcessGroup, _name)))
 
 
 def _wait_for(request: Any) -> None:
@@ -462,6 +468,12 @@ def _listed(tensors: Any) -> list[Any]:
 def _nested(lists: Any) -> list[list[Any]]:
     """Return lists of tensors, of one list where there is but that."""
     return [list(lists)] if lists and isinstance(lists[0], torch.Tensor) else [list(one) for one in lists]
+
+
+def _apart(flat: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return the elements, in memory of their own where they may share the other's: MPI refuses that."""
+    shared = flat.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
+    return flat.clone() if shared else flat
 
 
 def _spread(whole: torch.Tensor, targets: Sequence[torch.Tensor]) -> None:

@@ -5,17 +5,30 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from amx_cluster_mpi.library import MPI
 from amx_cluster_mpi.watchdog import Call, Watchdog
-from amx_cluster_mpi.work import CommunicationThread, Pending, poll
+from amx_cluster_mpi.work import CommunicationThread, Pending, give_up_receiving, poll
 
 # What gives a process its place in Intel MPI's group, and in those of other launchers.
 OURS = "PMI_SIZE"
 OTHERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "TORCHELASTIC_RUN_ID": "torchrun"}
 # Seconds that the ranks may take to form the group, and to end.
 FORM = 300.0
+
+
+class Leaving(SystemExit):
+    """What sys.exit raises: it knows at its end whether it has ended the script, or was caught."""
+
+    def __init__(self, status: Any, ended: Callable[[], None]) -> None:
+        super().__init__(status)
+        self.ended = ended
+
+    def __del__(self) -> None:
+        if sys is not None and sys._getframe().f_back is None:  # no code is left that could go on
+            self.ended()
 
 
 class Runtime:
@@ -56,15 +69,17 @@ class Runtime:
 
     def _watch_the_end(self) -> None:
         """Learn whether the script fails: a rank that does must not wait for the others."""
-        hook, leave = sys.excepthook, sys.exit
+        hook = sys.excepthook
 
         def excepthook(*arguments: Any) -> None:
             self.failed = True
             hook(*arguments)
 
         def exit_with(status: Any = None) -> None:
-            self.failed = status not in (None, 0, False)
-            leave(status)
+            raise Leaving(status, fail) if status not in (None, 0) else SystemExit(status)
+
+        def fail() -> None:
+            self.failed = True
 
         sys.excepthook, sys.exit = excepthook, exit_with  # type: ignore[assignment]
 
@@ -75,6 +90,8 @@ class Runtime:
         if self.thread:
             last = Pending([], lambda: None)
             self.thread.do(last).wait()
+        self.watchdog.end()
+        give_up_receiving()
         # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.
         poll(self.world.Ibarrier().Test, None)
         self.watchdog.close()

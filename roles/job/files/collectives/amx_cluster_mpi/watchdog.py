@@ -24,6 +24,8 @@ LOOK = 1.0
 NOTICE = 3.0
 # The exit code of a rank that has given up.
 EXIT_CODE = 1
+# What a rank tells of a collective that it will not call any more.
+ENDED = "the end of its script"
 
 
 @dataclass
@@ -58,6 +60,9 @@ class Watchdog:
         self.calls: dict[int, Call] = {}
         # The last call that each rank has told of in each group: {(rank, group): (number, name and on what)}.
         self.heard: dict[tuple[int, str], tuple[int, str]] = {}
+        # The last call of this process in each group.
+        self.last: dict[str, int] = {}
+        self.ended = False
         self.sent: list[Any] = []
         self.pid = os.getpid()
         self.lock = threading.Lock()
@@ -68,10 +73,18 @@ class Watchdog:
     def watching(self, call: Call) -> Iterator[None]:
         """Watch a call as long as it lasts."""
         self.calls[id(call)] = call
+        self.last[call.group] = call.number
         try:
             yield
         finally:
             self.calls.pop(id(call), None)
+
+    def end(self) -> None:
+        """Tell those that wait for this rank, now or later, that it will not come: its script has ended."""
+        with self.lock:
+            self.ended = True
+            for (rank, group), (number, _name) in list(self.heard.items()):
+                self._answer(rank, group, number)
 
     def close(self) -> None:
         """Call MPI no more."""
@@ -86,8 +99,8 @@ class Watchdog:
                 if waited > NOTICE and not call.told:
                     call.told = True
                     self._tell(call)
-                if waited > call.timeout:
-                    self._listen()
+                self._listen()
+                if waited > call.timeout or self._is_left(call):
                     self._give_up(call)
             self._listen()
 
@@ -97,9 +110,17 @@ class Watchdog:
                 return
             for rank in call.ranks:
                 if rank != self.comm.rank:
-                    content = pickle.dumps((call.group, call.number, call.name + call.what))
-                    self.sent.append((content, self.comm.Isend([content, MPI.BYTE], rank)))
+                    self._send(rank, call.group, call.number, call.name + call.what)
             self.sent = [(content, request) for content, request in self.sent if not request.Test()]
+
+    def _send(self, rank: int, group: str, number: int, name: str) -> None:
+        content = pickle.dumps((group, number, name))
+        self.sent.append((content, self.comm.Isend([content, MPI.BYTE], rank)))
+
+    def _answer(self, rank: int, group: str, number: int) -> None:
+        """Tell a rank that waits in a collective of a group that this one has ended before it."""
+        if self.last.get(group, -1) < number:
+            self._send(rank, group, self.last.get(group, -1), ENDED)
 
     def _listen(self) -> None:
         with self.lock:
@@ -109,6 +130,12 @@ class Watchdog:
                 self.comm.Recv([content, MPI.BYTE], status.Get_source(), 0)
                 group, number, name = pickle.loads(content)
                 self.heard[status.Get_source(), group] = number, name
+                if self.ended:
+                    self._answer(status.Get_source(), group, number)
+
+    def _is_left(self, call: Call) -> bool:
+        """Tell whether a rank that this call needs has ended."""
+        return any(self.heard.get((rank, call.group), (0, ""))[1] == ENDED for rank in call.ranks)
 
     def _give_up(self, call: Call) -> None:
         text = f"DistBackendError: {self.report(call)}\n"
@@ -124,17 +151,23 @@ class Watchdog:
     def report(self, call: Call) -> str:
         """Return what a call that took too long waits for."""
         own = self.comm.rank if self.comm is not None else -1
-        absent, elsewhere = [], []
+        absent, ended, elsewhere = [], [], []
         for rank in call.ranks:
             number, name = self.heard.get((rank, call.group), (-1, ""))
             if rank == own or (number, name) == (call.number, call.name + call.what):
                 continue
-            if number < 0:
+            if name == ENDED:
+                ended.append(rank)
+            elif number < 0:
                 absent.append(rank)
+            elif number < call.number:
+                elsewhere.append(f"rank {rank} has not called it, and was last in {name}, number {number}")
             else:
                 elsewhere.append(f"rank {rank} is at {name}, number {number}")
         reasons = [*([f"{of_ranks(absent)} {'has' if len(absent) == 1 else 'have'} not called it"] if absent else [])]
+        reasons += [f"{of_ranks(ended)} ended without calling it"] if ended else []
         reasons += elsewhere
         why = "; ".join(reasons) or "all ranks have called it: the network between them does not carry it"
         who = f"rank {own} on {os.environ.get('AMX_CLUSTER_HOST') or MPI.Get_processor_name()}"
-        return f"{who}: {call.label()}, has not ended within {call.timeout:g} s: {why}"
+        after = min(call.timeout, time.monotonic() - call.began)
+        return f"{who}: {call.label()}, has not ended within {after:.3g} s: {why}"

@@ -75,6 +75,7 @@ class Pending(Done):
     def __init__(self, result: Sequence[torch.Tensor], todo: Callable[[], None]) -> None:
         super().__init__(result)
         self.todo = todo
+        self.is_inference = torch.is_inference_mode_enabled()  # which each thread is in or not
         self.ended = threading.Event()
         self.error: BaseException | None = None
         self.future = torch.futures.Future()
@@ -82,7 +83,8 @@ class Pending(Done):
     def run(self) -> None:
         """Do it."""
         try:
-            self.todo()
+            with torch.inference_mode(self.is_inference):
+                self.todo()
         except BaseException as error:  # whatever it is, it belongs to who waits
             self.error = error
         self.todo = lambda: None  # it holds tensors
@@ -118,22 +120,59 @@ class Pending(Done):
         return self.error
 
 
+# Messages that have not ended: MPI reads and writes their memory, also where the script has dropped them.
+UNDER_WAY: dict[int, Message] = {}
+# How many of them there are at least when those that have ended meanwhile are let go.
+FEW = 16
+
+
+def keep(message: Message) -> None:
+    """Keep a message, with its tensor, until it has ended."""
+    if len(UNDER_WAY) >= FEW and (len(UNDER_WAY) & (len(UNDER_WAY) - 1)) == 0:
+        for other in list(UNDER_WAY.values()):
+            other.is_completed()
+    UNDER_WAY[id(message)] = message
+
+
+def give_up_receiving() -> None:
+    """Take back what was to be received, and never was."""
+    for message in list(UNDER_WAY.values()):
+        if message.arrived and not message.is_completed():
+            message.request.Cancel()
+            message.request.Wait()
+
+
 class Message(Done):
-    """A send or a receive, which goes on whenever MPI is called."""
+    """A send or a receive, which goes on whenever MPI is called.
+
+    memory: what MPI reads or writes. arrived: what is done when it has been received, None of a send.
+    """
 
     def __init__(
-        self, request: Any, status: Any, tensor: torch.Tensor, arrived: Callable[[], None], name: str, timeout: float
+        self,
+        request: Any,
+        status: Any,
+        tensor: torch.Tensor,
+        arrived: Callable[[], None] | None,
+        name: str,
+        timeout: float,
+        memory: torch.Tensor,
     ) -> None:
         super().__init__([tensor])
         self.request, self.status, self.arrived = request, status, arrived
         self.name, self.timeout = name, timeout
+        self.memory: torch.Tensor | None = memory
         self.completed = False
+        keep(self)
 
     def is_completed(self) -> bool:
         """Tell whether it has ended."""
         if not self.completed and self.request.Test(self.status):
             self.completed = True
-            self.arrived()
+            UNDER_WAY.pop(id(self), None)
+            if self.arrived:
+                self.arrived()
+            self.memory = None
         return self.completed
 
     def is_success(self) -> bool:
