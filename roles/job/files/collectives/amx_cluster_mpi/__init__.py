@@ -24,6 +24,10 @@ from typing import Any
 # The timeout of the group that is being made: torch does not pass it on to an MPI backend.
 TIMEOUT: contextvars.ContextVar[Any] = contextvars.ContextVar("timeout", default=None)
 
+# The store of this process, kept when groups are destroyed: its port is in use as long as another rank has it. Then a
+# part of it for each time that the group of all ranks was made.
+STORES: list[Any] = []
+
 
 class ProcessGroupMPI:
     """What torch.distributed asks for a group."""
@@ -41,8 +45,10 @@ def store_of_all(c10d: Any, timeout: Any) -> Any:
     """
     if not {"MASTER_ADDR", "MASTER_PORT", "RANK", "WORLD_SIZE"} <= os.environ.keys():
         return None
-    store, _rank, _size = next(c10d.rendezvous("env://", timeout=timeout))
-    return c10d.PrefixStore("default_pg", store)
+    if not STORES:
+        STORES.append(next(c10d.rendezvous("env://", timeout=timeout))[0])
+    STORES.append(c10d.PrefixStore(f"default_pg_{len(STORES)}", STORES[0]))
+    return STORES[-1]
 
 
 def register(c10d: Any) -> None:
