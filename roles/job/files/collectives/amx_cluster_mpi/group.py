@@ -25,8 +25,6 @@ from amx_cluster_mpi.work import All, Done, Message, Pending, poll
 
 # Of init_process_group where it is given none (torch.distributed.default_pg_timeout).
 TIMEOUT = timedelta(minutes=30)
-# Intel MPI's largest tag over TCP and shared memory is larger; MPI requires 32767 of every library.
-MOST_TAG = 1 << 19
 # How many groups of the same ranks there are.
 _made: dict[tuple[int, ...], int] = {}
 
@@ -435,8 +433,9 @@ class MpiProcessGroup(ProcessGroup):
 
     def _message(self, name: str, tensor: torch.Tensor, peer: int, tag: int, is_send: bool, seconds: float) -> Any:
         """Begin to send or to receive. Tags of users are even, those in here odd."""
-        if not 0 <= tag <= MOST_TAG:
-            raise ValueError(f"{name}: tag {tag // 2} is not one of 0 to {MOST_TAG // 2}, which MPI has")
+        most = self.comm.Get_attr(MPI.TAG_UB)
+        if not 0 <= tag <= most:
+            raise ValueError(f"{name}: tag {tag // 2} is not one of 0 to {most // 2}, which MPI has here")
         whole = Contiguous(tensor)
         start = self.comm.Isend if is_send else self.comm.Irecv
         try:
