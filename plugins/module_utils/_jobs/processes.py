@@ -18,6 +18,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
 
 PROC = Path("/proc")
+# Major page faults a second of a process that is at work.
+READS = 8
 # What the launchers' own processes on each host are called.
 LAUNCHER_NAMES = frozenset(name for launcher in LAUNCHERS.values() for name in launcher.processes)
 
@@ -27,8 +29,9 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
 
     Those are ranks and what they started, which have the job's directory in their environment, and the launcher's
     processes, which work in it. Each is {pid, kind ("rank" or "launcher"), job (its directory), rank (of a launcher
-    -1), threads, cpus (the CPUs it may use, as the kernel lists them), rss_bytes, cpu_seconds, ports (TCP ports on
-    which it listens), command}. Processes of other users cannot be seen and are left out, and so is the one that asks.
+    -1), threads, cpus (the CPUs it may use, as the kernel lists them), rss_bytes, cpu_seconds, page_reads (major page
+    faults, for which the kernel has read from a disk), ports (TCP ports on which it listens), command}. Processes of
+    other users cannot be seen and are left out, and so is the one that asks.
     """
     wanted = None if folder is None else str(folder.resolve())
     tick = os.sysconf("SC_CLK_TCK")
@@ -60,6 +63,7 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
                 "cpus": allowed.split(":")[1].strip(),
                 "rss_bytes": int(stat[21]) * page,
                 "cpu_seconds": (int(stat[11]) + int(stat[12])) / tick,
+                "page_reads": int(stat[9]),
                 "ports": listening_ports(entry),
                 "command": b" ".join(words).decode("utf-8", errors="replace").strip(),
             }
@@ -159,16 +163,21 @@ def running_jobs(jobs: Path, found: list[dict[str, Any]]) -> list[str]:
 
 
 def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:
-    """Return what `find` does, with the CPUs each process kept busy over the next `seconds` under "cpu" (1.0: one)."""
-    before = {process["pid"]: process["cpu_seconds"] for process in find(folder)}
+    """Return what `find` does, over the next `seconds`: "cpu" is the CPUs that each process kept busy (1.0: one), and
+    "page_reads" those of that time."""
+    before = {process["pid"]: process for process in find(folder)}
     began = time.monotonic()
     time.sleep(seconds)
     now = find(folder)
     elapsed = time.monotonic() - began
     return [
-        {**process, "cpu": round((process["cpu_seconds"] - before.get(process["pid"], 0.0)) / elapsed, 2)}
+        {
+            **process,
+            "cpu": round((process["cpu_seconds"] - then["cpu_seconds"]) / elapsed, 2),
+            "page_reads": process["page_reads"] - then["page_reads"],
+        }
         for process in now
-        if process["pid"] in before
+        if (then := before.get(process["pid"]))
     ]
 
 
@@ -184,11 +193,12 @@ def is_runnable(pid: int, proc: Path = PROC) -> bool:
 def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
     """Return {rank: CPUs} that this host's ranks of the job in `folder` keep busy over the next `seconds`.
 
-    A process that could run is counted as one CPU, also when others have the processor: it is not stopped.
+    A process that could run is counted as one CPU, also when others have the processor: it is not stopped. So is one
+    for which the kernel reads its program from a disk.
     """
     used: dict[int, float] = {}
     for process in usage(folder, seconds):
-        busy = max(process["cpu"], float(is_runnable(process["pid"])))
+        busy = max(process["cpu"], float(is_runnable(process["pid"]) or process["page_reads"] > READS * seconds))
         used[process["rank"]] = used.get(process["rank"], 0.0) + busy
     return used
 

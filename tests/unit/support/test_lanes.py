@@ -190,7 +190,7 @@ def test_an_interrupted_run_prints_what_was_said(tmp_path: Path) -> None:
     while not (tmp_path / "there").exists():
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    output, _nothing = process.communicate(timeout=60)
+    output, _nothing = process.communicate(timeout=300)
     assert process.returncode != 0
     assert "begun\n\ninterrupted\n" in output
     assert "unit: b" not in output

@@ -29,6 +29,7 @@ import json
 import linecache
 import math
 import os
+import resource
 import socket
 import sys
 import threading
@@ -455,6 +456,9 @@ def mark_complete(directory: str) -> None:
 # --- what the rank uses ---
 
 TICK = os.sysconf("SC_CLK_TCK")
+# Bytes that count for a major page fault (proc(5), majflt): programs and libraries are read from a disk as they are
+# used, without a call of read(2), and several pages at a time.
+PAGED = 1 << 16
 # A process that was asked for has ended, or belongs to another user by now.
 VANISHED = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -531,17 +535,19 @@ def delays(pid: int, thread: int | None = None) -> dict[int, float]:
 
 class Usage:
     """What the rank has used since it began: own (seconds, of the rank's process), others (those of all that it has
-    started), moved (bytes read and written by all of them)."""
+    started), moved (bytes read and written by all of them, also those of files that they have in their memory)."""
 
     def __init__(self, domain: set[int]) -> None:
         times = os.times()
         self.own = time.process_time() - communication_seconds(domain)
         self.others = times.children_user + times.children_system
-        self.moved = moved_bytes(os.getpid())
+        self.moved = moved_bytes(os.getpid()) + resource.getrusage(resource.RUSAGE_SELF).ru_majflt * PAGED
         for pid in family(os.getpid()):
             with contextlib.suppress(*VANISHED):
                 # Its own, and what it has waited for.
-                self.others += sum(map(int, stat(f"/proc/{pid}/stat")[11:15])) / TICK
+                fields = [int(field) for field in stat(f"/proc/{pid}/stat")[9:15]]
+                self.others += sum(fields[2:]) / TICK
+                self.moved += fields[0] * PAGED
             self.moved += moved_bytes(pid)
 
 

@@ -120,6 +120,7 @@ def test_what_a_process_uses(tmp_path: Path) -> None:
         "cpus": "0-3,8",
         "rss_bytes": 24 * os.sysconf("SC_PAGE_SIZE"),
         "cpu_seconds": (14 + 15) / tick,
+        "page_reads": 12,
         "ports": [],
         "command": "python train.py",
     }
@@ -153,6 +154,37 @@ def test_what_could_run_is_at_work(tmp_path: Path, spinning: subprocess.Popen[by
     spinning.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, spinning.pid, os.WSTOPPED)
     assert processes.usage_of_ranks(tmp_path, 0.1) == {1: 0.0}
+
+
+PAGES = """
+import mmap, os, sys, time
+file = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT)
+os.write(file, bytes(1 << 20)); os.fsync(file)
+print(flush=True)
+while True:
+    os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+    with mmap.mmap(file, 1 << 20, prot=mmap.PROT_READ) as memory:
+        memory[0]; memory[1 << 19]
+    time.sleep(0.02)
+"""
+
+
+def test_a_program_that_is_read_from_a_disk_is_at_work(tmp_path: Path) -> None:
+    environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
+    command = [sys.executable, "-c", PAGES, str(tmp_path / "file")]
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            (found,) = processes.usage(tmp_path, 1)
+            if not found["page_reads"]:
+                pytest.skip(f"the file system of {tmp_path} keeps its files in memory")
+            assert processes.usage_of_ranks(tmp_path, 1)[1] >= 1
+            process.send_signal(signal.SIGSTOP)
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+            assert processes.usage_of_ranks(tmp_path, 0.5) == {1: 0.0}
+        finally:
+            process.kill()
 
 
 TREE = """
