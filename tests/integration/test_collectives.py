@@ -291,6 +291,27 @@ def test_another_launcher_is_refused(environment: Path, variable: str, launcher:
     assert f"this one was started by {launcher}: set launcher: mpirun, or backend: gloo, in the job file" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("before", "env", "message"),
+    [
+        ("sys.modules['mpi4py'] = None", {}, "backend mpi needs mpi4py, which this Python does not have"),
+        ("", {"LD_LIBRARY_PATH": "/nowhere", "MPI4PY_LIBMPI": "/nowhere/libmpi.so"}, "mpi4py finds no MPI library"),
+    ],
+)
+def test_what_is_missing_is_told(environment: Path, before: str, env: dict[str, str], message: str) -> None:
+    script = f"import sys; {before}\nimport amx_cluster_mpi, torch.distributed as dist; dist.init_process_group('mpi')"
+    done = subprocess.run(
+        [f"{environment}/bin/python", "-c", script],
+        env={"LD_LIBRARY_PATH": f"{environment}/lib", "PYTHONPATH": str(PACKAGES), **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode
+    assert message in done.stderr
+
+
 def test_a_script_without_a_backend_of_its_own_takes_mpi(environment: Path, tmp_path: Path) -> None:
     """accelerate asks is_mpi_available; what asks for gloo gets gloo, and both may be there at once."""
     (tmp_path / "script.py").write_text(

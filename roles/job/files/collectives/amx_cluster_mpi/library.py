@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import mpi4py
-
-mpi4py.rc(initialize=False, finalize=False)
-
 try:
+    import mpi4py
+
+    mpi4py.rc(initialize=False, finalize=False)
     from mpi4py import MPI
+except ModuleNotFoundError:
+    raise RuntimeError(
+        "backend mpi needs mpi4py, which this Python does not have: run site.yml again, or set backend: gloo in the "
+        "job file"
+    ) from None
 except (ImportError, RuntimeError) as error:
     raise RuntimeError(
         f"backend mpi: mpi4py finds no MPI library ({error}): start the script with launch.sh, or put the virtual "

@@ -73,7 +73,7 @@ def topologies(draw: st.DrawFn) -> Topology:
 @st.composite
 def requests(draw: st.DrawFn, topology: Topology) -> Request:
     nodes = len({core.node for core in topology.usable_cores})
-    backend = draw(st.sampled_from(("ccl", "gloo")))
+    backend = draw(st.sampled_from(("ccl", "gloo", "mpi")))
     return Request(
         draw(st.one_of(st.just("auto"), st.integers(1, 12), st.just(nodes), st.integers(1, 8).map("<={}".format))),
         backend,
@@ -286,6 +286,10 @@ def test_the_environment_says_what_the_plan_says(plan: Allocation) -> None:
         listed = re.search(r"proclist=\[([0-9,]+)\],explicit$", affinity)
         bound = [int(cpu) for cpu in listed.group(1).split(",")] if listed else sorted(domain)
         assert bound == list(rank.compute_cpus)
+    if plan.backend == "mpi":
+        for rank in plan.ranks:
+            assert rank.env.get("AMX_CLUSTER_MPI_CPUS", "") == ",".join(map(str, rank.comm_cpus))
+            assert not set(rank.comm_cpus) & set(rank.domain_cpus)
     if plan.backend == "ccl":
         workers = [int(cpu) for cpu in plan.env["CCL_WORKER_AFFINITY"].split(",")]
         assert workers == [cpu for rank in plan.ranks for cpu in rank.comm_cpus]
@@ -301,7 +305,7 @@ def test_the_environment_says_what_the_plan_says(plan: Allocation) -> None:
     st.builds(
         Request,
         st.one_of(st.integers(1, 40), st.integers(1, 200)),
-        st.sampled_from(("ccl", "gloo")),
+        st.sampled_from(("ccl", "gloo", "mpi")),
         st.integers(1, 20),
         st.one_of(st.just("auto"), st.integers(0, 150)),
     ),

@@ -168,6 +168,25 @@ def test_ccl_workers_have_their_cores_and_other_threads_the_domain() -> None:
     ]
 
 
+def test_mpi_communicates_on_its_cores_and_watches_in_the_domain() -> None:
+    plan = make_plan(backend="mpi")
+    for host in plan["hosts"]:
+        for rank in host["ranks"]:
+            rank.update(comm_cpus=[20 + rank["rank"]])
+    reports = make_observed(plan)
+    for report in reports:
+        report["comm_threads"].append({"name": "mpi-collectives", "cpus": [20 + report["rank"]], "cpu": 2})
+    assert verification.differences(plan, reports) == []
+    reports[0]["comm_threads"].pop()
+    reports[1]["comm_threads"][-1]["cpus"] = [3]
+    assert verification.differences(plan, reports) == [
+        "node0, rank 0, communication: planned 0-1 and 20, observed 0-1",
+        "node0, rank 1, communication: planned 2-4 and 21, observed 2-4 and 3",
+    ]
+    without = make_plan(backend="mpi", hosts=make_plan()["hosts"][1:])
+    assert verification.differences(without, make_observed(without)) == []
+
+
 def test_table_has_a_line_for_each_rank() -> None:
     plan = make_plan()
     lines = verification.table(plan, make_observed(plan)).splitlines()
