@@ -22,7 +22,7 @@ OUTPUT = Path("output")
 def checkpoint(step: int, weight: torch.Tensor) -> None:
     """Write a checkpoint, and mark it when it is complete."""
     folder = OUTPUT / f"checkpoint-{step}"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)  # what an end in its midst has left is written over
     torch.save({"step": step, "weight": weight, "ballast": torch.zeros(2_000_000)}, folder / "state.pt")
     (folder / "complete.json").write_text(json.dumps({"state.pt": (folder / "state.pt").stat().st_size}))
 
