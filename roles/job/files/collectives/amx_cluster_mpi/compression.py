@@ -23,8 +23,7 @@ def watch_ddp(module: Any) -> None:
         def before_first(model: Any, _inputs: Any) -> None:
             registered.remove()
             if not model._comm_hooks and model.process_group.size() > 1:
-                # PyTorch compares a hook's annotations with types, and here they are strings.
-                model.register_comm_hook(model.process_group, lambda group, bucket: compress(group, bucket))
+                model.register_comm_hook(model.process_group, compress)
 
         registered = self.register_forward_pre_hook(before_first)
 
@@ -43,3 +42,7 @@ def compress(group: Any, bucket: Any) -> Any:
     small = buffer.to(torch.bfloat16)
     work = dist.all_reduce(small, dist.ReduceOp.AVG, group, async_op=True)
     return work.get_future().then(lambda _ended: buffer.copy_(small))
+
+
+# PyTorch compares a hook's annotations with types, and here they are strings.
+compress.__annotations__.clear()
