@@ -33,8 +33,7 @@ def create(ranks: Sequence[int], timeout: timedelta | None) -> MpiProcessGroup:
     """Return the group of these ranks, of all where there are none. All of them call it. Raises RuntimeError."""
     mpi = runtime()
     members = tuple(ranks) or tuple(range(mpi.world.size))
-    number = _made[members] = _made.get(members, -1) + 1
-    name = f"{number}:{','.join(map(str, members))}"
+    number, name = _next(members)
     seconds = (timeout or TIMEOUT).total_seconds()
     with mpi.watchdog.watching(Call(members, name, 0, "forming the group", "", seconds)):
         comm = (
@@ -43,6 +42,12 @@ def create(ranks: Sequence[int], timeout: timedelta | None) -> MpiProcessGroup:
             else mpi.world.Dup()
         )
     return MpiProcessGroup(comm, members, name, seconds)
+
+
+def _next(members: tuple[int, ...]) -> tuple[int, str]:
+    """Return the number of a new group among those of the same ranks, and its name, the same on all of them."""
+    number = _made[members] = _made.get(members, -1) + 1
+    return number, f"{number}:{','.join(map(str, members))}"
 
 
 class MpiProcessGroup(ProcessGroup):
@@ -79,11 +84,6 @@ class MpiProcessGroup(ProcessGroup):
         """Return what the group is for."""
         return self.names["description"]
 
-    @property
-    def supports_splitting(self) -> bool:
-        """Tell that split_group works."""
-        return True
-
     def set_timeout(self, timeout: timedelta) -> None:
         """Set how long a collective may take."""
         self.timeout = timeout.total_seconds()
@@ -94,7 +94,7 @@ class MpiProcessGroup(ProcessGroup):
             self.closed = True
             mpi = runtime()
             if mpi.thread:
-                mpi.thread.do(Pending([], lambda: None)).wait()
+                mpi.thread.drain()
             self.comm.Free()
 
     def abort(self) -> None:
@@ -111,8 +111,7 @@ class MpiProcessGroup(ProcessGroup):
         if place < 0:
             return None
         members = tuple(self.members[rank] for rank in new_ranks)
-        _made[members] = number = _made.get(members, -1) + 1
-        name = f"{number}:{','.join(map(str, members))}"
+        _number, name = _next(members)
         return MpiProcessGroup(comm, members, name, (timeout or timedelta(seconds=self.timeout)).total_seconds())
 
     # --- how a collective is done ---
@@ -120,7 +119,7 @@ class MpiProcessGroup(ProcessGroup):
     def _do(
         self,
         name: str,
-        todo: Callable[[], None],
+        todo: Callable[[], object],
         result: Sequence[torch.Tensor],
         about: Sequence[torch.Tensor] = (),
         detail: str = "",
@@ -389,7 +388,7 @@ class MpiProcessGroup(ProcessGroup):
 
     def barrier(self, _opts: Any = None, opts: Any = None, timeout: Any = None) -> Any:
         """Wait for all ranks, without keeping a core busy."""
-        return self._do("barrier", lambda: _wait_for(self.comm.Ibarrier()), [])
+        return self._do("barrier", lambda: poll(self.comm.Ibarrier().Test, None), [])
 
     def wait_for_all(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
         """Do monitored_barrier. Raises RuntimeError on rank 0 that names those that did not come in time."""
@@ -451,10 +450,6 @@ class MpiProcessGroup(ProcessGroup):
 # DistributedDataParallel's C++ code calls these within a compiled forward pass, where Dynamo would compile them.
 for _name in ("allreduce", "broadcast", "allgather", "barrier"):
     setattr(MpiProcessGroup, _name, torch._disable_dynamo(getattr(MpiProcessGroup, _name)))
-
-
-def _wait_for(request: Any) -> None:
-    poll(request.Test, None)
 
 
 def _operation(opts: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 from amx_cluster_mpi.library import MPI
 from amx_cluster_mpi.watchdog import Call, Watchdog
-from amx_cluster_mpi.work import CommunicationThread, Pending, give_up_receiving, poll
+from amx_cluster_mpi.work import CommunicationThread, give_up_receiving, poll
 
 # What gives a process its place in Intel MPI's group, and in those of other launchers.
 OURS = "PMI_SIZE"
@@ -88,8 +88,7 @@ class Runtime:
         if self.failed or os.getpid() != self.pid or MPI.Is_finalized():
             return
         if self.thread:
-            last = Pending([], lambda: None)
-            self.thread.do(last).wait()
+            self.thread.drain()
         self.watchdog.end()
         give_up_receiving()
         # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.

@@ -240,6 +240,10 @@ class CommunicationThread:
         self.queue.put(work)
         return work
 
+    def drain(self) -> None:
+        """Wait until all that was to be done has been done."""
+        self.do(Pending([], lambda: None)).wait()
+
     def _run(self) -> None:
         os.sched_setaffinity(threading.get_native_id(), self.cpus)
         while True:
