@@ -12,9 +12,11 @@ AMX_TEST_LANES=1 runs one part after another, and prints their output as it come
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import sysconfig
 import time
 from collections.abc import Iterable, Sequence
 
@@ -23,6 +25,7 @@ from support.checkout import COLLECTION, PYTHON, ROOT, tracked
 from support.lanes import Lanes, Part, Result, heading
 
 REPORTS = ROOT / ".cache" / "test_reports"
+KEPT_BYTECODE = ROOT / ".cache" / "kept_bytecode"
 ENGINE_SCRIPT = "tests/support/docker_engine.sh"
 # Two suit two cores: a lane that waits leaves them to the other, and a third would only make both slower.
 LANES = 2
@@ -33,7 +36,15 @@ def environment() -> dict[str, str]:
     env = checkout.environment()
     env.setdefault("AMX_CLUSTER_ENV", str(ROOT / ".cluster" / "env"))  # what site.yml installs
     env.setdefault("COLUMNS", "160")  # molecule would fold Ansible's output at 80
+    env["KEPT_BYTECODE"] = str(KEPT_BYTECODE)  # of modules that run on this machine (keep_bytecode)
     return env
+
+
+def keep_bytecode() -> None:
+    """Have .venv's Python keep the bytecode of modules that Ansible sends it, as the scenarios' hosts do."""
+    KEPT_BYTECODE.mkdir(parents=True, exist_ok=True)
+    for path in ROOT.glob("molecule/shared/image/kept_bytecode.*"):
+        shutil.copy(path, sysconfig.get_path("purelib"))
 
 
 def mypy_command() -> list[str]:
@@ -183,6 +194,7 @@ def print_summary(results: Iterable[Result], seconds: float) -> None:
 def main(words: Sequence[str]) -> int:
     """Run the named parts, or all. Returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    keep_bytecode()
     parts = chosen([*lint(), *on_this_machine(), *molecule()], words)
     lanes = Lanes(parts, int(os.environ.get("AMX_TEST_LANES") or LANES), environment())
     started = time.monotonic()

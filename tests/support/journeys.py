@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+
+from support.at_length import AT_LENGTH, left_out_because
 
 Journey = Callable[[], Sequence[str]]
 
@@ -43,15 +45,23 @@ def make(
     journeys: Sequence[Sequence[Journey]],
     on_request: Sequence[Journey] = (),
     after_a_wrong_one: Callable[[], None] = lambda: None,
+    at_length: Mapping[Journey, str] | None = None,
 ) -> int:
     """Make the journeys one after another, those that stand together at the same time. Returns the exit code.
 
-    JOURNEYS="name name" in the environment chooses some only; those `on_request` are made only if they are named.
+    JOURNEYS="name name" in the environment chooses some only; those `on_request` are made only if they are named, those
+    `at_length`, which state why, only if they are named or everything is to be run (`support.at_length`).
     """
     asked = os.environ.get("JOURNEYS", "").split()
+    reasons = {} if AT_LENGTH or asked else dict(at_length or {})
     wrong = []
     for together in [*journeys, *([journey] for journey in on_request)]:
-        chosen = [one for one in together if (one.__name__ in asked if asked else one not in on_request)]
+        chosen = []
+        for one in together:
+            if one in reasons:
+                print(f"skipped: {one.__name__.replace('_', ' ')}: {left_out_because(reasons[one])}", flush=True)
+            elif one.__name__ in asked if asked else one not in on_request:
+                chosen.append(one)
         if not chosen:
             continue
         with ThreadPoolExecutor(len(chosen)) as pool:

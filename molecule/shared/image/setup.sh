@@ -14,6 +14,9 @@ echo 'train ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/train
 chmod 0440 /etc/sudoers.d/train
 visudo --check --quiet
 
+# Each user keeps bytecode of its own there (kept_bytecode.py).
+install --directory --mode=1777 /var/cache/kept_bytecode
+
 systemctl enable ssh.service ssh-host-keys.service
 systemctl set-default multi-user.target
 # The engine, not systemd, provides devices, consoles, /dev and the network; timers would only disturb measurements.
