@@ -30,7 +30,6 @@ AT_LENGTH = {
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
     example.example: "what refuses such a script is in the integration tests; no other job gets wheels and a hub's data at once",
     killed_rank.mpi_trains_the_demo_job: "a job on mpi is in the scenario default, a killed rank in torchrun's journey",
-    secret.secrets_reach_the_ranks_and_nothing_else: "the integration tests look in the same places on this machine, with a stand-in for mpirun",
 }
 
 
