@@ -28,7 +28,7 @@ JOURNEYS = [
 # What `make test` leaves out, and why.
 AT_LENGTH = {
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
-    example.example: "what refuses such a script is in the integration tests; no other job gets wheels and a hub's data at once",
+    example.example: "what refuses such a script is in the integration tests",
     killed_rank.mpi_trains_the_demo_job: "a job on mpi is in the scenario default, a killed rank in torchrun's journey",
 }
 

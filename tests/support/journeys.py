@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from support.at_length import AT_LENGTH, left_out_because
 
@@ -45,7 +46,7 @@ def make(
     journeys: Sequence[Sequence[Journey]],
     on_request: Sequence[Journey] = (),
     after_a_wrong_one: Callable[[], None] = lambda: None,
-    at_length: Mapping[Journey, str] | None = None,
+    at_length: Mapping[Any, str] | None = None,
 ) -> int:
     """Make the journeys one after another, those that stand together at the same time. Returns the exit code.
 

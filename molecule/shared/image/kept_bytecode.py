@@ -35,7 +35,7 @@ def keep(directory: str) -> None:
             except OSError:
                 pass
         else:
-            _imp._fix_co_filename(code, pathname)
+            _imp._fix_co_filename(code, pathname)  # type: ignore[attr-defined]
         return code
 
     zipimport._compile_source = compile_source  # type: ignore[attr-defined]

@@ -196,3 +196,9 @@ def test_an_interrupted_run_prints_what_was_said(tmp_path: Path) -> None:
     assert process.returncode != 0
     assert "begun\n\ninterrupted\n" in output
     assert "unit: b" not in output
+
+
+def test_what_a_scenario_leaves_out_is_counted_with_its_reason() -> None:
+    ran = run([part("some", "echo 'skipped: reboot: takes minutes'; echo '  skipped: no journey'"), part("all")])
+    assert [result.skipped for result in ran.results] == [("reboot: takes minutes",), ()]
+    assert counts(ran) == {"some": (1, 0), "all": (1, 0)}
