@@ -1,13 +1,13 @@
 """A job with a project of several modules: real runs of ansible-playbook on this machine, with the virtual environment
 that site.yml has installed.
 
-The scenario molecule/jobs runs one on three hosts (journeys/project.py). Package indexes are directories of small wheels.
+The scenario molecule/jobs runs one on three hosts (journeys/project.py). Package indexes are directories of
+small wheels.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
     with zipfile.ZipFile(f"{directory}/{name}", "w") as wheel:
         wheel.writestr("losses.py", open("losses.py").read())
         wheel.writestr("losses-0.1.dist-info/METADATA", "Metadata-Version: 2.1\\nName: losses\\nVersion: 0.1\\n")
-        wheel.writestr("losses-0.1.dist-info/WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr("losses-0.1.dist-info/WHEEL", "Wheel-Version: 1.0\\nTag: py3-none-any\\n")
         wheel.writestr("losses-0.1.dist-info/RECORD", "")
     return name
 """

@@ -163,9 +163,11 @@ def walk(top: Path) -> Iterator[str]:
 
 
 def _walk(top: Path, base: str, above: list[Rules]) -> Iterator[str]:
-    rules = [*above, *read(top / base, base)]
     with os.scandir(top / base) as found:
         entries = sorted(found, key=lambda entry: entry.name)
+    if base and any(entry.name == VENV_MARKER for entry in entries):
+        return
+    rules = [*above, *read(top / base, base)]
     for entry in entries:
         path = base + entry.name
         if entry.name in NEVER:
@@ -173,5 +175,5 @@ def _walk(top: Path, base: str, above: list[Rules]) -> Iterator[str]:
         if not entry.is_dir(follow_symlinks=False):
             if not ignored(path, rules):
                 yield path
-        elif not ignored(f"{path}/", rules) and not (top / path / VENV_MARKER).is_file():
+        elif not ignored(f"{path}/", rules):
             yield from _walk(top, f"{path}/", rules)

@@ -178,7 +178,7 @@ def _named(paths: Sequence[str]) -> str:
 def largest(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the largest files and directories (these end in "/"), none in another: [(path, bytes)], largest first.
 
-    Instead of a directory, what in it takes nearly all of it.
+    Instead of a directory, what in it takes nearly all of it. What takes less than a hundredth of all is left out.
     """
     totals: Counter[str] = Counter()
     for path, size in sizes.items():
@@ -203,6 +203,7 @@ def largest(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
                 break
             path = child
         found.append((path, totals[path]))
+    found = [(path, size) for path, size in found if size > sum(sizes.values()) / 100]
     return sorted(found, key=lambda item: -item[1])[:NAMED]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Callable
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
@@ -96,18 +97,18 @@ def _name(value: object, _directory: Path) -> str:
 def _project(value: object, directory: Path) -> Path:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{value!r} is not a path")
-    project = (directory / Path(value).expanduser()).resolve()
-    if not project.is_dir():
-        raise ValueError(f"there is no directory {project} on the control node")
-    return project
+    place = (directory / Path(value).expanduser()).resolve()
+    if not place.is_dir():
+        raise ValueError(f"there is no directory {place} on the control node")
+    return place
 
 
-def script_in_project(value: object, project: Path) -> Path:
+def script_in_project(value: object, directory: Path) -> Path:
     """Return the path of a script in a project; raises ValueError for another place, and for what is no script."""
-    script = _script(value, project)
-    if not script.is_relative_to(project):
+    script = _script(value, directory)
+    if not script.is_relative_to(directory):
         raise ValueError(
-            f"{value} is not in the project {project}: name it by its path in that directory, as in "
+            f"{value} is not in the project {directory}: name it by its path in that directory, as in "
             "script: scripts/train.py"
         )
     return script
@@ -170,9 +171,9 @@ def _prepare(value: object, directory: Path) -> Prepare:
     return _prepared(value, directory, _script)
 
 
-def prepare_in_project(value: object, project: Path) -> Prepare:
+def prepare_in_project(value: object, directory: Path) -> Prepare:
     """Return what a project's own script prepares; raises ValueError as script_in_project does."""
-    return _prepared(value, project, script_in_project)
+    return _prepared(value, directory, script_in_project)
 
 
 def _prepared(value: object, directory: Path, script: Callable[[object, Path], Path]) -> Prepare:
@@ -246,6 +247,8 @@ def _metrics(value: object, directory: Path) -> dict[str, Source]:
             "observe",
             "collectives",
             "packages",
+            project.DIRECTORY,
+            project.INSTALLED,
             EXAMPLES.parts[0],
         ):
             raise ValueError(f"{name}: is a directory that the job directory has already")
