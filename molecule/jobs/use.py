@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from journeys import away, example, killed_rank, measured, reboot, same_result, secret
+from journeys import away, example, killed_rank, measured, project, reboot, same_result, secret
 from support.cluster import HEAD, on, until
 from support.journeys import make
 
@@ -23,6 +23,7 @@ JOURNEYS = [
     [example.example],
     [killed_rank.torchrun_trains_the_demo_job],
     [killed_rank.mpi_trains_the_demo_job],
+    [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],
 ]
 # What `make test` leaves out, and why.

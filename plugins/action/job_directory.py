@@ -3,10 +3,12 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -14,6 +16,15 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
 
 # The programs of the role that start, observe and supervise ranks.
 ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "collectives/*/*.py")
+
+
+def _files_of_project(content: dict[str, Any] | None) -> dict[str, str]:
+    """Return the files beside a project's tree: what is in it, and what importlib.metadata reads of it."""
+    if not content:
+        return {}
+    listed = {name: content[name] for name in ("digest", "directory", "files", "links")}
+    installed = {f"{project.INSTALLED}/{name}": text for name, text in content["installed"].items()}
+    return {project.LISTING: json.dumps(listed, indent=1) + "\n", **installed}
 
 
 class ActionModule(ActionBase):
@@ -30,7 +41,7 @@ class ActionModule(ActionBase):
         run = Run.from_json(options.pop("run"))
         role_files = Path(options.pop("role_files"))
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
-        own = {script.name: script for script in scripts if script.is_absolute()}
+        own = {script.name: script for script in scripts if script.is_absolute() and not run.job.project}
         own.update((str(path.relative_to(role_files)), path) for name in ROLE_FILES for path in role_files.glob(name))
         if options["plan"].get("fabric", {}).get("env"):
             own[exchange.PROGRAM] = role_files / exchange.PROGRAM
@@ -41,6 +52,7 @@ class ActionModule(ActionBase):
                 **library_files(),
                 **run_files(options.pop("plan"), run, options.pop("stack")),
                 "host": f"{(task_vars or {})['inventory_hostname']}\n",
+                **_files_of_project(options.get("project")),
                 **options.get("files", {}),
             }
             # The module gets the values alone, as options that Ansible shows and logs nowhere.

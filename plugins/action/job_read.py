@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, project_files, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
@@ -51,8 +51,14 @@ class ActionModule(ActionBase):
             if options["verify_with"]:
                 job = derive.verification(job, Path(options["verify_with"]))
             result: dict[str, Any] = {"changed": False, "job": job.to_json()}
+            found = project_files.read(job)
+            result.update(found)
             if options["hosts"]:
-                settings = Settings(**{"start": secrets.token_hex(8), **options["settings"]}, head=options["hosts"][0])
+                settings = Settings(
+                    **{"start": secrets.token_hex(8), **options["settings"]},
+                    head=options["hosts"][0],
+                    project=project_files.summary(found["project"]),
+                )
                 hosts = choose_hosts(job, options["hosts"])
                 run = Run(job, settings)
                 result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
@@ -62,6 +68,8 @@ class ActionModule(ActionBase):
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (
-            [job.prepare.script.name, *render_arguments(job.prepare.args)] if job.prepare is not None else []
+            [project_files.script_name(job, job.prepare.script), *render_arguments(job.prepare.args)]
+            if job.prepare is not None
+            else []
         )
         return result

@@ -24,7 +24,8 @@ options:
   files:
     description:
       - The files that the directory should have, as M(amx.cluster.wheelhouse) and M(amx.cluster.file_set_info) return
-        them. Each has C(file), its path in the directory, C(sha256) and C(bytes).
+        them. Each has C(file), its path in the directory, C(sha256) and C(bytes), and may have C(source), its path on
+        the control node where that is not the same path in O(source).
     type: list
     elements: dict
     required: true
@@ -34,6 +35,9 @@ options:
     type: path
   source:
     description: The directory on the control node that has the files.
+    type: path
+  archive:
+    description: A tar file on the host with files of O(files), which are unpacked first. It is removed then.
     type: path
   strict:
     description: Whether to fail when a file is missing or damaged. With O(source), the module always fails then.
@@ -61,11 +65,21 @@ sent_bytes:
   type: int
 """
 
+import tarfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, relay
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+
+
+def unpack(archive: Path, directory: Path, names: list[str]) -> None:
+    """Unpack the files of these names into the directory, each at once, and remove the archive."""
+    try:
+        with archive.open("rb") as stream:
+            relay.unpack(stream, directory, names)
+    finally:
+        archive.unlink()
 
 
 def main() -> None:
@@ -75,6 +89,7 @@ def main() -> None:
             "files": {"type": "list", "elements": "dict", "required": True},
             "record": {"type": "path"},
             "source": {"type": "path"},
+            "archive": {"type": "path"},
             "strict": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -87,13 +102,15 @@ def main() -> None:
             changed = True
             if not module.check_mode:
                 directory.mkdir(parents=True)
+        if options["archive"] and not module.check_mode:
+            unpack(Path(options["archive"]), directory, [entry["file"] for entry in options["files"]])
         record = Record(Path(options["record"]) if options["record"] else None)
         found = file_set.differences(directory, options["files"], record)
         if not module.check_mode:
             record.save()
             for file in found:
                 (directory / file).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
+    except (OSError, ValueError, tarfile.TarError) as error:
         module.fail_json(msg=f"{directory} cannot be read: {error}")
     result = {"differences": found}
     if found and options["strict"] and not module.check_mode:

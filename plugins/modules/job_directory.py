@@ -48,6 +48,13 @@ options:
   role_files:
     description: The directory on the control node that has the programs which start and supervise ranks.
     type: path
+  project:
+    description: The project of the run, as M(amx.cluster.job_read) returns it. Empty for a run without one.
+    type: dict
+    default: {}
+  store:
+    description: The directory on the host that has the contents of the project's files, each under its SHA-256.
+    type: path
   cached:
     description: The paths of models, data and metrics in the host's cache, by their names there. They are linked.
     type: dict
@@ -125,6 +132,8 @@ def main() -> None:
             **{name: {"type": "dict"} for name in ("run", "plan", "stack")},  # rendered by the action
             "role_files": {"type": "path"},
             "cached": {"type": "dict", "default": {}},
+            "project": {"type": "dict", "default": {}},
+            "store": {"type": "path"},
             "links": {"type": "dict", "default": {}},
             "job_env": {"type": "dict", "default": {}, "no_log": True},
             "override": {"type": "raw", "no_log": True},
@@ -175,7 +184,9 @@ def main() -> None:
                 if checkpoint and earlier:
                     checkpoint = earlier / "output" / checkpoint.name
                 secrets = module.params["secrets"]
-                directory.create(folder, module.params["files"], module.params["links"], checkpoint, secrets)
+                content = module.params["project"]
+                tree = (content, Path(module.params["store"])) if content else None
+                directory.create(folder, module.params["files"], module.params["links"], checkpoint, secrets, tree)
     except ValueError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

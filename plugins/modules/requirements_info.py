@@ -24,6 +24,10 @@ options:
     type: list
     elements: str
     required: true
+  origins:
+    description: Where requirements are written, by the lines in O(requirements), for messages.
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""
@@ -61,12 +65,15 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import install
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"requirements": {"type": "list", "elements": "str", "required": True}},
+        argument_spec={
+            "requirements": {"type": "list", "elements": "str", "required": True},
+            "origins": {"type": "dict", "default": {}},
+        },
         supports_check_mode=True,
     )
     packages = installed.packages(sys.path)
     try:
-        compared = requirements.compare(module.params["requirements"], packages)
+        compared = requirements.compare(module.params["requirements"], packages, module.params["origins"])
     except ImportError as error:
         module.fail_json(msg=f"{sys.executable} has neither packaging nor pip ({error}): install one of them")
     module.exit_json(changed=False, installed=packages, **compared)

@@ -39,6 +39,13 @@ options:
     description: Whether the dependencies of O(requirements) are collected, too.
     type: bool
     default: true
+  wheels:
+    description:
+      - Wheels on this machine that are collected as well, with their dependencies. They take precedence over those of
+        package indexes.
+    type: list
+    elements: path
+    default: []
   installed:
     description:
       - Versions that the hosts have already, by the names of packages. The collected wheels must be compatible with
@@ -126,33 +133,13 @@ unreachable_indexes:
   elements: str
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.urls import open_url
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, wheelhouse, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import answers, archive, indexes, wheelhouse, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
-
-
-def why_silent(url: str, login: Mapping[str, str] | None, certificate: str | None, timeout: int) -> str:
-    """Return why an index or a directory does not answer, or an empty string. login: {user, password}."""
-    if "://" not in url:
-        return "" if Path(re.sub(r"^~(?=/|$)", str(Path.home()), url)).is_dir() else "there is no such directory"
-    given = (
-        {"url_username": login["user"], "url_password": login["password"], "force_basic_auth": True} if login else {}
-    )
-    try:
-        open_url(url, method="HEAD", timeout=timeout, ca_path=certificate, **given)
-    except HTTPError as error:
-        # Any other answer is one: not every index has a page at its root.
-        return f"HTTP {error.code}, set credentials" if error.code in (401, 403, 407) else ""
-    except Exception as error:  # whatever goes wrong is reported
-        return str(error)
-    return ""
 
 
 def main() -> None:
@@ -162,6 +149,7 @@ def main() -> None:
             "requirements": {"type": "list", "elements": "str", "required": True},
             "constraints": {"type": "path"},
             "dependencies": {"type": "bool", "default": True},
+            "wheels": {"type": "list", "elements": "path", "default": []},
             "installed": {"type": "dict", "default": {}},
             "unpack": {"type": "bool", "default": False},
             "python": {"type": "str", "required": True},
@@ -183,7 +171,7 @@ def main() -> None:
         return code, output, errors
 
     def ask(url: str, login: Mapping[str, str] | None, certificate: str | None) -> str:
-        return why_silent(url, login, certificate, options["index_timeout"])
+        return answers.why_silent(url, login, certificate, options["index_timeout"])
 
     try:
         glibc = wheels.oldest(options["glibc"])

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, secret_env
 
@@ -144,18 +145,21 @@ def create(
     links: Mapping[str, str],
     checkpoint: Path | None = None,
     secrets: Mapping[str, str] | None = None,
+    tree: tuple[Mapping[str, Any], Path] | None = None,
 ) -> None:
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
     No other user can read it. files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes
     executable. links: {path in the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its
     files are linked, not copied, and RESUMED tells what made it. secrets: {variable: value}, for secret_env.FILE.
-    Raises OSError.
+    tree: the job's project, as project.Project.to_json returns it, and the store that has its contents. Raises OSError.
     """
     part = folder.with_name(f".{folder.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     with privately():
         _fill(part, files, links, checkpoint)
+        if tree:
+            _add_project(part, *tree)
         if secrets:
             (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
     part.replace(folder)
@@ -180,6 +184,19 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], checkp
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
+
+
+def _add_project(part: Path, content: Mapping[str, Any], store: Path) -> None:
+    """Make the tree of a project, whose scripts find there what those without a project find beside them."""
+    tree = part / project.DIRECTORY
+    tree.mkdir()
+    project.make(content, store, tree)
+    for name in content["shared"]:
+        if name in project.WRITTEN:
+            (part / name).mkdir(exist_ok=True)
+        path = tree / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(os.path.relpath(part / name, path.parent))
 
 
 def close(folder: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import os
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
     Prepare,
     Source,
     Watch,
+    prepare_in_project,
+    script_in_project,
     type_name,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
@@ -31,10 +34,15 @@ PROVIDED = {
     "dataset_name": "data",
 }
 
+# The fields that name files of the project, where there is one, and how they are checked then.
+IN_PROJECT: dict[str, Callable[[object, Path], Any]] = {"script": script_in_project, "prepare": prepare_in_project}
+
 
 @dataclass(frozen=True)
 class Job:
     """A valid job. Paths are absolute, on the control node; a script of the transformers examples is relative.
+
+    project: the directory that its scripts are in, where there is one.
 
     secrets: what was in `env` and looks like a secret. Only their names leave this object as JSON or text.
     """
@@ -42,6 +50,8 @@ class Job:
     file: Path
     name: str
     script: Path
+    project: Path | None = None
+    project_max_mb: int = 200
     description: str = ""
     args: dict[str, Any] = field(default_factory=dict)
     prepare: Prepare | None = None
@@ -49,6 +59,7 @@ class Job:
     data: dict[str, Source] = field(default_factory=dict)
     metrics: dict[str, Source] = field(default_factory=dict)
     requirements: list[str] = field(default_factory=list)
+    wheels: list[Path] = field(default_factory=list)
     precision: str = "auto"
     hosts: int | list[str] | None = None
     ranks_per_node: int | str = "auto"
@@ -89,6 +100,8 @@ class Job:
         """Return the job that to_json wrote."""
         values = {each.name: content[each.name] for each in fields(cls) if each.name in content}
         values.update(file=Path(values["file"]), script=Path(values["script"]))
+        values["project"] = Path(values["project"]) if values.get("project") else None
+        values["wheels"] = [Path(path) for path in values.get("wheels", [])]
         if values.get("prepare"):
             values["prepare"] = Prepare(Path(values["prepare"]["script"]), values["prepare"]["args"])
         for name in ("models", "data", "metrics"):
@@ -106,6 +119,8 @@ class Job:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, Path) else value
 
 
@@ -199,13 +214,22 @@ def parse(data: object, path: Path) -> Job:
     values: dict[str, Any] = {}
     for key, check in FIELDS.items():
         if key in data:
+            in_project = "project" in data and key in IN_PROJECT
+            if in_project and "project" not in values:
+                continue  # its project is wrong already
             try:
-                values[key] = check(data[key], path.parent)
+                if in_project:
+                    values[key] = IN_PROJECT[key](data[key], values["project"])
+                else:
+                    values[key] = check(data[key], path.parent)
             except ValueError as error:
                 errors.append(f"{key}: {error}")
+    if "project_max_mb" in data and "project" not in data:
+        errors.append("project_max_mb: is the size of a project, and there is none: leave it out")
     if not errors:
         job = Job(file=path, **values)
-        errors = _same_names([job.script, *([job.prepare.script] if job.prepare else [])]) + _contradictions(job)
+        scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
+        errors = ([] if job.project else _same_names(scripts)) + _contradictions(job)
     if errors:
         raise JobFileError(path, errors)
     return job
@@ -251,6 +275,8 @@ def _not_provided(job: Job, name: str) -> str:
     if not isinstance(value, str) or value.startswith(("/", ".", "data/", "output/", "~")):
         return ""
     kind = PROVIDED[name]
+    if job.project and (job.project / value).exists():
+        return ""
     # What datasets are called is up to a script of one's own.
     if kind == "data" and job.script.is_absolute():
         return ""

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Callable
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -92,6 +94,26 @@ def _name(value: object, _directory: Path) -> str:
     return value
 
 
+def _project(value: object, directory: Path) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a path")
+    place = (directory / Path(value).expanduser()).resolve()
+    if not place.is_dir():
+        raise ValueError(f"there is no directory {place} on the control node")
+    return place
+
+
+def script_in_project(value: object, directory: Path) -> Path:
+    """Return the path of a script in a project; raises ValueError for another place, and for what is no script."""
+    script = _script(value, directory)
+    if not script.is_relative_to(directory):
+        raise ValueError(
+            f"{value} is not in the project {directory}: name it by its path in that directory, as in "
+            "script: scripts/train.py"
+        )
+    return script
+
+
 def _script(value: object, directory: Path) -> Path:
     if not isinstance(value, str) or not value:
         raise ValueError(f"{value!r} is not a path")
@@ -146,9 +168,18 @@ def _only(value: dict[str, Any], known: tuple[str, ...], needed: tuple[str, ...]
 
 
 def _prepare(value: object, directory: Path) -> Prepare:
+    return _prepared(value, directory, _script)
+
+
+def prepare_in_project(value: object, directory: Path) -> Prepare:
+    """Return what a project's own script prepares; raises ValueError as script_in_project does."""
+    return _prepared(value, directory, script_in_project)
+
+
+def _prepared(value: object, directory: Path, script: Callable[[object, Path], Path]) -> Prepare:
     given = _mapping(value)
     _only(given, ("script", "args"), ("script",))
-    return Prepare(_script(given["script"], directory), _args(given.get("args", {}), directory))
+    return Prepare(script(given["script"], directory), _args(given.get("args", {}), directory))
 
 
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -216,6 +247,8 @@ def _metrics(value: object, directory: Path) -> dict[str, Source]:
             "observe",
             "collectives",
             "packages",
+            project.DIRECTORY,
+            project.INSTALLED,
             EXAMPLES.parts[0],
         ):
             raise ValueError(f"{name}: is a directory that the job directory has already")
@@ -226,9 +259,20 @@ def _requirements(value: object, _directory: Path) -> list[str]:
     if not isinstance(value, list):
         raise ValueError(f"{type_name(value)} where a list of packages is expected")
     for item in value:
-        if not isinstance(item, str) or not PINNED.fullmatch(item):
-            raise ValueError(f"{item!r} is not pinned as NAME==VERSION")
+        if not isinstance(item, str) or not (PINNED.fullmatch(item) or packaging_files.GIT.fullmatch(item)):
+            raise ValueError(f"{item!r} is not pinned as NAME==VERSION or git+URL@REF")
     return list(value)
+
+
+def _wheels(value: object, directory: Path) -> list[Path]:
+    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
+        raise ValueError(f"{type_name(value)} where a list of wheels and of directories with wheels is expected")
+    paths = [(directory / Path(item).expanduser()).resolve() for item in value]
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"there is no {path} on the control node")
+    packaging_files.wheels(paths)
+    return paths
 
 
 def _checkpoints(value: object, _directory: Path) -> Checkpoints:
@@ -275,7 +319,7 @@ def _hosts(value: object, _directory: Path) -> int | list[str]:
     return _count(value, 1)
 
 
-def _min_hosts(value: object, _directory: Path) -> int:
+def _at_least_one(value: object, _directory: Path) -> int:
     return _count(value, 1)
 
 
@@ -364,6 +408,8 @@ def _switch(value: object, _directory: Path) -> bool:
 FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "name": _name,
     "description": _text,
+    "project": _project,
+    "project_max_mb": _at_least_one,
     "script": _script_or_example,
     "args": _args,
     "prepare": _prepare,
@@ -371,6 +417,7 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "data": _sources,
     "metrics": _metrics,
     "requirements": _requirements,
+    "wheels": _wheels,
     "precision": lambda value, _directory: _one_of(value, PRECISIONS),
     "hosts": _hosts,
     "ranks_per_node": _ranks_per_node,
@@ -383,7 +430,7 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "expect": _expect,
     "checkpoints": _checkpoints,
     "restarts": _whole,
-    "min_hosts": _min_hosts,
+    "min_hosts": _at_least_one,
     "keep_global_batch": _switch,
     "stall_seconds": _whole,
     "wait": _switch,

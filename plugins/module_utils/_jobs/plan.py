@@ -46,8 +46,9 @@ def make_plan(
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
     `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
     `secrets` has the names of further variables of all ranks, each with where its value comes from. `fabric`, {name,
-    note, env}, is there only when it is not plain tcp. Raises ValueError when the stack or the launcher does not have
-    the job's backend, a host does not have the fabric, or the launcher does not work with what the job sets it to.
+    note, env}, is there only when it is not plain tcp, and `project`, as Settings has it, only for a job with one.
+    Raises ValueError when the stack or the launcher does not have the job's backend, a host does not have the fabric,
+    or the launcher does not work with what the job sets it to.
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
@@ -80,6 +81,8 @@ def make_plan(
         "world_size": 0,
         "hosts": [],
     }
+    if run.settings.project:
+        plan["project"] = dict(run.settings.project)
     chosen = _fabric(fabric, hosts, plan["backend"])
     if chosen:
         plan["fabric"] = chosen

@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
@@ -40,6 +41,8 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
         f"backend {plan['backend']}, stack {plan['stack']}"
         + (f", fabric {plan['fabric']['name']}" if plan.get("fabric", {}).get("env") else "")
     ]
+    if plan.get("project"):
+        lines += wrapped("", f"Project {project.describe(plan['project'])}")
     for name, text in _bf16(plan):
         lines += wrapped(name, text)
     common = dict(set.intersection(*(set(host["env"].items()) for host in hosts)))

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
+
 
 def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return results.json as (name, value) pairs for a person; what the script did not report is left out."""
@@ -21,6 +23,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     speed = metrics.get("train_samples_per_second")
     found: list[tuple[str, str | None]] = [
         ("state", results["state"] + (f": {results['reason']}" if results["reason"] else "")),
+        ("project", project.describe(results["project"]) if results.get("project") else None),
         ("hosts", str(results["hosts"])),
         ("ranks", str(results["ranks"])),
         ("threads per rank", ", ".join(map(str, threads))),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
@@ -22,7 +22,8 @@ class Settings:
     and the interface that has it, which may have another name on other hosts. world_timeout: seconds that rank 0 waits
     for the others. shared_directory: whether the hosts share the job directories. user, since: who started it on the
     control node, and when (ISO 8601, UTC). backend: the inventory's, for a job that leaves it open. start: tells this
-    start from every other one.
+    start from every other one. project: what project.Project.summary returns, and `paths`, the directories in the job
+    directory from which its modules are imported; empty without one.
     """
 
     head: str
@@ -34,6 +35,7 @@ class Settings:
     since: str = ""
     start: str = ""
     backend: str = "auto"
+    project: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

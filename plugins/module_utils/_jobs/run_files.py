@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
@@ -76,6 +77,8 @@ def script_words(
 def script_path(run: Run) -> str:
     """Return the path of a run's script in the job directory: one's own lies in it, an example as in its repository."""
     script = run.job.script
+    if run.job.project:
+        return f"{project.DIRECTORY}/{script.relative_to(run.job.project).as_posix()}"
     return script.name if script.is_absolute() else str(script)
 
 

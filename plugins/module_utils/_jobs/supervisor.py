@@ -203,6 +203,7 @@ class Supervisor:
             "resumed_step": progress.get("first_step", 0),
             "world": read_json(self.folder / "world.json"),
             "output": str(self.folder / "output"),
+            **({"project": self.plan["project"]} if self.plan.get("project") else {}),
         }
         end = time.monotonic() + ROOM
         (self.folder / RESERVE).unlink(missing_ok=True)

@@ -33,17 +33,21 @@ def _packaging() -> tuple[Any, Any]:
     return requirements.InvalidRequirement, requirements.Requirement
 
 
-def compare(lines: Iterable[str], installed: Mapping[str, str]) -> dict[str, list[str]]:
+def compare(
+    lines: Iterable[str], installed: Mapping[str, str], origins: Mapping[str, str] | None = None
+) -> dict[str, list[str]]:
     """Compare a requirements file's lines with what is installed ({name: version}).
 
     Returns {"missing": names and versions of packages of which nothing is installed, "conflicts": why others cannot be
-    met: they would change an installed package, or are no names and versions}. Markers are evaluated for the running
+    met: they would change an installed package, or are no names and versions}. origins: {line: where it is written},
+    for messages. Markers are evaluated for the running
     Python. Raises ImportError without the library packaging and without pip, which brings it along.
     """
     InvalidRequirement, Requirement = _packaging()
     here = {canonical(name): version for name, version in installed.items()}
     missing, conflicts = [], []
     for line in lines:
+        where = (origins or {}).get(line, "")
         words = line.partition("#")[0].strip()
         if not words or words.startswith("-"):
             continue
@@ -52,7 +56,7 @@ def compare(lines: Iterable[str], installed: Mapping[str, str]) -> dict[str, lis
         except InvalidRequirement:
             wanted = None
         if wanted is None or wanted.url:
-            conflicts.append(f"{words} is not a name and versions: pin it as NAME==VERSION")
+            conflicts.append(f"{where and where + ': '}{words} is not a name and versions: pin it as NAME==VERSION")
             continue
         if wanted.marker and not wanted.marker.evaluate():
             continue
@@ -61,5 +65,8 @@ def compare(lines: Iterable[str], installed: Mapping[str, str]) -> dict[str, lis
         if version is None:
             missing.append(words)
         elif not wanted.specifier.contains(version, prereleases=True):
-            conflicts.append(f"{words} conflicts with {name} {version}, which is installed")
+            advice = f" by the stack: write {name} without a version there, or remove it" if where else ""
+            conflicts.append(
+                f"{where and where + ': '}{words} conflicts with {name} {version}, which is installed{advice}"
+            )
     return {"missing": missing, "conflicts": conflicts}

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, pip, requirements, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
@@ -26,7 +27,9 @@ def key(options: Mapping[str, Any], glibc: str) -> str:
     limits = Path(options["constraints"]).read_text(encoding="utf-8") if options["constraints"] else ""
     if options["installed"] or options["unpack"]:
         limits = json.dumps([limits, requirements.pinned(options["installed"]), options["unpack"]])
-    request = [sorted(options["requirements"]), limits, options["python"], glibc]
+    request: list[Any] = [sorted(options["requirements"]), limits, options["python"], glibc]
+    if options.get("wheels"):
+        request.append(sorted(file_set.sha256(Path(path)) for path in options["wheels"]))
     return _key(options["python"], json.dumps(request))
 
 
@@ -63,10 +66,12 @@ def collect(
     staging = _staging(house)
     staging.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        tool = _pip(options, Path(scratch), glibc, run, ask)
+        tool = pip_of(options, Path(scratch), glibc, run, ask)
         pinned, lock = options["requirements"], []
+        own = {canonical(Path(path).name.partition("-")[0]): path for path in options.get("wheels") or []}
         if options["dependencies"]:
-            report = tool.resolve(pinned, options["constraints"], options["installed"], Path(scratch))
+            wanted = [*own.values(), *pinned]  # before others that require them
+            report = tool.resolve(wanted, options["constraints"], options["installed"], Path(scratch))
             have = set(map(canonical, options["installed"]))
             resolved = pip.resolution(report)
             pinned = requirements.pinned({name: v for name, v in resolved.items() if canonical(name) not in have})
@@ -74,7 +79,8 @@ def collect(
         only = None if options["only"] is None else {canonical(name) for name in options["only"]}
         fetched = [pin for pin in pinned if only is None or canonical(pin.partition("==")[0]) in only]
         _drop_others(staging, fetched)
-        tool.run("download", "--no-deps", "--dest", str(staging), *fetched)
+        words = [own.get(canonical(pin.partition("==")[0]), pin) for pin in fetched]
+        tool.run("download", "--no-deps", "--dest", str(staging), *words)
         if options["unpack"]:
             target = staging / "packages"
             shutil.rmtree(target, ignore_errors=True)
@@ -87,7 +93,7 @@ def collect(
     return _finish(staging, house, made), tool.unreachable
 
 
-def _pip(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, ask: Callable[..., str]) -> pip.Pip:
+def pip_of(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, ask: Callable[..., str]) -> pip.Pip:
     """Return pip with the indexes that answer."""
     settings = pip.settings(run)
     certificate = options["ca_certificate"] or settings.get("cert")

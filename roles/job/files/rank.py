@@ -55,9 +55,10 @@ def variables(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
         )
     here = os.getcwd()
     env = {**host["env"], **mine.get("env", {})}
-    # What the job requires besides the stack lies in packages/; then come the job's own directories.
-    own = [f"{here}/observe", *([f"{here}/collectives"] if plan.get("backend") == "mpi" else []), f"{here}/packages"]
-    paths = [*own, env.get("PYTHONPATH"), environ.get("PYTHONPATH")]
+    # Its project comes before what it requires besides the stack, which lies in packages/.
+    own = [f"{here}/observe", *([f"{here}/collectives"] if plan.get("backend") == "mpi" else [])]
+    project = [f"{here}/{path}" for path in plan.get("project", {}).get("paths", [])]
+    paths = [*own, *project, f"{here}/packages", env.get("PYTHONPATH"), environ.get("PYTHONPATH")]
     return {
         **env,
         "RANK": str(rank),
@@ -183,7 +184,12 @@ def main() -> None:
         lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
     except (OSError, ValueError) as error:
         sys.exit(f"rank.py: {error}")
-    os.execve(sys.executable, [sys.executable, *sys.argv[1:]], environ)
+    script, arguments = sys.argv[1], sys.argv[2:]
+    if plan.get("project"):  # its scripts run there, as they do where they were written
+        directory = plan["project"]["paths"][0]
+        script = os.path.relpath(script, directory)
+        os.chdir(directory)
+    os.execve(sys.executable, [sys.executable, script, *arguments], environ)
 
 
 if __name__ == "__main__":

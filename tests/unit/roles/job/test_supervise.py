@@ -211,6 +211,13 @@ def test_success(run: Run) -> None:
     assert not (run.folder / "ranks.json").exists()  # no rank told anything
 
 
+def test_results_name_the_project(run: Run) -> None:
+    project = {"directory": "/home/me/mine", "digest": "0123456789abcdef", "files": 2, "bytes": 9, "paths": ["project"]}
+    run.start(WORLD + TRAIN, settings={"project": project})
+    run.ended()
+    assert read(run.folder, "results.json")["project"] == project
+
+
 @pytest.mark.parametrize("mask", [0o022, 0o027])
 def test_nobody_else_reads_what_it_writes_and_scripts_keep_their_umask(run: Run, mask: int) -> None:
     tell = "umask >> calls\nbeat 0 node1 stepped=true 'files={\"ranks/entered.json\": {}}'\n"

@@ -30,6 +30,12 @@ def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[
     return make_plan(run(precision="fp32"), STACK, "/opt/env", told)
 
 
+def test_the_project() -> None:
+    project = {"directory": "/home/me/mine", "digest": "0123456789abcdef", "files": 12, "bytes": 2_340_000}
+    text = plan_text.render({**plan_of(Request(), node0=(machine(1, 4), None)), "project": project})
+    assert text.splitlines()[1] == "Project mine 0123456789ab (12 files, 2.3 MB)"
+
+
 def test_identical_hosts_are_shown_once_with_their_names() -> None:
     server = machine(2, 4)
     text = plan_text.render(plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None)))

@@ -44,6 +44,15 @@ def test_compare() -> None:
     }
 
 
+def test_where_a_conflict_is_written() -> None:
+    lines, origins = ["torch==2.0.0", "./mine"], {"torch==2.0.0": "requirements.txt, line 2", "./mine": "a, line 1"}
+    assert compare(lines, {"torch": "2.8.0+cpu"}, origins)["conflicts"] == [
+        "requirements.txt, line 2: torch==2.0.0 conflicts with torch 2.8.0+cpu, which is installed by the stack: write "
+        "torch without a version there, or remove it",
+        "a, line 1: ./mine is not a name and versions: pin it as NAME==VERSION",
+    ]
+
+
 def test_packaging_of_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a virtual environment that has only pip."""
     original = builtins.__import__

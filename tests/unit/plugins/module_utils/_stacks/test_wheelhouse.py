@@ -117,3 +117,16 @@ def test_what_cannot_be_resolved(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=rf"(?s)^{error}.*none==1.*\n{re.escape(missing)}$"):
         collect(tmp_path, requirements=["none==1"])
     assert not (tmp_path / "houses/house").exists()
+
+
+def test_wheels_of_the_users_own(tmp_path: Path) -> None:
+    """They are taken from where they are, before those of an index, and what they require is collected, too."""
+    own = make_wheel(tmp_path / "own", "b", "7", requires=["dependency"])
+    options = {"requirements": ["a", "b>2"], "installed": {"installed": "4"}, "wheels": [str(own)]}
+    found, _silent, house = collect(tmp_path, **options, unpack=True)
+    assert found == ["a-1", "b-7", "dependency-3"]
+    assert (house / own.name).read_bytes() == own.read_bytes()
+    key = wheelhouse.key({**OPTIONS, **options}, "2.36")
+    assert wheelhouse.key({**OPTIONS, **options, "wheels": []}, "2.36") != key
+    make_wheel(tmp_path / "own", "b", "7", requires=["dependency>1"])
+    assert wheelhouse.key({**OPTIONS, **options}, "2.36") != key

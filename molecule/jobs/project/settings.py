@@ -1,0 +1,5 @@
+"""The settings of a run."""
+
+SEED = 1
+RATE = 0.5
+STEPS = 8

@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job brings of the user's own: its project, and the packages that both require besides the stack."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.packaging_files import Requirement
+
+
+def read(job: Job) -> dict[str, Any]:
+    """Return what a job brings: {project, requirements, git, wheels}, before anything is copied.
+
+    project: the tree (project.Project.to_json), with its digest and size, `paths` (directories in the job directory
+    from which its modules are imported), `installed` (files for importlib.metadata), `shared` (what of the job
+    directory is linked into it), and `contents` (entries of the store); empty without one. requirements: {as written:
+    where}. git: those that are Git URLs, likewise. wheels: the user's own, each {path, name, version, requires}.
+
+    Raises JobFileError.
+    """
+    try:
+        tree = _project(job) if job.project else {}
+        wanted = [Requirement(text, job.file.name) for text in job.requirements]
+        wanted += packaging_files.requirements(job.project) if job.project else []
+        _check_git(wanted)
+        wheels = packaging_files.wheels(job.wheels)
+    except ValueError as error:
+        raise JobFileError(job.file, [f"project: {error}" if job.project else str(error)]) from error
+    wanted += [Requirement(text, Path(one["path"]).name) for one in wheels for text in one["requires"]]
+    plain, git = (
+        {one.text: one.origin for one in wanted if packaging_files.is_git(one.text) is of} for of in (False, True)
+    )
+    return {"project": tree, "requirements": plain, "git": git, "wheels": wheels}
+
+
+def _project(job: Job) -> dict[str, Any]:
+    directory = job.project or Path()
+    found = project.scan(directory, job.project_max_mb)
+    copied = {entry["file"] for entry in found.files} | set(found.links)
+    for script in (job.script, *([job.prepare.script] if job.prepare else [])):
+        if script_name(job, script) not in copied:
+            raise ValueError(f"{script_name(job, script)} is left out by an ignore file in {directory}")
+    shared = _shared(job)
+    taken = project.taken(found, shared)
+    if taken:
+        raise ValueError(taken)
+    installed = packaging_files.distribution_files(directory)
+    paths = [f"{project.DIRECTORY}/{path}".rstrip("/") for path in packaging_files.import_paths(directory)]
+    return {
+        **found.to_json(),
+        **found.summary(),
+        "files": found.files,
+        "contents": found.contents(),
+        "installed": installed,
+        "paths": [*paths, *([project.INSTALLED] if installed else [])],
+        "shared": shared,
+    }
+
+
+def _shared(job: Job) -> list[str]:
+    """Return what of the job directory is linked into its project: what a run writes, and what it is provided with."""
+    entries = [name for field in provided.DIRECTORIES for name in provided.sources(vars(job), field)]
+    written = [name for name in project.WRITTEN if name != "data" or job.prepare]
+    return [*written, *entries, *job.metrics]
+
+
+def _check_git(wanted: list[Requirement]) -> None:
+    for one in wanted:
+        if packaging_files.is_git(one.text) and not packaging_files.GIT.fullmatch(one.text.partition(";")[0].strip()):
+            raise ValueError(
+                f"{one.origin}: {one.text} is not git+URL@REF: name the tag, branch or commit that is to be used"
+            )
+
+
+def script_name(job: Job, script: Path) -> str:
+    """Return the path of a job's own script in the directory that it is run in."""
+    return script.relative_to(job.project).as_posix() if job.project else script.name
+
+
+def summary(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what plan and results have of a project; empty without one."""
+    if not tree:
+        return {}
+    size = {"files": len(tree["files"]), "bytes": tree["bytes"]}
+    return {"directory": tree["directory"], "digest": tree["digest"], **size, "paths": tree["paths"]}

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether package indexes answer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.error import HTTPError
+
+from ansible.module_utils.urls import open_url
+
+
+def why_silent(url: str, login: Mapping[str, str] | None, certificate: str | None, timeout: int) -> str:
+    """Return why an index or a directory does not answer, or an empty string. login: {user, password}."""
+    if "://" not in url:
+        return "" if Path(re.sub(r"^~(?=/|$)", str(Path.home()), url)).is_dir() else "there is no such directory"
+    given = (
+        {"url_username": login["user"], "url_password": login["password"], "force_basic_auth": True} if login else {}
+    )
+    try:
+        open_url(url, method="HEAD", timeout=timeout, ca_path=certificate, **given)
+    except HTTPError as error:
+        # Any other answer is one: not every index has a page at its root.
+        return f"HTTP {error.code}, set credentials" if error.code in (401, 403, 407) else ""
+    except Exception as error:  # whatever goes wrong is reported
+        return str(error)
+    return ""

@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: git_wheels
+short_description: Build wheels of packages in Git repositories
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Builds a wheel of each package, without its dependencies. The wheel of a commit is built once and kept.
+  - Runs where the repositories and a package index can be reached, normally on the control node. It runs the build
+    scripts of the packages there.
+requirements:
+  - git
+  - pip
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
+  - amx.cluster.package_indexes
+options:
+  requirements:
+    description:
+      - The packages as pip names them, C(git+URL@REF) or C(NAME @ git+URL@REF), also with C(#subdirectory=DIRECTORY).
+        The ref is a branch, a tag or a commit of 40 digits.
+    type: list
+    elements: str
+    required: true
+  path:
+    description: The directory that keeps the wheels.
+    type: path
+    required: true
+  python:
+    description: The minor version of the hosts' Python, such as V(3.11). A wheel that it cannot use is refused.
+    type: str
+    required: true
+  glibc:
+    description: The versions of the hosts' GNU C library, such as V(2.36). The oldest decides.
+    type: list
+    elements: str
+    required: true
+  index_url:
+    description: The main package index, instead of the one in pip's configuration. V(none) for no index at all.
+    type: str
+  index_urls:
+    description: Further package indexes. One that does not answer within O(index_timeout) is left out.
+    type: list
+    elements: str
+    default: []
+  find_links:
+    description: Directories of wheels, and pages with links to wheels. One that does not answer is left out.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Build the wheel of a package
+  amx.cluster.git_wheels:
+    requirements: ["git+https://github.com/example/losses.git@v1.2"]
+    path: ~/.cache/amx.cluster/git
+    python: "3.11"
+    glibc: ["2.36"]
+  delegate_to: localhost
+"""
+
+RETURN = r"""
+wheels:
+  description:
+    - The wheels, each with C(path), C(name) and C(version), and C(requires), the requirements in its metadata. Empty
+      in check mode.
+  returned: success
+  type: list
+  elements: dict
+origins:
+  description: The requirements of all wheels, each with the Git URL whose wheel has it.
+  returned: success
+  type: dict
+"""
+
+from collections.abc import Mapping
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import answers, git_wheels, indexes, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "requirements": {"type": "list", "elements": "str", "required": True},
+            "path": {"type": "path", "required": True},
+            "python": {"type": "str", "required": True},
+            "glibc": {"type": "list", "elements": "str", "required": True},
+            "index_url": {"type": "str"},
+            "index_urls": {"type": "list", "elements": "str", "default": []},
+            "find_links": {"type": "list", "elements": "str", "default": []},
+            **indexes.ARGUMENTS,
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    module.no_log_values.update(indexes.logins(options))
+
+    def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+        code, output, errors = module.run_command(command, environ_update=dict(variables))
+        return code, output, errors
+
+    def ask(url: str, login: Mapping[str, str] | None, certificate: str | None) -> str:
+        return answers.why_silent(url, login, certificate, options["index_timeout"])
+
+    made, origins, changed = [], {}, False
+    try:
+        glibc = wheels.oldest(options["glibc"])
+        for requirement in [] if module.check_mode else options["requirements"]:
+            wheel, new = git_wheels.build(requirement, options, glibc, run, ask)
+            made.append(wheel)
+            changed = changed or new
+            origins.update(dict.fromkeys(wheel["requires"], masked(requirement)))
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=masked(str(error)))
+    module.exit_json(changed=changed, wheels=made, origins=origins)
+
+
+if __name__ == "__main__":
+    main()
