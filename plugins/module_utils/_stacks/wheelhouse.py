@@ -27,6 +27,8 @@ def key(options: Mapping[str, Any], glibc: str) -> str:
     if options["installed"] or options["unpack"]:
         limits = json.dumps([limits, requirements.pinned(options["installed"]), options["unpack"]])
     request = [sorted(options["requirements"]), limits, options["python"], glibc]
+    if options["cuda_build"] == "allow":
+        request.append("cuda_build")
     return _key(options["python"], json.dumps(request))
 
 
@@ -68,7 +70,7 @@ def collect(
         if options["dependencies"]:
             report = tool.resolve(pinned, options["constraints"], options["installed"], Path(scratch))
             have = set(map(canonical, options["installed"]))
-            resolved = pip.resolution(report)
+            resolved = pip.resolution(report, options["cuda_build"] == "allow")
             pinned = requirements.pinned({name: v for name, v in resolved.items() if canonical(name) not in have})
             lock = pip.locked(report) if options["only"] is not None else []
         only = None if options["only"] is None else {canonical(name) for name in options["only"]}
