@@ -11,8 +11,8 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Looks a stack up in a catalogue, and chooses the Python of each host for it, the same minor version everywhere. Fails
-    when the stack's versions cannot work together, or hosts cannot have a common Python for it.
+  - Looks a stack up in a catalogue, and chooses the Python of each host for it, the same minor version everywhere.
+    Fails when the stack's versions cannot work together, or hosts cannot have a common Python for it.
   - Runs where the catalogue is, normally on the control node. The role C(torch_stack) ships a catalogue in
     C(vars/stacks.yml).
 extends_documentation_fragment:
@@ -25,8 +25,8 @@ options:
     required: true
   catalogue:
     description:
-      - The stacks by name. Each has C(python), the minor versions for which it has wheels, C(backend), V(mpi), V(gloo) or
-        V(ccl), and C(packages), the pinned versions by name; C(bindings), the module that registers the backend V(ccl);
+      - The stacks by name. Each has C(python), the minor versions for which it has wheels, C(backend), V(mpi), V(gloo)
+        or V(ccl), and C(packages), the pinned versions by name; C(bindings), the module that registers the backend V(ccl);
         and optionally C(arguments), the arguments of scripts, instead of those for its version of transformers, and
         C(by_python), C(packages) and C(constraints) that differ for a minor version of Python.
     type: dict
@@ -80,8 +80,8 @@ EXAMPLES = r"""
 RETURN = r"""
 stack:
   description:
-    - The stack as the catalogue has it for the chosen Python, with its C(name), C(interpreter), the minor version of that
-      Python, and C(arguments), the arguments by which its version of transformers is set to CPU only, the backend, bf16
+    - The stack as the catalogue has it for the chosen Python, with its C(name), C(interpreter), the minor version of
+      that Python, and C(arguments), the arguments by which its version of transformers is set to CPU only, the backend, bf16
       and IPEX; and C(cuda_build) where O(cuda_build) is V(allow).
     - URLs in it are without users and passwords.
   returned: success

@@ -24,7 +24,8 @@ options:
     type: path
     required: true
   python:
-    description: The path of the interpreter that the virtual environment is made with. By default the one that Ansible uses.
+    description:
+      - The path of the interpreter that the virtual environment is made with. By default the one that Ansible uses.
     type: path
   wheels:
     description: The wheels to install, as M(amx.cluster.wheelhouse) returns them. One of them must be pip's.

@@ -272,7 +272,7 @@ def test_an_unknown_system(cluster: Cluster) -> None:
     other = "3.13" if own != "3.13" else "3.12"
     # What an interpreter of that version would say of itself.
     python = cluster.folder / "python"
-    python.write_text(f"#!/bin/sh\necho '[\"{python}\", \"{other}\"]'\n")
+    python.write_text(f'#!/bin/sh\necho \'["{python}", "{other}"]\'\n')
     python.chmod(0o755)
     hosts["node1"]["torch_stack_python"] = str(python)
     cluster.inventory(head=["node0"], workers=["node1"], **hosts)

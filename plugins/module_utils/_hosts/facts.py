@@ -74,21 +74,20 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
     return found
 
 
-def read(
-    prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_root: str = "/"
-) -> dict[str, Any]:
+def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_root: str = "/") -> dict[str, Any]:
     """Read the facts about this host.
 
     prefix: the directory for virtual environments and jobs, which need not exist. python: the command of the ranks'
     interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe reads, for
     a captured machine. system_root: where etc/os-release is, likewise.
 
-    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, system (see systems.describe), python, isa (the best of ISAS
-    that can be used), amx (see judge), cpu_model, cpus (that this process may run on), cpu_quota (the number of CPUs
-    whose time its cgroup may use, None for no limit), memory_bytes and memory_available_bytes, shm_bytes,
-    home_writable, prefix, prefix_ancestor (see existing_ancestor), prefix_free_bytes, jobs_free_bytes,
-    prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (its own name, and how that
-    resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError and ValueError.
+    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, system (see systems.describe),
+    python, isa (the best of ISAS that can be used), amx (see judge), cpu_model, cpus (that this process may run on),
+    cpu_quota (the number of CPUs whose time its cgroup may use, None for no limit), memory_bytes and
+    memory_available_bytes, shm_bytes, home_writable, prefix, prefix_ancestor (see existing_ancestor),
+    prefix_free_bytes, jobs_free_bytes, prefix_writable (by this process), addresses (see `addresses`), name and
+    name_addresses (its own name, and how that resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError
+    and ValueError.
     """
     ancestor = existing_ancestor(prefix)
     library, version = platform.libc_ver()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The operating systems that hosts may have: names of packages, the Python of each system, and the newer ones it offers.
+"""The operating systems that hosts may have: names of packages, the Python of each, and the newer ones it offers.
 
 Roles, checks, the roles' metadata and docs/operating_systems.md take these from here alone. Nothing is known of other
 systems, and their hosts are refused unless cluster_unknown_os is ALLOW.

@@ -34,9 +34,9 @@ def choose(
     """Return the stack `name` of the catalogue and the Python of each host.
 
     hosts: what each host has of Python; without any, the first Python of the stack is taken. install: whether hosts
-    may install packages. known_good: as misfits() takes it. cuda_build: see without_cpu_build(). The stack has its name,
-    `interpreter` (the hosts' Python), the packages for this Python and its arguments, as arguments.by_version() has
-    them unless the catalogue has its own. URLs of indexes are without users and passwords: a stack is shown, and
+    may install packages. known_good: as misfits() takes it. cuda_build: see without_cpu_build(). The stack has its
+    name, `interpreter` (the hosts' Python), the packages for this Python and its arguments, as arguments.by_version()
+    has them unless the catalogue has its own. URLs of indexes are without users and passwords: a stack is shown, and
     written into virtual environments. Raises ValueError naming what was requested and what there is.
     """
     if name not in catalogue:

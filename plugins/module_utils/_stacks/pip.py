@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 # Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
 Run = Callable[[list[str], Mapping[str, str]], tuple[int, str, str]]
 
-# Where only the CUDA build of torch can be reached. The sizes are of the stack native, measured on Python 3.11 and 3.12.
+# Where only the CUDA build of torch can be reached. The sizes are of the stack native, measured on Python 3.12.
 WAYS_OUT = """Ways out:
 - set torch_stack_index_urls to a mirror of https://download.pytorch.org/whl/cpu that the control node reaches;
 - collect the wheels on a machine that reaches the index, copy their directory or a tar file of it here, and set
@@ -93,7 +93,9 @@ class Pip:
             last = [line for line in lines if not line.startswith("WARNING")][-6:]
             tried = "".join(f"\nNot reachable: {index}" for index in self.unreachable)
             # As pip names a requirement for which no index has a version.
-            lost = re.search(r"(?:No matching distribution found for|satisfies the requirement) torch==\S+\+cpu", errors)
+            lost = re.search(
+                r"(?:No matching distribution found for|satisfies the requirement) torch==\S+\+cpu", errors
+            )
             ways = f"\nNo index that answers has the CPU build of torch. {WAYS_OUT}" if lost else ""
             raise ValueError("pip could not collect the wheels: " + masked("\n".join(last)) + tried + ways)
 
@@ -119,7 +121,8 @@ class Pip:
 def resolution(report: Mapping[str, Any], cuda_build: bool = False) -> dict[str, str]:
     """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
 
-    Raises ValueError when a CUDA package is among it, unless `cuda_build`: then a resolver took the CUDA build of torch.
+    Raises ValueError when a CUDA package is among it, because a resolver took the CUDA build of torch, unless
+    `cuda_build`.
     """
     found = {item["metadata"]["name"]: item["metadata"]["version"] for item in report["install"]}
     cuda = sorted(name for name in found if name.lower().startswith(("nvidia-", "nvidia_", "cuda-", "triton")))

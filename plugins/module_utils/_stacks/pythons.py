@@ -71,7 +71,8 @@ def found(directories: Iterable[str] = DIRECTORIES) -> dict[str, str]:
 
 def gather(fixed: str, directories: Iterable[str] = DIRECTORIES) -> dict[str, Any]:
     """Return {own, others, fixed, error} of this host, see Host. fixed: a path in place of all others, or ""."""
-    made: dict[str, Any] = {"own": ["%d.%d" % sys.version_info[:2], sys.executable], "fixed": [], "error": ""}
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    made: dict[str, Any] = {"own": [own, sys.executable], "fixed": [], "error": ""}
     if fixed:
         try:
             made["fixed"] = list(ask(fixed))

@@ -28,7 +28,9 @@ def test_known(name: str, title: str) -> None:
     assert system.title == title
 
 
-@pytest.mark.parametrize("name", ["debian 11", "debian 1", "ubuntu 22.10", "ubuntu 22", "rhel 90", "amzn 2", "debian", ""])
+@pytest.mark.parametrize(
+    "name", ["debian 11", "debian 1", "ubuntu 22.10", "ubuntu 22", "rhel 90", "amzn 2", "debian", ""]
+)
 def test_unknown(name: str) -> None:
     assert systems.find(name) is None
     assert systems.describe(name) == {"known": False, "packages": {"nftables": "nftables"}}

@@ -155,7 +155,11 @@ def test_the_ways_out_without_the_index_of_cpu_builds(tmp_path: Path) -> None:
         collect_torch(tmp_path, "torch==2.13.0+cpu")
     said = str(raised.value)
     assert f"Not reachable: {CPU_INDEX}: no answer within 5 s" in said
-    for way in ("set torch_stack_index_urls to a mirror of", "torch_stack_archive to its path", "torch_stack_cuda_build to"):
+    for way in (
+        "set torch_stack_index_urls to a mirror of",
+        "torch_stack_archive to its path",
+        "torch_stack_cuda_build to",
+    ):
         assert way in said
     assert not (tmp_path / "houses/house").exists()
     # A mirror of the index.
@@ -178,7 +182,9 @@ def test_the_cuda_build_is_taken_where_it_is_allowed(tmp_path: Path) -> None:
         "torch": "2.13.0",
         "triton": "3.7",
     }
-    with pytest.raises(ValueError, match=r"(?s)it would install nvidia-cudnn, triton on hosts without a GPU.*Ways out:"):
+    with pytest.raises(
+        ValueError, match=r"(?s)it would install nvidia-cudnn, triton on hosts without a GPU.*Ways out:"
+    ):
         collect_torch(tmp_path, "torch==2.13.0")
 
 
