@@ -26,9 +26,9 @@ options:
   catalogue:
     description:
       - The stacks by name. Each has C(python), the minor versions for which it has wheels, C(backend), V(mpi), V(gloo)
-        or V(ccl), and C(packages), the pinned versions by name; C(bindings), the module that registers the backend V(ccl);
-        and optionally C(arguments), the arguments of scripts, instead of those for its version of transformers, and
-        C(by_python), C(packages) and C(constraints) that differ for a minor version of Python.
+        or V(ccl), and C(packages), the pinned versions by name; C(bindings), the module that registers the backend
+        V(ccl); and optionally C(arguments), the arguments of scripts, instead of those for its version of
+        transformers, and C(by_python), C(packages) and C(constraints) that differ for a minor version of Python.
     type: dict
     required: true
   known_good:
@@ -81,8 +81,8 @@ RETURN = r"""
 stack:
   description:
     - The stack as the catalogue has it for the chosen Python, with its C(name), C(interpreter), the minor version of
-      that Python, and C(arguments), the arguments by which its version of transformers is set to CPU only, the backend, bf16
-      and IPEX; and C(cuda_build) where O(cuda_build) is V(allow).
+      that Python, and C(arguments), the arguments by which its version of transformers is set to CPU only, the
+      backend, bf16 and IPEX; and C(cuda_build) where O(cuda_build) is V(allow).
     - URLs in it are without users and passwords.
   returned: success
   type: dict

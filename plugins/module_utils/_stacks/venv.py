@@ -145,7 +145,8 @@ def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> d
     """Check a virtual environment in a process of its own interpreter: {problems, found}, see venv_check, and mpi.
 
     stack: {backend, bindings, interpreter, cuda_build}, see catalogue.choose. versions: {package: version} that must be
-    installed. mpi: the variables of Intel MPI with which it was checked and jobs run, where bindings bring it; see intel_mpi.
+    installed. mpi: the variables of Intel MPI with which it was checked and jobs run, where bindings bring it; see
+    intel_mpi.
     """
     options = {
         "versions": dict(versions),

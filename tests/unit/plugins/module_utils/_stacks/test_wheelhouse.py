@@ -3,7 +3,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +133,15 @@ def unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
+BUILT = "cp311-cp311-manylinux_2_28_x86_64"
+
+
+def publish(index: Path, name: str, version: str, tag: str = "py3-none-any", requires: Iterable[str] = ()) -> None:
+    """Put a small wheel into a package index that is a directory."""
+    wheel = make_wheel(index / name, name, version, tag, requires=requires)
+    (index / name / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+
+
 def collect_torch(tmp_path: Path, requirement: str, **options: Any) -> dict[str, str]:
     """Collect torch where the main index has its CUDA build only. Returns {name: version}."""
 
@@ -140,10 +149,11 @@ def collect_torch(tmp_path: Path, requirement: str, **options: Any) -> dict[str,
         return "no answer within 5 s" if url == CPU_INDEX else ""
 
     main = tmp_path / "main"
-    make_wheel(main, "torch", "2.13.0", "cp311-cp311-manylinux_2_28_x86_64", requires=["nvidia-cudnn", "triton"])
-    make_wheel(main, "nvidia-cudnn", "9.0")
-    make_wheel(main, "triton", "3.7")
-    given = {**OPTIONS, "requirements": [requirement], "find_links": [str(main)], "index_urls": [CPU_INDEX], **options}
+    publish(main, "torch", "2.13.0", BUILT, requires=["nvidia-cudnn", "triton"])
+    publish(main, "nvidia-cudnn", "9.0")
+    publish(main, "triton", "3.7")
+    indexes = {"index_url": f"file://{main}", "index_urls": [CPU_INDEX]}
+    given = {**OPTIONS, "requirements": [requirement], **indexes, **options}
     found, _silent = wheelhouse.collect(given, tmp_path / "houses" / "house", "2.36", run, asked)
     return {wheel["name"]: wheel["version"] for wheel in found}
 
@@ -163,8 +173,7 @@ def test_the_ways_out_without_the_index_of_cpu_builds(tmp_path: Path) -> None:
         assert way in said
     assert not (tmp_path / "houses/house").exists()
     # A mirror of the index.
-    wheel = make_wheel(tmp_path / "mirror/torch", "torch", "2.13.0+cpu", "cp311-cp311-manylinux_2_28_x86_64")
-    (tmp_path / "mirror/torch/index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+    publish(tmp_path / "mirror", "torch", "2.13.0+cpu", BUILT)
     mirror = {"index_urls": [f"file://{tmp_path}/mirror"]}
     assert collect_torch(tmp_path, "torch==2.13.0+cpu", **mirror) == {"torch": "2.13.0+cpu"}
     # What was collected there is the archive for a control node that reaches nothing.
@@ -190,5 +199,6 @@ def test_the_cuda_build_is_taken_where_it_is_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("unconfigured")
 def test_the_cpu_build_is_taken_where_both_are_allowed(tmp_path: Path) -> None:
-    make_wheel(tmp_path / "main", "torch", "2.13.0+cpu", "cp311-cp311-manylinux_2_28_x86_64")
-    assert collect_torch(tmp_path, "torch==2.13.0", cuda_build="allow") == {"torch": "2.13.0+cpu"}
+    publish(tmp_path / "mirror", "torch", "2.13.0+cpu", BUILT)
+    both = {"index_urls": [f"file://{tmp_path}/mirror"]}
+    assert collect_torch(tmp_path, "torch==2.13.0", cuda_build="allow", **both) == {"torch": "2.13.0+cpu"}
