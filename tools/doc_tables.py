@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
@@ -61,6 +62,34 @@ def compatible_versions() -> str:
     rows = [["torch", "IPEX", "oneccl-bind-pt", "Pythons with wheels of all three"]]
     for known in read("__torch_stack_known_good"):
         rows.append([*(str(known[key]) for key in ("torch", "ipex", "oneccl")), " to ".join(known["python"])])
+    return table(rows)
+
+
+def operating_systems() -> str:
+    """Return the table of operating systems: their Pythons, the package of tcmalloc, and what was seen of them."""
+    rows = [["system", "its Python", "Pythons that can be installed", "tcmalloc", "seen"]]
+    for system in systems.SYSTEMS:
+        newer = ", ".join(f"`python{version}`" for version in system.newer)
+        source = f" ({system.tcmalloc_from})" if system.tcmalloc_from else ""
+        rows.append(
+            [
+                system.title,
+                system.python,
+                f"{newer} from {system.newer_from}" if newer else "-",
+                f"`{system.tcmalloc}`{source}",
+                f"{system.seen}; not checked: {system.unchecked}" if system.unchecked else system.seen,
+            ]
+        )
+    return table(rows)
+
+
+def pins_by_python() -> str:
+    """Return the table of versions that differ from a stack's own on some Python."""
+    rows = [["stack", "Python", "versions"]]
+    for name, stack in read("__torch_stack_catalogue").items():
+        for python, own in stack.get("by_python", {}).items():
+            versions = ", ".join(f"{package} {version}" for package, version in own["packages"].items())
+            rows.append([name, python, versions])
     return table(rows)
 
 

@@ -32,6 +32,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "stacks": doc_tables.stacks,
     "argument names": doc_tables.argument_names,
     "compatible versions": doc_tables.compatible_versions,
+    "operating systems": doc_tables.operating_systems,
+    "versions by Python": doc_tables.pins_by_python,
     "checks of the doctor": doc_tables.checks,
 }
 BLOCK = re.compile(

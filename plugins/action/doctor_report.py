@@ -10,7 +10,7 @@ from typing import Any
 from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 
@@ -20,6 +20,7 @@ WANTED = {
     "network": {"type": "str", "default": ""},
     "require": {"type": "str", "choices": ["amx", "avx512", "none"], "default": "none"},
     "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
+    "unknown_os": {"type": "str", "choices": [systems.REFUSE, systems.ALLOW], "default": systems.REFUSE},
     "become": {"type": "bool", "required": True},
     "full": {"type": "bool", "required": True},
     **{

@@ -50,6 +50,11 @@ options:
         type: str
         choices: [auto, tcp, psm3, mlx, efa, verbs, psm2]
         default: auto
+      unknown_os:
+        description: The variable C(cluster_unknown_os) of the inventory.
+        type: str
+        choices: [refuse, allow]
+        default: refuse
       become:
         description: Whether roles may use sudo.
         type: bool

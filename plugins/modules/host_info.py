@@ -31,6 +31,13 @@ options:
     description: The directory of a captured machine, see O(amx.cluster.amx_info#module:root).
     type: path
     default: /
+  system_root:
+    description: The directory of a captured machine, whose C(etc/os-release) is read.
+    type: path
+    default: /
+  stack_python:
+    description: The path of the interpreter that virtual environments are to be made with, in place of all others.
+    type: path
   fabric_root:
     description: The directory of a captured machine, with C(sys) and C(dev), whose RDMA devices are read.
     type: path
@@ -105,6 +112,21 @@ host:
       type: str
       returned: success
       sample: debian 12
+    system:
+      description:
+        - Whether the operating system is C(known) to this collection, and C(packages), the names that packages of the
+          roles have on it.
+      type: dict
+      returned: success
+      sample: {known: true, packages: {nftables: nftables, tcmalloc: libtcmalloc-minimal4}}
+    pythons:
+      description:
+        - The interpreters that virtual environments can be made with. C(own) has the minor version and the path of the
+          one that runs modules, C(others) the paths of those in C(/usr/bin) and C(/usr/local/bin) by minor version,
+          C(fixed) the minor version and the path of O(stack_python), and C(error) why that one does not run.
+      type: dict
+      returned: success
+      sample: {own: ["3.9", /usr/bin/python3.9], others: {"3.12": /usr/bin/python3.12}, fixed: [], error: ""}
     python:
       description: The version of the Python that runs modules.
       type: str
@@ -187,7 +209,7 @@ from pathlib import Path
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, pythons
 
 
 def main() -> None:
@@ -196,6 +218,8 @@ def main() -> None:
             "prefix": {"type": "path", "required": True},
             "python": {"type": "list", "elements": "str"},
             "amx_root": {"type": "path", "default": "/"},
+            "system_root": {"type": "path", "default": "/"},
+            "stack_python": {"type": "path"},
             "fabric_root": {"type": "path", "default": "/"},
         },
         supports_check_mode=True,
@@ -204,12 +228,13 @@ def main() -> None:
     try:
         prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")
-        own = facts.read(prefix, options["python"] or (), options["amx_root"])
+        own = facts.read(prefix, options["python"] or (), options["amx_root"], options["system_root"])
         fabric = fabrics.read(options["fabric_root"], own["memory_bytes"])
         host = {
             **own,
             "stack": installed.describe(prefix / "env"),
             "fabric": {**fabric, "providers": installed.unusable_fabrics(prefix / "env", fabrics.possible(fabric))},
+            "pythons": pythons.gather(options["stack_python"] or ""),
             "processes": found,
             "running_jobs": processes.running_jobs(prefix / "jobs", found),
         }

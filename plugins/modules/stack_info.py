@@ -11,7 +11,8 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Looks a stack up in a catalogue and fails when its versions cannot work together, or not with the hosts' Python.
+  - Looks a stack up in a catalogue, and chooses the Python of each host for it, the same minor version everywhere.
+    Fails when the stack's versions cannot work together, or hosts cannot have a common Python for it.
   - Runs where the catalogue is, normally on the control node. The role C(torch_stack) ships a catalogue in
     C(vars/stacks.yml).
 extends_documentation_fragment:
@@ -24,9 +25,10 @@ options:
     required: true
   catalogue:
     description:
-      - The stacks by name. Each has C(python), the minor versions for which it has wheels, C(backend), V(gloo) or
-        V(ccl), and C(packages), the pinned versions by name; C(bindings), the module that registers the backend V(ccl);
-        and optionally C(arguments), the arguments of scripts, instead of those for its version of transformers.
+      - The stacks by name. Each has C(python), the minor versions for which it has wheels, C(backend), V(mpi), V(gloo)
+        or V(ccl), and C(packages), the pinned versions by name; C(bindings), the module that registers the backend
+        V(ccl); and optionally C(arguments), the arguments of scripts, instead of those for its version of
+        transformers, and C(by_python), C(packages) and C(constraints) that differ for a minor version of Python.
     type: dict
     required: true
   known_good:
@@ -36,11 +38,25 @@ options:
     type: list
     elements: dict
     default: []
-  pythons:
-    description: The minor versions of Python on the hosts, such as V(3.11), which must be the same.
-    type: list
-    elements: str
-    default: []
+  hosts:
+    description:
+      - By the name of each host, C(pythons) and C(os) as M(amx.cluster.host_info) returns them. Without hosts the first
+        Python of the stack is taken.
+    type: dict
+    default: {}
+  install:
+    description:
+      - Whether hosts may install the newer Python of their distribution. Which packages there are is in
+        C(docs/operating_systems.md).
+    type: bool
+    default: false
+  cuda_build:
+    description:
+      - V(refuse) pins torch as the catalogue has it, normally to its CPU build.
+      - V(allow) lets torch be the CUDA build of the same version where no index has the CPU build.
+    type: str
+    choices: [refuse, allow]
+    default: refuse
 """
 
 EXAMPLES = r"""
@@ -52,7 +68,10 @@ EXAMPLES = r"""
         python: ["3.11"]
         backend: gloo
         packages: {torch: 2.13.0+cpu, transformers: 5.23.0, accelerate: 1.15.0, pip: "26.3"}
-    pythons: ["3.11", "3.11"]
+    hosts:
+      node0: {pythons: {own: ["3.9", /usr/bin/python3.9], others: {}, fixed: [], error: ""}, os: rocky 9.6}
+      node1: {pythons: {own: ["3.11", /usr/bin/python3.11], others: {}, fixed: [], error: ""}, os: debian 12}
+    install: true
   delegate_to: localhost
   run_once: true
   register: mine
@@ -61,8 +80,9 @@ EXAMPLES = r"""
 RETURN = r"""
 stack:
   description:
-    - The stack as the catalogue has it, with its C(name), C(interpreter), the minor version of the hosts' Python, and
-      C(arguments), the arguments by which its version of transformers is set to CPU only, the backend, bf16 and IPEX.
+    - The stack as the catalogue has it for the chosen Python, with its C(name), C(interpreter), the minor version of
+      that Python, and C(arguments), the arguments by which its version of transformers is set to CPU only, the
+      backend, bf16 and IPEX; and C(cuda_build) where O(cuda_build) is V(allow).
     - URLs in it are without users and passwords.
   returned: success
   type: dict
@@ -73,10 +93,17 @@ stack:
     packages: {torch: 2.13.0+cpu, transformers: 5.23.0, accelerate: 1.15.0, pip: "26.3"}
     interpreter: "3.11"
     arguments: {cpu: {use_cpu: true}, distributed: {ddp_backend: gloo}, bf16: {bf16: true}, ipex: {}}
+pythons:
+  description: The Python of each host, as C(path), and C(package), which must be installed first; empty if none must.
+  returned: success
+  type: dict
+  sample:
+    node0: {path: /usr/bin/python3.11, package: python3.11}
+    node1: {path: /usr/bin/python3.11, package: ""}
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, indexes
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue, indexes, pythons
 
 
 def main() -> None:
@@ -85,17 +112,27 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "catalogue": {"type": "dict", "required": True},
             "known_good": {"type": "list", "elements": "dict", "default": []},
-            "pythons": {"type": "list", "elements": "str", "default": []},
+            "hosts": {"type": "dict", "default": {}},
+            "install": {"type": "bool", "default": False},
+            "cuda_build": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
         },
         supports_check_mode=True,
     )
     options = module.params
     module.no_log_values.update(indexes.logins(options["catalogue"]))
     try:
-        stack = catalogue.choose(options["catalogue"], options["name"], options["pythons"], options["known_good"])
+        stack, choices = catalogue.choose(
+            options["catalogue"],
+            options["name"],
+            {host: pythons.described(has) for host, has in options["hosts"].items()},
+            options["known_good"],
+            install=options["install"],
+            cuda_build=options["cuda_build"] == "allow",
+        )
     except ValueError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, stack=stack)
+    chosen = {host: choice._asdict() for host, choice in choices.items()}
+    module.exit_json(changed=False, stack=stack, pythons=chosen)
 
 
 if __name__ == "__main__":

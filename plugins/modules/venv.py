@@ -23,6 +23,10 @@ options:
     description: The path of the virtual environment. Its parent directory must exist.
     type: path
     required: true
+  python:
+    description:
+      - The path of the interpreter that the virtual environment is made with. By default the one that Ansible uses.
+    type: path
   wheels:
     description: The wheels to install, as M(amx.cluster.wheelhouse) returns them. One of them must be pip's.
     type: list
@@ -85,6 +89,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
+            "python": {"type": "path"},
             "wheels": {"type": "list", "elements": "dict", "required": True},
             "wheel_directory": {"type": "path", "required": True},
             "index_urls": {"type": "list", "elements": "str", "default": []},
@@ -118,7 +123,7 @@ def main() -> None:
             venv.lock(stream, options["lock_timeout"])
             python = str(env / "bin" / "python")
             if not Path(python).exists():
-                run(sys.executable, "-m", "venv", "--without-pip", "--clear", str(env))
+                run(options["python"] or sys.executable, "-m", "venv", "--without-pip", "--clear", str(env))
             result["repaired"] = venv.remove_incomplete(env)
             locked = Path(scratch, "requirements.txt")
             locked.write_text(requirements.hashed(options["wheels"]), encoding="utf-8")

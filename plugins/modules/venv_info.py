@@ -34,6 +34,11 @@ options:
     type: list
     elements: dict
     default: []
+  python:
+    description:
+      - The minor version of the Python with which O(name) is to be made, such as V(3.11). By default that of the
+        interpreter that Ansible uses.
+    type: str
   copied:
     description: Whether O(wheels) are copied to this host before, and so take disk space, too.
     type: bool
@@ -96,6 +101,7 @@ def main() -> None:
             "name": {"type": "str", "default": ""},
             "find": {"type": "str", "default": ""},
             "wheels": {"type": "list", "elements": "dict", "default": []},
+            "python": {"type": "str"},
             "copied": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
@@ -110,7 +116,7 @@ def main() -> None:
         if options["find"]:
             result["found"] = venv.find(prefix, options["find"])
         elif options["name"] and not result["ready"]:
-            python = ".".join(platform.python_version_tuple()[:2])
+            python = options["python"] or ".".join(platform.python_version_tuple()[:2])
             result["problems"] = venv.problems(
                 prefix, options["wheels"], options["copied"], platform.machine(), python, platform.libc_ver()[1]
             )

@@ -13,7 +13,7 @@ author:
 description:
   - Resolves pinned packages for the Python and the C library of the hosts, which may differ from those of the machine
     it runs on, and downloads their wheels into a directory, with a manifest of versions and SHA-256 checksums.
-  - Fails before it downloads anything when the resolution has CUDA packages.
+  - Fails before it downloads anything when the resolution has CUDA packages, unless O(cuda_build=allow).
   - The directory appears complete or not at all. An interrupted download is resumed by the next run.
   - Runs where a package index can be reached, normally on the control node, with pip as it is configured there. Where
     there is none, wheels can be taken from an O(archive).
@@ -56,6 +56,11 @@ options:
     description: Whether the wheels are also unpacked, into the directory C(packages) of the wheelhouse.
     type: bool
     default: false
+  cuda_build:
+    description: Whether the resolution may have CUDA packages, as the CUDA build of torch requires them.
+    type: str
+    choices: [refuse, allow]
+    default: refuse
   python:
     description: The minor version of the hosts' Python, such as V(3.11).
     type: str
@@ -152,6 +157,7 @@ def main() -> None:
             "wheels": {"type": "list", "elements": "path", "default": []},
             "installed": {"type": "dict", "default": {}},
             "unpack": {"type": "bool", "default": False},
+            "cuda_build": {"type": "str", "choices": ["refuse", "allow"], "default": "refuse"},
             "python": {"type": "str", "required": True},
             "glibc": {"type": "list", "elements": "str", "required": True},
             "only": {"type": "list", "elements": "str"},

@@ -44,6 +44,7 @@ class Cluster:
             "cluster_become": False,
             "cluster_network": "127.0.0.0/8",
             "cluster_stack": "native",
+            "cluster_unknown_os": "allow",  # whatever this machine has
             "ansible_python_interpreter": sys.executable,
         }
         groups = {
@@ -257,3 +258,28 @@ def test_more_ranks_than_cores(cluster: Cluster) -> None:
         said,
     )
     assert not (cluster.prefix / "jobs").exists()
+
+
+def test_an_unknown_system(cluster: Cluster) -> None:
+    """All that is known is named, and how to go on; then hosts without a common Python are."""
+    hosts: dict[str, dict[str, Any]] = {}
+    for host, system in (("node0", "ID=debian\nVERSION_ID=12"), ("node1", "ID=fedora\nVERSION_ID=43")):
+        released = cluster.folder / host / "etc/os-release"
+        released.parent.mkdir(parents=True)
+        released.write_text(f"{system}\n")
+        hosts[host] = {"ansible_connection": "local", "preflight_system_root": str(released.parents[1])}
+    own = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    other = "3.13" if own != "3.13" else "3.12"
+    # What an interpreter of that version would say of itself.
+    python = cluster.folder / "python"
+    python.write_text(f'#!/bin/sh\necho \'["{python}", "{other}"]\'\n')
+    python.chmod(0o755)
+    hosts["node1"]["torch_stack_python"] = str(python)
+    cluster.inventory(head=["node0"], workers=["node1"], **hosts)
+    said = cluster.refusal("site.yml", "-e", "cluster_unknown_os=refuse")
+    assert "- node1: the system fedora 43 is not known. Use a known system (Debian 12 and 13; Ubuntu 22.04 and" in said
+    assert "or set cluster_unknown_os to allow in the inventory to go on at your own risk" in said
+    said = cluster.refusal("site.yml")
+    assert "stack native cannot be installed, nothing was changed:\nranks of one job need the same Python" in said
+    assert f"\n- Python {own}: node0\n- Python {other}: node1\nInstall a common one and set torch_stack_python" in said
+    assert not cluster.prefix.exists()

@@ -42,6 +42,7 @@ class LocalCluster:
         common = {
             "cluster_prefix": str(self.prefix),
             "cluster_become": False,
+            "cluster_unknown_os": "allow",  # whatever this machine has
             "cluster_network": "127.0.0.0/8",
             "cluster_stack": "native",
             "ansible_python_interpreter": sys.executable,

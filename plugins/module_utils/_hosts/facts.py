@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import cpu_quota
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader, peers
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader, peers, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe, probe_with
 
 # Linux, include/uapi/asm-generic and arch/x86/entry/syscalls/syscall_64.tbl.
@@ -74,19 +74,20 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
     return found
 
 
-def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[str, Any]:
+def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_root: str = "/") -> dict[str, Any]:
     """Read the facts about this host.
 
     prefix: the directory for virtual environments and jobs, which need not exist. python: the command of the ranks'
     interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe reads, for
-    a captured machine.
+    a captured machine. system_root: where etc/os-release is, likewise.
 
-    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, python, isa (the best of ISAS
-    that can be used), amx (see judge), cpu_model, cpus (that this process may run on), cpu_quota (the number of CPUs
-    whose time its cgroup may use, None for no limit), memory_bytes and memory_available_bytes, shm_bytes,
-    home_writable, prefix, prefix_ancestor (see existing_ancestor), prefix_free_bytes, jobs_free_bytes,
-    prefix_writable (by this process), addresses (see `addresses`), name and name_addresses (its own name, and how that
-    resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError and ValueError.
+    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, system (see systems.describe),
+    python, isa (the best of ISAS that can be used), amx (see judge), cpu_model, cpus (that this process may run on),
+    cpu_quota (the number of CPUs whose time its cgroup may use, None for no limit), memory_bytes and
+    memory_available_bytes, shm_bytes, home_writable, prefix, prefix_ancestor (see existing_ancestor),
+    prefix_free_bytes, jobs_free_bytes, prefix_writable (by this process), addresses (see `addresses`), name and
+    name_addresses (its own name, and how that resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError
+    and ValueError.
     """
     ancestor = existing_ancestor(prefix)
     library, version = platform.libc_ver()
@@ -94,10 +95,12 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/") -> dict[
     amx = judge(**_probe(prefix, python, amx_root))
     name = socket.gethostname()
     jobs = prefix / "jobs"
+    system = _os_name(Path(system_root, "etc/os-release"))
     return {
         "machine": platform.machine(),
         "glibc": version if library == "glibc" else "",
-        "os": _os_name(),
+        "os": system,
+        "system": systems.describe(system),
         "python": platform.python_version(),
         "isa": amx["isa"],
         "amx": amx,
@@ -135,7 +138,7 @@ def _memory(path: Path = Path("/proc/meminfo")) -> dict[str, int]:
     return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
 
 
-def _os_name(path: Path = Path("/etc/os-release")) -> str:
+def _os_name(path: Path) -> str:
     """Return a distribution's name and version, such as "debian 12"."""
     if not path.exists():
         return ""

@@ -9,7 +9,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, indexes
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, indexes, pythons
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 
 IPEX = "intel-extension-for-pytorch"
@@ -24,14 +24,20 @@ BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")
 
 
 def choose(
-    catalogue: Mapping[str, Any], name: str, python: Iterable[str], known_good: Iterable[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
-    """Return the stack `name` of the catalogue, with its name, `interpreter` (the hosts' Python) and its arguments.
+    catalogue: Mapping[str, Any],
+    name: str,
+    hosts: Mapping[str, pythons.Host],
+    known_good: Iterable[Mapping[str, Any]] = (),
+    install: bool = False,
+    cuda_build: bool = False,
+) -> tuple[dict[str, Any], dict[str, pythons.Choice]]:
+    """Return the stack `name` of the catalogue and the Python of each host.
 
-    python: the minor versions ("3.11") on the hosts, which must be one and the same and one of the stack's. known_good:
-    as misfits() takes it. arguments: as arguments.by_version() has them, unless the catalogue has its own. URLs of
-    indexes are without users and passwords: a stack is shown, and written into virtual environments.
-    Raises ValueError naming what was requested and what there is.
+    hosts: what each host has of Python; without any, the first Python of the stack is taken. install: whether hosts
+    may install packages. known_good: as misfits() takes it. cuda_build: see without_cpu_build(). The stack has its
+    name, `interpreter` (the hosts' Python), the packages for this Python and its arguments, as arguments.by_version()
+    has them unless the catalogue has its own. URLs of indexes are without users and passwords: a stack is shown, and
+    written into virtual environments. Raises ValueError naming what was requested and what there is.
     """
     if name not in catalogue:
         raise ValueError(
@@ -41,27 +47,49 @@ def choose(
     missing = [key for key in ("python", "backend", "packages") if not stack.get(key)]
     if missing:
         raise ValueError(f"stack {name} has no {', '.join(missing)}: set them in torch_stack_catalogue")
+    interpreter, choices = str(stack["python"][0]), dict[str, pythons.Choice]()
+    if hosts:
+        try:
+            interpreter, choices = pythons.choose(hosts, stack["python"], install)
+        except ValueError as error:
+            raise ValueError(f"stack {name} cannot be installed, nothing was changed:\n{error}") from None
+    stack = for_python(stack, interpreter)
+    if cuda_build:
+        stack = without_cpu_build(stack)
     wrong = misfits(stack, known_good)
     if wrong:
         raise ValueError("\n  ".join([f"stack {name} cannot work:", *wrong]))
-    versions = sorted(set(python))
-    if len(versions) > 1:
-        raise ValueError(
-            f"the hosts have different Pythons ({', '.join(versions)}): ranks of one job need the same, "
-            "set ansible_python_interpreter"
-        )
-    unfit = [version for version in versions if version not in stack["python"]]
-    if unfit:
-        raise ValueError(
-            f"stack {name} has wheels for Python {', '.join(stack['python'])} and the hosts have Python {unfit[0]}: "
-            "set ansible_python_interpreter to one that fits"
-        )
-    stack["interpreter"] = versions[0] if versions else stack["python"][0]
     transformers = versions_of(stack).get("transformers")
     if transformers:
         names = arguments.by_version(transformers, stack["backend"], IPEX in versions_of(stack))
         stack["arguments"] = {**names, **stack.get("arguments", {})}
-    return stack
+    return stack, choices
+
+
+def for_python(stack: Mapping[str, Any], python: str) -> dict[str, Any]:
+    """Return a stack for a minor version of Python.
+
+    `by_python` has {minor version: {packages, constraints}}: pins that differ from the stack's there, for packages
+    whose pinned version has no wheel for that Python, and another file of constraints.
+    """
+    own = (stack.get("by_python") or {}).get(python, {})
+    made = {key: value for key, value in stack.items() if key != "by_python"}
+    made["packages"] = {**stack["packages"], **own.get("packages", {})}
+    if "constraints" in own:
+        made["constraints"] = own["constraints"]
+    return {**made, "interpreter": python}
+
+
+def without_cpu_build(stack: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stack whose pin of torch is met by the CUDA build, too.
+
+    The CPU build is still taken where an index has it: 2.13.0+cpu is newer than 2.13.0 for a resolver.
+    """
+    packages = {
+        package: str(version).partition("+")[0] if canonical(package) == "torch" else version
+        for package, version in stack["packages"].items()
+    }
+    return {**stack, "packages": packages, "cuda_build": True}
 
 
 def versions_of(stack: Mapping[str, Any]) -> dict[str, str]:

@@ -18,6 +18,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 # Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
 Run = Callable[[list[str], Mapping[str, str]], tuple[int, str, str]]
 
+# Where only the CUDA build of torch can be reached. The sizes are of the stack native, measured on Python 3.12.
+WAYS_OUT = """Ways out:
+- set torch_stack_index_urls to a mirror of https://download.pytorch.org/whl/cpu that the control node reaches;
+- collect the wheels on a machine that reaches the index, copy their directory or a tar file of it here, and set
+  torch_stack_source to archive and torch_stack_archive to its path (docs/stacks.md, "Wheel sources");
+- set torch_stack_cuda_build to allow, which takes the CUDA build: it computes on CPUs as well, but of the stack native
+  3.1 GB of wheels are downloaded instead of 0.6 GB, and each host needs 5.9 GB of disk space instead of 2.0 GB"""
+
 # pip takes a wheel's tags and Python from its arguments, but evaluates `; python_version < "3.10"` and its like for the
 # Python that it runs on itself. Arguments: the hosts' minor version, then pip's own.
 FOR_HOSTS = """
@@ -84,7 +92,12 @@ class Pip:
             lines = [line for line in (errors or output).splitlines() if line.strip()]
             last = [line for line in lines if not line.startswith("WARNING")][-6:]
             tried = "".join(f"\nNot reachable: {index}" for index in self.unreachable)
-            raise ValueError("pip could not collect the wheels: " + masked("\n".join(last)) + tried)
+            # As pip names a requirement for which no index has a version.
+            lost = re.search(
+                r"(?:No matching distribution found for|satisfies the requirement) torch==\S+\+cpu", errors
+            )
+            ways = f"\nNo index that answers has the CPU build of torch. {WAYS_OUT}" if lost else ""
+            raise ValueError("pip could not collect the wheels: " + masked("\n".join(last)) + tried + ways)
 
     def resolve(
         self, wanted: Iterable[str], constraints: str | None, installed: Mapping[str, str], scratch: Path
@@ -105,18 +118,19 @@ class Pip:
         return dict(json.loads(report.read_text(encoding="utf-8")))
 
 
-def resolution(report: Mapping[str, Any]) -> dict[str, str]:
+def resolution(report: Mapping[str, Any], cuda_build: bool = False) -> dict[str, str]:
     """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
 
-    Raises ValueError when a CUDA package is among it: then a resolver took the CUDA build of torch.
+    Raises ValueError when a CUDA package is among it, because a resolver took the CUDA build of torch, unless
+    `cuda_build`.
     """
     found = {item["metadata"]["name"]: item["metadata"]["version"] for item in report["install"]}
     cuda = sorted(name for name in found if name.lower().startswith(("nvidia-", "nvidia_", "cuda-", "triton")))
-    if cuda:
+    if cuda and not cuda_build:
         torch = found.get("torch", "which is not among them")
         raise ValueError(
             f"torch {torch} is a CUDA build: it would install {', '.join(cuda)} on hosts without a GPU. Pin torch as "
-            f"{torch.partition('+')[0]}+cpu and make the index with CPU builds reachable, or copy its wheel here"
+            f"{torch.partition('+')[0]}+cpu to have its CPU build. {WAYS_OUT}"
         )
     return found
 

@@ -144,10 +144,16 @@ def lock(stream: BinaryIO, seconds: int) -> None:
 def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     """Check a virtual environment in a process of its own interpreter: {problems, found}, see venv_check, and mpi.
 
-    stack: {backend, bindings, interpreter}, see catalogue.choose. versions: {package: version} that must be installed.
-    mpi: the variables of Intel MPI with which it was checked and jobs run, where bindings bring it; see intel_mpi.
+    stack: {backend, bindings, interpreter, cuda_build}, see catalogue.choose. versions: {package: version} that must be
+    installed. mpi: the variables of Intel MPI with which it was checked and jobs run, where bindings bring it; see
+    intel_mpi.
     """
-    options = {"versions": dict(versions), "backend": stack["backend"], "bindings": stack.get("bindings", "")}
+    options = {
+        "versions": dict(versions),
+        "backend": stack["backend"],
+        "bindings": stack.get("bindings", ""),
+        "cuda_build": stack.get("cuda_build", False),
+    }
     bindings = intel_mpi.bindings_folder(stack)
     mpi = intel_mpi.sourced(env, bindings) if bindings else {}
     return {**_run_checks(env, options, mpi or intel_mpi.mpi_environment(str(env))), "mpi": mpi}
@@ -219,7 +225,7 @@ def problems(
     if unfit:
         found.append(
             f"this host has Python {python} and glibc {glibc}, which cannot use {', '.join(unfit)}: "
-            "set ansible_python_interpreter, or use a host with a newer system"
+            "set torch_stack_python, or use a host with a newer system"
         )
     directory = next(path for path in (prefix, *prefix.parents) if path.exists())
     free, need = shutil.disk_usage(directory).free, needed_bytes(needed, copied)

@@ -4,9 +4,9 @@
 """Checks of a virtual environment from within: run by its own interpreter, with the environment variables of ranks.
 
 Its argument is JSON: {"versions": {name: version}, "backend": "mpi", "gloo" or "ccl", "bindings": the module that
-brings ccl}. Prints one JSON object on the last line: {"problems": ["what is wrong; what to do", ...], "found": {isa,
-bf16_kernel, openmp: what torch computes with, mpirun: its path}}. Only packages among the versions are checked. As it
-is run on its own, it imports nothing of the collection.
+brings ccl, "cuda_build": whether CUDA packages may be installed}. Prints one JSON object on the last line:
+{"problems": ["what is wrong; what to do", ...], "found": {isa, bf16_kernel, openmp: what torch computes with, mpirun:
+its path}}. Only packages among the versions are checked. As it is run on its own, it imports nothing of the collection.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def shortened(text: str) -> str:
     return " ".join(text.split())[-400:]
 
 
-def wrong_versions(wanted: dict[str, str]) -> list[str]:
-    """Compare what is installed with `wanted` ({name: version})."""
+def wrong_versions(wanted: dict[str, str], cuda_build: bool = False) -> list[str]:
+    """Compare what is installed with `wanted` ({name: version}). cuda_build: whether CUDA packages may be there."""
     problems = []
     for name, version in sorted(wanted.items()):
         try:
@@ -60,7 +60,7 @@ def wrong_versions(wanted: dict[str, str]) -> list[str]:
             problems.append(f"{name} is {found} instead of {version}; another package replaced it, {AGAIN}")
     names = (distribution.metadata["Name"] or "" for distribution in importlib.metadata.distributions())
     cuda = sorted(name for name in names if name.lower().startswith(("nvidia-", "nvidia_")))
-    if cuda:
+    if cuda and not cuda_build:
         problems.append(
             f"CUDA packages are installed ({', '.join(cuda)}); torch must be pinned to its CPU build (+cpu)"
         )
@@ -220,7 +220,7 @@ def main() -> None:
     versions, backend = options["versions"], options["backend"]
     prefix = Path(sys.prefix)
     found: dict[str, object] = {}
-    problems = wrong_versions(versions)
+    problems = wrong_versions(versions, options.get("cuda_build", False))
     problems += broken_imports(versions, backend, options.get("bindings", ""))
     if "intel-openmp" in versions and not (prefix / "lib" / "libiomp5.so").exists():
         problems.append(

@@ -30,6 +30,8 @@ def key(options: Mapping[str, Any], glibc: str) -> str:
     request: list[Any] = [sorted(options["requirements"]), limits, options["python"], glibc]
     if options.get("wheels"):
         request.append(sorted(file_set.sha256(Path(path)) for path in options["wheels"]))
+    if options["cuda_build"] == "allow":
+        request.append("cuda_build")
     return _key(options["python"], json.dumps(request))
 
 
@@ -73,7 +75,7 @@ def collect(
             wanted = [*own.values(), *pinned]  # before others that require them
             report = tool.resolve(wanted, options["constraints"], options["installed"], Path(scratch))
             have = set(map(canonical, options["installed"]))
-            resolved = pip.resolution(report)
+            resolved = pip.resolution(report, options["cuda_build"] == "allow")
             pinned = requirements.pinned({name: v for name, v in resolved.items() if canonical(name) not in have})
             lock = pip.locked(report) if options["only"] is not None else []
         only = None if options["only"] is None else {canonical(name) for name in options["only"]}

@@ -22,7 +22,7 @@ CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_tex
 
 
 def stack(name: str) -> dict[str, Any]:
-    return {**catalogue.choose(CATALOGUE["__torch_stack_catalogue"], name, [], []), "name": name, "interpreter": "3.10"}
+    return {**catalogue.choose(CATALOGUE["__torch_stack_catalogue"], name, {})[0], "name": name, "interpreter": "3.10"}
 
 
 def plan(job: Job, node: Machine, hosts: int, stack: dict[str, Any], isa: str) -> dict[str, Any]:

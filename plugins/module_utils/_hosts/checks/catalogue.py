@@ -24,6 +24,7 @@ CHECKS = (
     login.sudo,
     system.architecture,
     system.glibc,
+    system.unknown_os,
     system.os,
     cpu.cpu_model,
     cpu.isa,

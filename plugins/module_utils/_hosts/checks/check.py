@@ -25,7 +25,7 @@ class Wanted:
 
     network: the cluster network as a CIDR, or "". require: "amx", "avx512" or "none". become: whether roles may use
     sudo. full: whether checks between hosts and of the installed software are made. free_gib, job_free_gib: free disk
-    space before and after the stack is installed. fabric: one of fabrics.VALUES.
+    space before and after the stack is installed. fabric: one of fabrics.VALUES. unknown_os: systems.REFUSE or ALLOW.
     """
 
     network: str
@@ -38,6 +38,7 @@ class Wanted:
     shm_gib: float
     clock_seconds: float
     fabric: str = "auto"
+    unknown_os: str = "refuse"
 
 
 @dataclass(frozen=True)

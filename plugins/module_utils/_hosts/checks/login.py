@@ -12,7 +12,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     Cluster,
     Found,
     check,
-    differences,
     message_of,
 )
 
@@ -30,15 +29,12 @@ def reachable(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="Ansible's modules do not run on the host, or ranks of one job would run with different versions of Python",
-    advice="Install Python 3.9 or newer, the same minor version on every host, and set ansible_python_interpreter to "
-    "it",
+    cause="Ansible's modules do not run on the host",
+    advice="Install Python 3.9 or newer, and set ansible_python_interpreter to it where Ansible does not find it",
 )
 def python(cluster: Cluster) -> Iterator[Found]:
     for host, message in cluster.broken.items():
         yield Found(host, f"modules fail on this host: {message}")
-    minor = {host: ".".join(info["python"].split(".")[:2]) for host, info in cluster.infos.items()}
-    yield from differences(minor, "Python")
 
 
 @check(

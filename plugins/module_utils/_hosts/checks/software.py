@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -85,13 +85,16 @@ def provider(cluster: Cluster) -> Iterator[Found]:
 @check(
     WARNING,
     cause="Ranks use the C library's allocator, which is slower with many threads",
-    advice="Install it (libtcmalloc-minimal4 on Debian and Ubuntu, gperftools-libs on RHEL) and run ldconfig",
+    advice="Install it and run ldconfig",
     full=True,
 )
 def tcmalloc(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
         if not info["tcmalloc"]:
-            yield Found(host, "the loader's cache has no libtcmalloc")
+            system = systems.find(info["os"])
+            source = f" of {system.tcmalloc_from}" if system and system.tcmalloc_from else ""
+            advice = f"Install the package {system.tcmalloc}{source} and run ldconfig" if system else ""
+            yield Found(host, "the loader's cache has no libtcmalloc", advice)
 
 
 def _stacks(cluster: Cluster) -> dict[str, Mapping[str, Any]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -35,13 +36,25 @@ def architecture(cluster: Cluster) -> Iterator[Found]:
 @check(
     FAILURE,
     cause="The wheels cannot be loaded",
-    advice=f"Use a system with glibc {'.'.join(map(str, GLIBC))} or newer (Debian 10, Ubuntu 20.04, RHEL 8)",
+    advice=f"Use a system with glibc {'.'.join(map(str, GLIBC))} or newer (Debian 12, Ubuntu 22.04, RHEL 9)",
 )
 def glibc(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
         version = tuple(int(part) for part in info["glibc"].split(".")[:2]) if info["glibc"] else (0, 0)
         if version < GLIBC:
             yield Found(host, f"the C library is {'glibc ' + info['glibc'] if info['glibc'] else 'not glibc'}")
+
+
+@check(
+    FAILURE,
+    cause="Roles do not know which packages to install on the host",
+    advice=systems.ADVICE,
+)
+def unknown_os(cluster: Cluster) -> Iterator[Found]:
+    if cluster.wanted.unknown_os != systems.ALLOW:
+        for host, info in cluster.infos.items():
+            if not systems.find(info["os"]):
+                yield Found(host, f"the system {info['os'] or '(no /etc/os-release)'} is not known")
 
 
 @check(

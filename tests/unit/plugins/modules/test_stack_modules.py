@@ -23,6 +23,10 @@ from ansible_collections.amx.cluster.plugins.modules import (
 from support import modules
 
 STACK = {"name": "mine", "backend": "gloo", "interpreter": "3.11"}
+HOSTS = {
+    name: {"pythons": {"own": ["3.11", "/usr/bin/python3"], "others": {}, "fixed": [], "error": ""}, "os": "debian 12"}
+    for name in ("node0", "node1")
+}
 
 
 def run(module: ModuleType, **options: Any) -> dict[str, Any]:
@@ -53,7 +57,7 @@ def test_gather_virtual_environments(tmp_path: Path) -> None:
     assert (found["ready"], found["found"]) == (True, "mine-1")
     wheel = {"file": "torch-2-cp27-cp27m-linux_x86_64.whl", "unpacked": 1}
     (problem,) = run(venv_info, prefix=str(tmp_path), name="mine-2", wheels=[wheel])["problems"]
-    assert f"which cannot use {wheel['file']}: set ansible_python_interpreter" in problem
+    assert f"which cannot use {wheel['file']}: set torch_stack_python" in problem
 
 
 def test_activate(tmp_path: Path) -> None:
@@ -89,8 +93,9 @@ def test_check_a_virtual_environment(tmp_path: Path) -> None:
 
 def test_get_a_stack() -> None:
     catalogue = {"mine": {"python": ["3.11"], "backend": "gloo", "packages": {"transformers": "5.23.0"}}}
-    result = run(stack_info, name="mine", catalogue=catalogue, pythons=["3.11", "3.11"])
+    result = run(stack_info, name="mine", catalogue=catalogue, hosts=HOSTS)
     assert result["stack"]["interpreter"] == "3.11"
+    assert result["pythons"]["node1"] == {"path": "/usr/bin/python3", "package": ""}
     assert result["stack"]["arguments"]["cpu"] == {"use_cpu": True}
     refused = run(stack_info, name="my", catalogue=catalogue)
     assert refused["msg"] == "cluster_stack is 'my', which is not in the catalogue: set it to one of mine"
@@ -103,7 +108,7 @@ def test_no_module_shows_the_credentials_of_an_index(tmp_path: Path) -> None:
     """Neither what it returns nor its options, which Ansible shows with -vvv; an error has the host only."""
     packages = {"transformers": "5.23.0"}
     catalogue = {"mine": {"python": ["3.11"], "backend": "gloo", "packages": packages, "index_urls": [URL]}}
-    chosen = modules.run(stack_info, name="mine", catalogue=catalogue, pythons=["3.11"])
+    chosen = modules.run(stack_info, name="mine", catalogue=catalogue, hosts=HOSTS)
     assert chosen["stack"]["index_urls"] == ["https://127.0.0.1:9/simple"]
     install(tmp_path, "mine-1")
     marked = modules.run(venv_activate, prefix=str(tmp_path), name="mine-1", stack={**STACK, "index_urls": [URL]})

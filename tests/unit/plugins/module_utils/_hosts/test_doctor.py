@@ -105,7 +105,7 @@ def test_refusal() -> None:
     findings = doctor.examine(Cluster(spoilt(), SHORT))
     assert doctor.refusal([finding for finding in findings if finding.severity == "failure"]) == (
         "Nothing was changed, because node1, node2 cannot be used:\n"
-        "- node1: the C library is glibc 2.17. Use a system with glibc 2.28 or newer (Debian 10, Ubuntu 20.04, RHEL 8)"
+        "- node1: the C library is glibc 2.17. Use a system with glibc 2.28 or newer (Debian 12, Ubuntu 22.04, RHEL 9)"
         ".\n"
         "- node1: /dev/shm has 0 MiB, 512 MiB are required. Give /dev/shm half of the memory (mount -o "
         "remount,size=50% /dev/shm), or start the container with --shm-size.\n"

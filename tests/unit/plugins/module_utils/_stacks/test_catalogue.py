@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import choose, misfits
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue as stacks
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import misfits
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.pythons import Host
 
 ROOT = Path(__file__).resolve().parents[5]
 ROLE = ROOT / "roles/torch_stack"
@@ -14,6 +16,12 @@ VARS = yaml.safe_load((ROLE / "vars/stacks.yml").read_text())
 SHIPPED, KNOWN_GOOD = VARS["__torch_stack_catalogue"], VARS["__torch_stack_known_good"]
 NATIVE: dict[str, Any] = {"python": ["3.11", "3.12"], "backend": "gloo", "packages": {"transformers": "5.23.0"}}
 CATALOGUE = {"native": NATIVE, "ipex": {"python": ["3.9"], "backend": "ccl"}}
+
+
+def choose(catalogue: dict[str, Any], name: str, versions: list[str], known_good: Any = ()) -> dict[str, Any]:
+    """The stack that is chosen for hosts with these Pythons."""
+    hosts = {f"node{number}": Host((version, "python")) for number, version in enumerate(versions)}
+    return stacks.choose(catalogue, name, hosts, known_good)[0]
 
 
 def test_choose() -> None:
@@ -130,15 +138,9 @@ def test_the_python_of_the_versions_in_use_counts() -> None:
         ("ipex", ["3.9"], "stack ipex has no packages: set them in torch_stack_catalogue"),
         (
             "native",
-            ["3.12", "3.11"],
-            "the hosts have different Pythons (3.11, 3.12): ranks of one job need the same, "
-            "set ansible_python_interpreter",
-        ),
-        (
-            "native",
             ["3.9"],
-            "stack native has wheels for Python 3.11, 3.12 and the hosts have Python 3.9: "
-            "set ansible_python_interpreter to one that fits",
+            "stack native cannot be installed, nothing was changed:\n- node0 (unknown system) has Python 3.9, and the "
+            "stack has wheels for Python 3.11, 3.12: set torch_stack_python to the path of such a Python on this host",
         ),
     ],
 )
@@ -150,8 +152,33 @@ def test_no_choice(name: str, pythons: list[str], error: str) -> None:
 def test_the_catalogue_is_complete() -> None:
     for name, stack in SHIPPED.items():
         known = {"description", "python", "backend", "packages", "constraints", "index_urls", "find_links", "bindings"}
-        assert set(stack) <= known, name
-        assert all(isinstance(version, str) for version in [*stack["python"], *stack["packages"].values()]), name
-        pinned = dict(re.findall(r"^([^#=\s]+)==([^;\s]+)", (ROLE / "files" / stack["constraints"]).read_text(), re.M))
-        for package, version in stack["packages"].items():
-            assert pinned.get(package, version) == version, f"{name}: {package}"
+        assert set(stack) <= {*known, "by_python"}, name
+        assert set(stack.get("by_python", {})) <= set(stack["python"]), name
+        for python in stack["python"]:
+            made = stacks.for_python(stack, python)
+            assert set(made) <= {*known, "interpreter"}, name
+            assert list(made["packages"]) == list(stack["packages"]), name
+            assert all(isinstance(version, str) for version in [python, *made["packages"].values()]), name
+            text = (ROLE / "files" / made["constraints"]).read_text()
+            pinned = dict(re.findall(r"^([^#=\s]+)==([^;\s]+)", text, re.M))
+            for package, version in made["packages"].items():
+                assert pinned.get(package, version) == version, f"{name}: {package}"
+
+
+def test_pins_of_a_python() -> None:
+    stack = {**NATIVE, "constraints": "a.txt", "by_python": {"3.11": {"packages": {"transformers": "4.24.0"}}}}
+    older, newer = (choose({"mine": stack}, "mine", [version]) for version in ("3.11", "3.12"))
+    assert (older["packages"], newer["packages"]) == ({"transformers": "4.24.0"}, {"transformers": "5.23.0"})
+    # The arguments are those of that version.
+    assert (older["arguments"]["cpu"], newer["arguments"]["cpu"]) == ({"no_cuda": True}, {"use_cpu": True})
+    assert {"by_python"} & {*older, *newer} == set()
+    stack["by_python"]["3.11"]["constraints"] = "b.txt"
+    assert [choose({"mine": stack}, "mine", [v])["constraints"] for v in ("3.11", "3.12")] == ["b.txt", "a.txt"]
+
+
+def test_the_cuda_build() -> None:
+    """Its pin is met by both builds, and a resolver takes the CPU build where there is one."""
+    chosen, pythons = stacks.choose(SHIPPED, "native", {}, KNOWN_GOOD, cuda_build=True)
+    assert (chosen["packages"]["torch"], chosen["cuda_build"]) == ("2.13.0", True)
+    assert pythons == {}
+    assert "cuda_build" not in stacks.choose(SHIPPED, "native", {}, KNOWN_GOOD)[0]

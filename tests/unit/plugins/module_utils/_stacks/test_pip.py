@@ -42,10 +42,12 @@ def test_a_cpu_build_is_accepted() -> None:
 def test_a_cuda_build_is_refused() -> None:
     error = (
         "torch 2.13.0+cu126 is a CUDA build: it would install nvidia-nccl-cu12, triton on hosts without a GPU. "
-        "Pin torch as 2.13.0+cpu and make the index with CPU builds reachable, or copy its wheel here"
+        "Pin torch as 2.13.0+cpu to have its CPU build. Ways out:\n- set torch_stack_index_urls to a mirror of "
     )
-    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        pip.resolution(report(**{"torch": "2.13.0+cu126", "triton": "3", "nvidia-nccl-cu12": "2"}))
+    cuda = report(**{"torch": "2.13.0+cu126", "triton": "3", "nvidia-nccl-cu12": "2"})
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}"):
+        pip.resolution(cuda)
+    assert pip.resolution(cuda, cuda_build=True)["nvidia-nccl-cu12"] == "2"
 
 
 def test_locked() -> None:

@@ -106,7 +106,7 @@ def test_problems(tmp_path: Path) -> None:
     newer = {**WHEEL, "file": "torch-2.13.0+cpu-cp311-cp311-manylinux_2_34_x86_64.whl"}
     assert problems(newer) == [
         f"this host has Python 3.11 and glibc 2.31, which cannot use {newer['file']}: "
-        "set ansible_python_interpreter, or use a host with a newer system"
+        "set torch_stack_python, or use a host with a newer system"
     ]
     (large,) = problems({**WHEEL, "unpacked": 10**18})
     assert re.fullmatch(

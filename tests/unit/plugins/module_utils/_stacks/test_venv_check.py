@@ -37,6 +37,7 @@ def test_cuda_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert wrong_versions({}) == [
         "CUDA packages are installed (nvidia-nccl-cu12); torch must be pinned to its CPU build (+cpu)"
     ]
+    assert wrong_versions({}, cuda_build=True) == []
 
 
 def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, mpirun: str, fi_info: str = "echo provider: tcp") -> None:

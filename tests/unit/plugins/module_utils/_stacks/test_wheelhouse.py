@@ -3,12 +3,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import wheelhouse
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, wheelhouse
 from support.stand_ins import make_wheel
 
 OPTIONS: dict[str, Any] = {
@@ -17,6 +17,7 @@ OPTIONS: dict[str, Any] = {
     "dependencies": True,
     "installed": {},
     "unpack": False,
+    "cuda_build": "refuse",
     "python": "3.11",
     "only": None,
     "index_url": "none",
@@ -41,9 +42,10 @@ def test_the_key_changes_with_the_request(tmp_path: Path) -> None:
         wheelhouse.key({**OPTIONS, **limits, "python": "3.12"}, "2.36"),
         wheelhouse.key({**OPTIONS, **limits, "installed": {"d": "1"}}, "2.36"),
         wheelhouse.key({**OPTIONS, **limits, "unpack": True}, "2.36"),
+        wheelhouse.key({**OPTIONS, **limits, "cuda_build": "allow"}, "2.36"),
         wheelhouse.key({**OPTIONS, **limits}, "2.28"),
     }
-    assert len(others - {key}) == 6
+    assert len(others - {key}) == 7
 
 
 def test_the_key_of_an_archive() -> None:
@@ -130,3 +132,86 @@ def test_wheels_of_the_users_own(tmp_path: Path) -> None:
     assert wheelhouse.key({**OPTIONS, **options, "wheels": []}, "2.36") != key
     make_wheel(tmp_path / "own", "b", "7", requires=["dependency>1"])
     assert wheelhouse.key({**OPTIONS, **options}, "2.36") != key
+
+
+# The index with CPU builds, which cannot be reached here.
+CPU_INDEX = "https://download.pytorch.org/whl/cpu"
+
+
+@pytest.fixture
+def unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip without this machine's configuration, which may have a torch of its own."""
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+
+
+BUILT = "cp311-cp311-manylinux_2_28_x86_64"
+
+
+def publish(index: Path, name: str, version: str, tag: str = "py3-none-any", requires: Iterable[str] = ()) -> None:
+    """Put a small wheel into a package index that is a directory."""
+    wheel = make_wheel(index / name, name, version, tag, requires=requires)
+    (index / name / "index.html").write_text(f'<a href="{wheel.name}">{wheel.name}</a>')
+
+
+def collect_torch(tmp_path: Path, requirement: str, **options: Any) -> dict[str, str]:
+    """Collect torch where the main index has its CUDA build only. Returns {name: version}."""
+
+    def asked(url: str, _login: Mapping[str, str] | None, certificate: str | None) -> str:
+        return "no answer within 5 s" if url == CPU_INDEX else ""
+
+    main = tmp_path / "main"
+    publish(main, "torch", "2.13.0", BUILT, requires=["nvidia-cudnn", "triton"])
+    publish(main, "nvidia-cudnn", "9.0")
+    publish(main, "triton", "3.7")
+    indexes = {"index_url": f"file://{main}", "index_urls": [CPU_INDEX]}
+    given = {**OPTIONS, "requirements": [requirement], **indexes, **options}
+    found, _silent = wheelhouse.collect(given, tmp_path / "houses" / "house", "2.36", run, asked)
+    return {wheel["name"]: wheel["version"] for wheel in found}
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_the_ways_out_without_the_index_of_cpu_builds(tmp_path: Path) -> None:
+    """The message names three of them, and each leads to a wheelhouse."""
+    with pytest.raises(ValueError, match=r"No index that answers has the CPU build of torch") as raised:
+        collect_torch(tmp_path, "torch==2.13.0+cpu")
+    said = str(raised.value)
+    assert f"Not reachable: {CPU_INDEX}: no answer within 5 s" in said
+    for way in (
+        "set torch_stack_index_urls to a mirror of",
+        "torch_stack_archive to its path",
+        "torch_stack_cuda_build to",
+    ):
+        assert way in said
+    assert not (tmp_path / "houses/house").exists()
+    # A mirror of the index.
+    publish(tmp_path / "mirror", "torch", "2.13.0+cpu", BUILT)
+    mirror = {"index_urls": [f"file://{tmp_path}/mirror"]}
+    assert collect_torch(tmp_path, "torch==2.13.0+cpu", **mirror) == {"torch": "2.13.0+cpu"}
+    # What was collected there is the archive for a control node that reaches nothing.
+    brought = tmp_path / "houses/house"
+    content = archive.read(brought)
+    archive.check(content, ["torch==2.13.0+cpu"], "3.11", "2.36")
+    unpacked = wheelhouse.unpack(brought, tmp_path / "houses/archive", content)
+    assert [one["version"] for one in unpacked] == ["2.13.0+cpu"]
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_the_cuda_build_is_taken_where_it_is_allowed(tmp_path: Path) -> None:
+    assert collect_torch(tmp_path, "torch==2.13.0", cuda_build="allow") == {
+        "nvidia-cudnn": "9.0",
+        "torch": "2.13.0",
+        "triton": "3.7",
+    }
+    with pytest.raises(
+        ValueError, match=r"(?s)it would install nvidia-cudnn, triton on hosts without a GPU.*Ways out:"
+    ):
+        collect_torch(tmp_path, "torch==2.13.0")
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_the_cpu_build_is_taken_where_both_are_allowed(tmp_path: Path) -> None:
+    publish(tmp_path / "mirror", "torch", "2.13.0+cpu", BUILT)
+    both = {"index_urls": [f"file://{tmp_path}/mirror"]}
+    assert collect_torch(tmp_path, "torch==2.13.0", cuda_build="allow", **both) == {"torch": "2.13.0+cpu"}

@@ -40,9 +40,9 @@ def test_modules_fail(tasks: dict[str, Any], message: str) -> None:
     assert found(login.reachable, reported) == []
 
 
-def test_versions_of_python() -> None:
-    assert found_on_node1(login.python, {"python": "3.11.9"}) == []
-    assert found_on_node1(login.python, {"python": "3.12.1"}) == ["Python is 3.12, but 3.11 on node0, node2"]
+def test_modules_run_with_any_python() -> None:
+    """Ranks have their own, which the stack chooses."""
+    assert found_on_node1(login.python, {"python": "3.12.1"}) == []
 
 
 def test_user() -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import software
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
 from support.sound_cluster import FULL, found, found_on_node1, results
 
 
@@ -66,3 +67,13 @@ def test_loopback_needs_no_provider() -> None:
 
 def test_tcmalloc() -> None:
     assert found_on_node1(software.tcmalloc, {"tcmalloc": ""}) == ["the loader's cache has no libtcmalloc"]
+    advice = {
+        "ubuntu 24.04": "Install the package libtcmalloc-minimal4t64 and run ldconfig",
+        "rhel 9.6": "Install the package gperftools-libs of EPEL and run ldconfig",
+        "fedora 43": "",
+    }
+    for system, text in advice.items():
+        reported = results()
+        reported["node1"]["info"]["host"].update(tcmalloc="", os=system)
+        (one,) = software.tcmalloc.find(Cluster(reported, FULL))
+        assert one.advice == text

@@ -23,7 +23,16 @@ def test_glibc(version: str, texts: list[str]) -> None:
 
 
 def test_the_advice_names_the_oldest_glibc() -> None:
-    assert system.glibc.advice == "Use a system with glibc 2.28 or newer (Debian 10, Ubuntu 20.04, RHEL 8)"
+    assert system.glibc.advice == "Use a system with glibc 2.28 or newer (Debian 12, Ubuntu 22.04, RHEL 9)"
+
+
+def test_unknown_os() -> None:
+    assert found_on_node1(system.unknown_os, {"os": "fedora 43"}) == ["the system fedora 43 is not known"]
+    assert found_on_node1(system.unknown_os, {"os": ""}) == ["the system (no /etc/os-release) is not known"]
+    assert found_on_node1(system.unknown_os, {"os": "fedora 43"}, unknown_os="allow") == []
+    assert found_on_node1(system.unknown_os, {"os": "almalinux 10.1"}) == []
+    assert "Debian 12 and 13; Ubuntu 22.04 and 24.04; " in system.unknown_os.advice
+    assert "set cluster_unknown_os to allow" in system.unknown_os.advice
 
 
 def test_os() -> None:
