@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ def write(path: Path, text: str = "x") -> Path:
     return path
 
 
-def make_job(base: Path, name: str, hosts: tuple[str, ...] = ("node0",), **files: str) -> Path:
+def make_job(
+    base: Path, name: str, files: Mapping[str, str] | None = None, hosts: tuple[str, ...] = ("node0",)
+) -> Path:
     """A job directory as it is created on node0, the head of its job, with further files."""
     folder = base / "jobs" / name
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +32,7 @@ def make_job(base: Path, name: str, hosts: tuple[str, ...] = ("node0",), **files
     plan = {"environment": str(base / "envs" / f"native-cp311-{KEY}"), "hosts": [{"host": host} for host in hosts]}
     created = {"job.json": json.dumps({"settings": settings}), "plan.json": json.dumps(plan), "host": "node0\n"}
     directory.create(folder, {**created, "lib/a.py": ""}, {"models/bert": "/nowhere"})
-    for path, text in files.items():
+    for path, text in (files or {}).items():
         write(folder / path, text)
     return folder
 
@@ -107,11 +110,11 @@ def test_downloads(tmp_path: Path) -> None:
 
 
 def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
-    make_job(tmp_path, "head", **{"log": "step 1\n", "status.json": "{}"})
-    make_job(tmp_path, "worker", **{"lock.node1.0": "", "ranks/entered.json": "{}"})
-    make_job(tmp_path, "shard", **{"predictions.csv": "1\n"})
-    make_job(tmp_path, "copy", **{"output/checkpoint-10/state.pt": "1"})
-    make_job(tmp_path, "verify", **{"log": "", "results.json": "{}"})
+    make_job(tmp_path, "head", {"log": "step 1\n", "status.json": "{}"})
+    make_job(tmp_path, "worker", {"lock.node1.0": "", "ranks/entered.json": "{}"})
+    make_job(tmp_path, "shard", {"predictions.csv": "1\n"})
+    make_job(tmp_path, "copy", {"output/checkpoint-10/state.pt": "1"})
+    make_job(tmp_path, "verify", {"log": "", "results.json": "{}"})
     older = make_job(tmp_path, "older")
     (older / directory.CREATED).unlink()
     write(tmp_path / "jobs/.head.lock", "")
@@ -132,7 +135,7 @@ def test_nothing_is_there(tmp_path: Path) -> None:
 
 
 def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
-    folder = make_job(tmp_path, "demo", ("node0", "node1"))
+    folder = make_job(tmp_path, "demo", hosts=("node0", "node1"))
     (one,) = reset.in_use(tmp_path, "node0")
     assert one == {"job": "demo", "hosts": ["node0", "node1"], "why": "is being started"}
     assert reset.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
