@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from support.local_cluster import LocalCluster
 
 SCRIPT = """
@@ -86,3 +87,16 @@ def test_a_piece_that_there_is_not(cluster: LocalCluster) -> None:
     refused = reset(cluster, "venvs", result=2)
     assert "reset: venvs is not one of jobs, results, data, downloads, environments, tuning, firewall, ssh" in refused
     assert files(cluster.prefix) == before
+
+
+def test_a_worker_is_reset_while_the_head_does_not_answer(tmp_path: Path) -> None:
+    cluster = LocalCluster(
+        tmp_path, {"cluster_cache": str(tmp_path / "cache")}, {"node1": {"ansible_connection": "local"}}
+    )
+    inventory = yaml.safe_load((tmp_path / "hosts.yml").read_text())
+    inventory["cluster"]["children"]["head"]["hosts"]["node0"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    play = cluster.play("reset", "--limit", "node1", "-e", "reset=environments")
+    assert play.wait(300) == 0, cluster.output("reset")[-8000:]
+    assert "node0]: UNREACHABLE" in cluster.output("reset")
+    assert not cluster.prefix.exists()
