@@ -70,12 +70,18 @@ locks:
   elements: str
   sample:
     - node1 is locked by job demo of ubuntu since 2026-11-20T13:00:00+00:00
+environments:
+  description: The names of the virtual environments that the jobs use which were started from this host and run now.
+  returned: success
+  type: list
+  elements: str
+  sample: [native-cp311-d5eecbc6f7c9]
 """
 
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness, reset
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, foreign, usage
 
 
@@ -99,6 +105,7 @@ def main() -> None:
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
             locked_by=locks,
+            environments=reset.environments_in_use(folder),
             locks=[
                 *readiness.locked_lines(module.params["host"], locks, module.params["starting"]),
                 *readiness.foreign_lines(module.params["host"], foreign(folder)),

@@ -47,6 +47,13 @@ options:
     description: How many of the previous virtual environments are kept.
     type: int
     default: 1
+  in_use:
+    description:
+      - The names of virtual environments that running jobs use, as M(amx.cluster.jobs_info) returns them from the head.
+        They are kept, too.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -84,6 +91,7 @@ def main() -> None:
             "stack": {"type": "dict"},
             "mpi": {"type": "dict"},
             "keep": {"type": "int", "default": 1},
+            "in_use": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -108,7 +116,7 @@ def main() -> None:
         if not module.check_mode:
             if previous != name:
                 venv.activate(prefix, name)
-            result["removed"] = venv.surplus(prefix, options["keep"])
+            result["removed"] = venv.surplus(prefix, options["keep"], options["in_use"])
             for old in result["removed"]:
                 venv.remove(prefix / "envs" / old)
         result["changed"] = result["changed"] or bool(result["removed"])

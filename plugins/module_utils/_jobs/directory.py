@@ -30,6 +30,8 @@ STOP = signal.SIGUSR1
 STARTING = 30
 # Which checkpoint of an earlier run a job goes on from, with that run's ranks and batch.
 RESUMED = "resumed.json"
+# What a job directory was created with, {names: of its entries}: other files in it are of the script.
+CREATED = ".created.json"
 
 
 def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
@@ -184,6 +186,8 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], checkp
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
+    names = sorted({Path(name).parts[0] for name in (*files, *links)})
+    (part / CREATED).write_text(json.dumps({"names": names}) + "\n", encoding="utf-8")
 
 
 def _add_project(part: Path, content: Mapping[str, Any], store: Path) -> None:

@@ -187,11 +187,15 @@ def result_of_check(code: int, output: str, errors: str) -> dict[str, Any]:
     return {"problems": [f"the checks did not finish (exit code {code}): {words}"], "found": {}}
 
 
-def surplus(prefix: Path, keep: int, proc: Path = Path("/proc")) -> list[str]:
-    """Return the virtual environments to remove: all but the active one, the `keep` previous ones, and busy ones."""
+def surplus(prefix: Path, keep: int, in_use: Iterable[str] = (), proc: Path = Path("/proc")) -> list[str]:
+    """Return the virtual environments to remove: all but the active one, the `keep` previous ones, and busy ones.
+
+    in_use: those of running jobs, none of whose processes need be on this host at the moment.
+    """
     now = active(prefix)
     old = [name for name in installed(prefix) if name != now]
-    return [name for name in old[keep:] if not busy(prefix / "envs" / name, proc)]
+    used = set(in_use)
+    return [name for name in old[keep:] if name not in used and not busy(prefix / "envs" / name, proc)]
 
 
 def busy(env: Path, proc: Path = Path("/proc")) -> bool:

@@ -88,11 +88,13 @@ def test_surplus(tmp_path: Path) -> None:
     proc = tmp_path / "proc"
     (proc / "17").mkdir(parents=True)
     (proc / "17" / "cmdline").write_bytes(os.fsencode(f"{tmp_path}/envs/b/bin/python\0-S\0rank.py\0"))
-    assert venv.surplus(tmp_path, 1, proc) == ["d"]
+    assert venv.surplus(tmp_path, 1, [], proc) == ["d"]
     shutil.rmtree(proc / "17")
-    assert venv.surplus(tmp_path, 1, proc) == ["d", "b"]
-    assert venv.surplus(tmp_path, 0, proc) == ["e", "d", "b"]
-    assert venv.surplus(tmp_path, 3, proc) == []
+    assert venv.surplus(tmp_path, 1, [], proc) == ["d", "b"]
+    assert venv.surplus(tmp_path, 0, [], proc) == ["e", "d", "b"]
+    assert venv.surplus(tmp_path, 3, [], proc) == []
+    # A job uses it that has no process on this host at the moment.
+    assert venv.surplus(tmp_path, 0, ["e", "b"], proc) == ["d"]
 
 
 def test_problems(tmp_path: Path) -> None:

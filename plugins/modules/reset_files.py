@@ -1,0 +1,99 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: reset_files
+short_description: Remove what the collection keeps in a directory
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Removes virtual environments, models and datasets, or job directories from the directory of the cluster. Files that
+    the collection has not made stay, as do the directories that have such files. Links are removed, not followed.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  path:
+    description: The directory with virtual environments, models and jobs, or that of downloads on the control node.
+    type: path
+    required: true
+  pieces:
+    description:
+      - What to remove. V(jobs), job directories without results. V(results), those with results. V(data), models,
+        datasets, examples and packages. V(environments), virtual environments and wheels. V(downloads), what the
+        control node has downloaded.
+    type: list
+    elements: str
+    choices: [jobs, results, data, downloads, environments]
+    required: true
+seealso:
+  - module: amx.cluster.reset_info
+"""
+
+EXAMPLES = r"""
+- name: Remove virtual environments and wheels
+  amx.cluster.reset_files:
+    path: /opt/amx-cluster
+    pieces: [environments]
+"""
+
+RETURN = r"""
+removed:
+  description: The paths that were removed.
+  returned: success
+  type: list
+  elements: str
+left:
+  description: What is left in the directory, if it is there.
+  returned: success
+  type: list
+  elements: str
+exists:
+  description: Whether the directory is there.
+  returned: success
+  type: bool
+"""
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "pieces": {"type": "list", "elements": "str", "choices": list(reset.OF_FILES), "required": True},
+        },
+        supports_check_mode=True,
+    )
+    path = Path(module.params["path"])
+    try:
+        found = sorted({one for piece in module.params["pieces"] for one in reset.paths(path, piece)})
+        if not module.check_mode:
+            reset.remove(path, found)
+            reset.remove_empty(path)
+        module.exit_json(
+            changed=bool(found),
+            removed=[str(one) for one in found],
+            left=sorted(str(one) for one in path.iterdir()) if path.is_dir() else [],
+            exists=path.is_dir(),
+            diff={"before": "".join(f"{one}\n" for one in found), "after": ""},
+        )
+    except OSError as error:
+        module.fail_json(msg=f"{error}; what is left can be removed in another run")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,120 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: reset_info
+short_description: Find what the collection has made on a host
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Lists what M(amx.cluster.reset_files) and the roles would remove, in pieces, with sizes, and the jobs that run on
+    the host.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  path:
+    description: The directory with virtual environments, models and jobs, or that of downloads on the control node.
+    type: path
+    required: true
+  host:
+    description: The host's name in the inventory.
+    type: str
+    required: true
+  pieces:
+    description: The pieces to look for. By default all but C(downloads).
+    type: list
+    elements: str
+    choices: [jobs, results, data, downloads, environments, tuning, firewall, ssh]
+    default: [jobs, results, data, environments, tuning, firewall, ssh]
+  ssh_directory:
+    description: The directory C(.ssh) of the user that runs jobs.
+    type: path
+    default: ~/.ssh
+  ssh_name:
+    description: The name of the role ssh_mesh's key in that directory.
+    type: str
+    default: amx_cluster
+seealso:
+  - module: amx.cluster.reset_files
+"""
+
+EXAMPLES = r"""
+- name: Find what the collection has made
+  amx.cluster.reset_info:
+    path: /opt/amx-cluster
+    host: "{{ inventory_hostname }}"
+"""
+
+RETURN = r"""
+pieces:
+  description: >-
+    By piece: C(paths), C(bytes) of what lies in O(path), C(keys) in authorized_keys and C(settings) of the kernel.
+  returned: success
+  type: dict
+  sample:
+    environments: {paths: [/opt/amx-cluster/env, /opt/amx-cluster/envs/native-cp311-d5eecbc6f7c9], bytes: 2147483648}
+    ssh: {paths: [/home/ubuntu/.ssh/amx_cluster], keys: 1}
+in_use:
+  description: What runs now, each C(job), C(hosts) and C(why). The job is empty for a process of no job.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {job: demo, hosts: [node0, node1], why: "runs since 2026-11-20T13:00:00+00:00"}
+"""
+
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
+
+
+def found(piece: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[str, Any]:
+    """Return what the host has of a piece."""
+    if piece in reset.OF_FILES:
+        paths = reset.paths(path, piece)
+        return {"paths": [str(one) for one in paths], "bytes": reset.size(paths)}
+    if piece == "ssh":
+        mesh = reset.ssh_files(ssh_directory, ssh_name)
+        return {"paths": mesh["files"], "keys": mesh["keys"]}
+    settings = {"settings": reset.kernel_settings()} if piece == "tuning" else {}
+    return {"paths": reset.system_files(piece), **settings}
+
+
+def main() -> None:
+    known = list(reset.PIECES)
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "host": {"type": "str", "required": True},
+            "pieces": {
+                "type": "list",
+                "elements": "str",
+                "choices": known,
+                "default": [piece for piece in known if piece != "downloads"],
+            },
+            "ssh_directory": {"type": "path", "default": "~/.ssh"},
+            "ssh_name": {"type": "str", "default": "amx_cluster"},
+        },
+        supports_check_mode=True,
+    )
+    options = module.params
+    path, ssh = Path(options["path"]), (Path(options["ssh_directory"]), options["ssh_name"])
+    try:
+        module.exit_json(
+            changed=False,
+            pieces={piece: found(piece, path, *ssh) for piece in options["pieces"]},
+            in_use=reset.in_use(path, options["host"]),
+        )
+    except OSError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

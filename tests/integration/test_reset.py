@@ -1,0 +1,102 @@
+"""A cluster is taken away again: real runs of playbooks/reset.yml on a cluster of this machine, beside a running job.
+
+With a stand-in for mpirun (support/local_cluster.py). SSH is left out: the keys would be those of this machine's user
+(molecule/trust). Without root, kernel and firewall are, too (molecule/life).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from support.local_cluster import LocalCluster
+
+SCRIPT = """
+import os, pathlib, time
+pathlib.Path("begun").touch()
+end = time.monotonic() + 300
+while not os.path.exists("go") and time.monotonic() < end:
+    time.sleep(0.1)
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> LocalCluster:
+    made = LocalCluster(tmp_path, {"cluster_cache": str(tmp_path / "cache")})
+    for name in ("cache/models/bert-0123456789ab/weights", "cache/models/own/weights", "envs/mine/bin/python", "notes"):
+        path = made.prefix / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("mine")
+    return made
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+
+
+def reset(cluster: LocalCluster, pieces: str, result: int = 0) -> str:
+    """Run the playbook; return what it printed, with blanks for line breaks."""
+    play = cluster.play("reset", *(["-e", f"reset={pieces}"] if pieces else []))
+    assert play.wait(300) == result, cluster.output("reset")[-8000:]
+    return " ".join(cluster.output("reset").split())
+
+
+def changes(output: str) -> str:
+    """The changes on node0, of the recap."""
+    return re.findall(r"node0 : ok=\d+ changed=(\d+)", output)[0]
+
+
+def test_reset_beside_a_running_job_and_after_it(cluster: LocalCluster) -> None:
+    cluster.write_job("long", SCRIPT)
+    play = cluster.play("train", "-e", "job=long.yml")
+    job = cluster.directory("long")
+    end = time.monotonic() + 240
+    while not (job / "begun").exists() and play.poll() is None and time.monotonic() < end:
+        time.sleep(0.2)
+    assert play.poll() is None, cluster.output("train")[-8000:]
+    kept = {name for name in files(cluster.prefix) if not name.startswith("jobs/")}
+
+    shown = reset(cluster, "")
+    assert (
+        "Nothing was removed. Name what to remove, such as ansible-playbook -i hosts.yml playbooks/reset.yml" in shown
+    )
+    assert "A reset would be refused now" in shown
+    assert changes(shown) == "0"
+    refused = reset(cluster, "all", result=2)
+    assert "Nothing was removed on any host, because something still runs: - job long runs since" in refused
+    assert "stop it: ansible-playbook -i hosts.yml playbooks/stop.yml -e job=long" in refused
+    assert {name for name in files(cluster.prefix) if not name.startswith("jobs/")} == kept
+    (job / "go").touch()
+    cluster.succeed("train", play)
+
+    results = files(job)
+    assert changes(reset(cluster, "jobs,data,environments")) == "3"
+    assert files(job) == results  # complete
+    left = {"cache/models/own/weights", "envs/mine/bin/python", "notes"}
+    assert {name for name in files(cluster.prefix) if not name.startswith("jobs/long/")} == left
+    assert changes(reset(cluster, "jobs,results,data,downloads,environments")) == "1"
+    assert files(cluster.prefix) == left
+    assert changes(reset(cluster, "jobs,results,data,downloads,environments")) == "0"
+
+
+def test_a_piece_that_there_is_not(cluster: LocalCluster) -> None:
+    before = files(cluster.prefix)
+    refused = reset(cluster, "venvs", result=2)
+    assert "reset: venvs is not one of jobs, results, data, downloads, environments, tuning, firewall, ssh" in refused
+    assert files(cluster.prefix) == before
+
+
+def test_a_worker_is_reset_while_the_head_does_not_answer(tmp_path: Path) -> None:
+    cluster = LocalCluster(
+        tmp_path, {"cluster_cache": str(tmp_path / "cache")}, {"node1": {"ansible_connection": "local"}}
+    )
+    inventory = yaml.safe_load((tmp_path / "hosts.yml").read_text())
+    inventory["cluster"]["children"]["head"]["hosts"]["node0"] = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    (tmp_path / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    play = cluster.play("reset", "--limit", "node1", "-e", "reset=environments")
+    assert play.wait(300) == 0, cluster.output("reset")[-8000:]
+    assert "node0]: UNREACHABLE" in cluster.output("reset")
+    assert not cluster.prefix.exists()
