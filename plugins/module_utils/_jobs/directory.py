@@ -164,6 +164,8 @@ def create(
             _add_project(part, *tree)
         if secrets:
             (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
+        names = sorted(path.name for path in part.iterdir() if path.name not in project.WRITTEN)
+        (part / CREATED).write_text(json.dumps({"names": names}) + "\n", encoding="utf-8")
     part.replace(folder)
 
 
@@ -186,8 +188,6 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], checkp
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(target)
-    names = sorted({Path(name).parts[0] for name in (*files, *links)})
-    (part / CREATED).write_text(json.dumps({"names": names}) + "\n", encoding="utf-8")
 
 
 def _add_project(part: Path, content: Mapping[str, Any], store: Path) -> None:

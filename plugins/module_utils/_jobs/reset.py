@@ -26,7 +26,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import columns, 
 PIECES = {
     "jobs": "job directories without results, such as those of the verification and of workers",
     "results": "job directories with results: models, checkpoints, metrics and logs",
-    "data": "models, datasets, examples and packages that jobs were provided with",
+    "data": "models, datasets, examples, packages and files of projects that jobs were provided with",
     "downloads": "what the control node has downloaded for all of its clusters, in cluster_cache",
     "environments": "virtual environments and wheels",
     "tuning": "kernel settings, limits, and tcmalloc where the collection installed it",
@@ -127,7 +127,7 @@ def has_results(job: Path) -> bool:
         return True  # an earlier version did not record what it created
     known = set(created["names"])
     for path in _entries(job):
-        if path.is_symlink() or (path.name in known and path.name != "output") or OF_A_RUN.fullmatch(path.name):
+        if path.is_symlink() or path.name in known or OF_A_RUN.fullmatch(path.name):
             continue
         if path.is_file() or any(one.is_file() for one in path.rglob("*")):
             return True
@@ -135,7 +135,7 @@ def has_results(job: Path) -> bool:
 
 
 def _data(cache: Path) -> list[Path]:
-    found = [cache / "fetched"] if (cache / "fetched").is_dir() else []
+    found = _there(cache, "fetched", "projects")
     for path in _entries(cache):
         found += _copies(path)
     return found
@@ -145,7 +145,7 @@ def _copies(path: Path) -> list[Path]:
     """The copies of models, datasets and the like at a path or below it: NAME-KEY, where a name may have slashes."""
     if _COPY.fullmatch(path.name):
         return [path]
-    if path.name == "fetched":
+    if path.name in ("fetched", "projects"):
         return []
     return [one for entry in _entries(path) for one in _copies(entry)]
 
@@ -154,8 +154,13 @@ def _downloads(cache: Path) -> list[Path]:
     return [
         *(path for path in _entries(cache / "wheelhouse") if _WHEELS.fullmatch(path.name)),
         *(path for path in _entries(cache) if _EXAMPLES.fullmatch(path.name)),
-        *([cache / "fetched"] if (cache / "fetched").is_dir() else []),
+        *_there(cache, "fetched", "git"),
     ]
+
+
+def _there(folder: Path, *names: str) -> list[Path]:
+    """Those of the collection's own directories in another one that are there."""
+    return [folder / name for name in names if (folder / name).is_dir()]
 
 
 def _environments(base: Path) -> list[Path]:

@@ -80,16 +80,18 @@ def test_data_is_removed_and_what_links_lead_to_stays(tmp_path: Path) -> None:
     write(base / f"cache/models/bert-{KEY}.read.json", "{}")
     write(base / f"cache/datasets/org/pairs-{KEY}/train.csv")
     write(base / "cache/fetched/hub/a")
+    write(base / f"cache/projects/files/{64 * 'a'}")
+    write(base / "cache/projects/files.read.json", "{}")
     write(base / "cache/models/my-own/weights")
     (base / f"cache/models/given-{KEY}").symlink_to(own.parent)
     assert names(base, "data") == [
         f"cache/{name}"
         for name in (
             f"datasets/org/pairs-{KEY}", "fetched", f"models/bert-{KEY}", f"models/bert-{KEY}.read.json",
-            f"models/given-{KEY}",
+            f"models/given-{KEY}", "projects",
         )
     ]  # fmt: skip
-    assert reset.size(reset.paths(base, "data")) == 5  # not what the link leads to
+    assert reset.size(reset.paths(base, "data")) == 8  # not what the link leads to
     reset.remove(base, reset.paths(base, "data"))
     reset.remove_empty(base)
     assert own.read_text() == "xy"
@@ -102,10 +104,11 @@ def test_downloads(tmp_path: Path) -> None:
     write(tmp_path / f"wheelhouse/cp311-{KEY}.partial/a.whl")
     write(tmp_path / "wheelhouse/mine.whl")
     write(tmp_path / "fetched/a")
+    write(tmp_path / "git/0123456789abcdef/own-1-py3-none-any.whl")
     write(tmp_path / "transformers-5.1-01234567/examples/a.py")
     write(tmp_path / "transformers-mine/a")
     assert names(tmp_path, "downloads") == [
-        "fetched", "transformers-5.1-01234567", f"wheelhouse/cp311-{KEY}-lock", f"wheelhouse/cp311-{KEY}.partial",
+        "fetched", "git", "transformers-5.1-01234567", f"wheelhouse/cp311-{KEY}-lock", f"wheelhouse/cp311-{KEY}.partial",
     ]  # fmt: skip
 
 
@@ -115,11 +118,14 @@ def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
     make_job(tmp_path, "shard", {"predictions.csv": "1\n"})
     make_job(tmp_path, "copy", {"output/checkpoint-10/state.pt": "1"})
     make_job(tmp_path, "verify", {"log": "", "results.json": "{}"})
+    own = write(tmp_path / "store/aa", "print()")
+    tree = {"files": [{"file": "train.py", "sha256": own.name, "executable": False}], "links": {}, "shared": ["output"]}
+    directory.create(tmp_path / "jobs/project", {"job.json": "{}"}, {}, tree=(tree, own.parent))
     older = make_job(tmp_path, "older")
     (older / directory.CREATED).unlink()
     write(tmp_path / "jobs/.head.lock", "")
     write(tmp_path / "jobs/notes/a.txt")
-    assert names(tmp_path, "jobs") == ["jobs/.head.lock", "jobs/verify", "jobs/worker"]
+    assert names(tmp_path, "jobs") == ["jobs/.head.lock", "jobs/project", "jobs/verify", "jobs/worker"]
     assert names(tmp_path, "results") == ["jobs/copy", "jobs/head", "jobs/older", "jobs/shard"]
     for piece in ("jobs", "results"):
         reset.remove(tmp_path, reset.paths(tmp_path, piece))
