@@ -14,7 +14,8 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 
 # Each file that is copied by itself takes a moment, however small: more than FEW of at most SMALL bytes are packed.
-FEW, SMALL = 4, 1 << 20
+FEW = 4
+SMALL = 1 << 20
 
 
 def _source(entry: Mapping[str, Any]) -> str:
