@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from hypothesis import settings
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # The collection is this checkout, through a link in .collections; tests has what tests share; tools are tested, too.
@@ -13,3 +15,6 @@ for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".cache" / "hypothesis"))
+# How long an example takes is a matter of what else runs on the machine.
+settings.register_profile("any_machine", deadline=None)
+settings.load_profile("any_machine")
