@@ -15,7 +15,6 @@ import yaml
 from ansible.release import __version__
 from support.checkout import ROOT
 
-
 # Since 2.21 a module returns its options only when it is asked to, as Ansible does with -vvv.
 SHOWN = {"_ansible_inject_invocation": True} if tuple(map(int, __version__.split(".")[:2])) >= (2, 21) else {}
 
