@@ -6,7 +6,7 @@ SHELL := /bin/bash
 # Ansible needs UTF-8, and ignores the ansible.cfg of a world-writable directory unless it is named.
 export LC_ALL := C.UTF-8
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
-# The Python to make .venv with; by default the first of version 3.11 to 3.13 on PATH.
+# The Python to make .venv with; by default the first of version 3.11 to 3.14 on PATH.
 export PYTHON
 
 help: ## list the targets

@@ -39,17 +39,17 @@ pip_install() {
             "Once the reason is gone, run this again."
 }
 
-# ansible-core 2.19 runs on Python 3.11 to 3.13.
+# ansible-core 2.19 runs on Python 3.11 to 3.13, and 2.20, which is taken on 3.14, on 3.12 to 3.14.
 find_python() {
     local name found
-    for name in ${PYTHON:-python3 python3.13 python3.12 python3.11}; do
-        found="$("$name" -c 'import sys; (3, 11) <= sys.version_info < (3, 14) and print(sys.executable)' 2>/dev/null)" || continue
+    for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+        found="$("$name" -c 'import sys; (3, 11) <= sys.version_info < (3, 15) and print(sys.executable)' 2>/dev/null)" || continue
         if [[ -n "$found" ]]; then
             echo "$found"
             return
         fi
     done
-    fail "found no Python 3.11, 3.12 or 3.13 (looked for: ${PYTHON:-python3 python3.13 python3.12 python3.11})." \
+    fail "found no Python 3.11 to 3.14 (looked for: ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11})." \
         "Debian 12 and Ubuntu 24.04 carry one as 'python3'; Ubuntu 22.04 as the package 'python3.11'." \
         "A Python elsewhere is named with PYTHON, for example: make demo PYTHON=/opt/python/bin/python3.12"
 }
@@ -130,7 +130,7 @@ install_requirements() {
     for file in "$@"; do
         arguments+=(-r "$file")
     done
-    echo "Installing into .venv: $(grep -hoE '^[A-Za-z][^ ]*' "$@" | paste -sd ' ')"
+    echo "Installing into .venv: $(grep -hoE '^[A-Za-z][A-Za-z0-9_.-]*' "$@" | awk '!seen[$0]++' | paste -sd ' ')"
     touch "$venv/unfinished"
     pip_install "$venv/bin/python" -m pip -- "${arguments[@]}"
     fingerprint "$@" >"$venv/stamp_$part"

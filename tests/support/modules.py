@@ -12,14 +12,18 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import yaml
+from ansible.release import __version__
 from support.checkout import ROOT
+
+# Since 2.21 a module returns its options only when it is asked to, as Ansible does with -vvv.
+SHOWN = {"_ansible_inject_invocation": True} if tuple(map(int, __version__.split(".")[:2])) >= (2, 21) else {}
 
 
 def run(module: ModuleType, **options: Any) -> dict[str, Any]:
-    """Return what a module answers when it is run as a program, as Ansible does."""
+    """Return what a module answers when it is run as a program, as Ansible does, and its options."""
     done = subprocess.run(
         [sys.executable, "-m", module.__name__],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": options}),
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": {**SHOWN, **options}}),
         env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
         capture_output=True,
         text=True,
@@ -48,6 +52,8 @@ def run_action(
         templar=None,
         shared_loader_obj=None,
     )
+    # As Ansible's loader does; 2.18 names it in refusals.
+    plugin._load_name = action.__name__
     if execute_module:
         plugin._execute_module = execute_module
     answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0"})

@@ -67,6 +67,7 @@ SYSTEMS = (
         newer=(),
         newer_from="",
         tcmalloc="libtcmalloc-minimal4t64",
+        seen="the scenario trust",
     ),
     System(
         ("Ubuntu",),
