@@ -108,7 +108,8 @@ def test_downloads(tmp_path: Path) -> None:
     write(tmp_path / "transformers-5.1-01234567/examples/a.py")
     write(tmp_path / "transformers-mine/a")
     assert names(tmp_path, "downloads") == [
-        "fetched", "git", "transformers-5.1-01234567", f"wheelhouse/cp311-{KEY}-lock", f"wheelhouse/cp311-{KEY}.partial",
+        "fetched", "git", "transformers-5.1-01234567",
+        f"wheelhouse/cp311-{KEY}-lock", f"wheelhouse/cp311-{KEY}.partial",
     ]  # fmt: skip
 
 
