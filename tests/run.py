@@ -18,9 +18,10 @@ import subprocess
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from support import checkout
+from support.at_length import AT_LENGTH, left_out_because
 from support.checkout import COLLECTION, PYTHON, ROOT, tracked
 from support.lanes import Lanes, Part, Result, heading
 
@@ -112,6 +113,10 @@ def on_this_machine() -> list[Part]:
 
 # About how long each scenario takes.
 SCENARIOS = {"jobs": 750, "faults": 800, "default": 400, "trust": 450, "stacks": 270, "shared_storage": 250}
+# What `make test` leaves out, and why.
+SCENARIOS_AT_LENGTH = {
+    "life": "ten minutes; a reset is also in the integration tests, an upgrade in the scenario stacks",
+}
 # `default` finds the wheels that site.yml has collected on this machine, and leaves the image that others start from,
 # but for those that start from bare hosts.
 AFTER = {
@@ -171,8 +176,15 @@ def chosen(parts: Sequence[Part], words: Sequence[str]) -> list[Part]:
     return [part for part in parts if part.name in wanted]
 
 
-def print_summary(results: Iterable[Result], seconds: float) -> None:
-    """The table of parts and the closing line."""
+def left_out(words: Sequence[str]) -> dict[str, str]:
+    """Return the scenarios that are not run because they take long and are not named, each with the reason."""
+    if AT_LENGTH or (words and words[0] != "molecule"):
+        return {}
+    return {name: left_out_because(why) for name, why in SCENARIOS_AT_LENGTH.items() if name not in words}
+
+
+def print_summary(results: Iterable[Result], seconds: float, not_run: Mapping[str, str]) -> None:
+    """The table of parts, what was left out, and the closing line."""
     results = list(results)
     heading("summary")
     width = max((len(result.part.name) for result in results), default=0)
@@ -188,6 +200,8 @@ def print_summary(results: Iterable[Result], seconds: float) -> None:
     for result in results:
         for reason in result.skipped:
             print(f"skipped in {result.part.name}: {reason}")
+    for name, reason in not_run.items():
+        print(f"skipped: scenario {name}: {reason}")
     print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed", flush=True)
 
 
@@ -195,7 +209,8 @@ def main(words: Sequence[str]) -> int:
     """Run the named parts, or all. Returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     keep_bytecode()
-    parts = chosen([*lint(), *on_this_machine(), *molecule()], words)
+    not_run = left_out(words)
+    parts = [part for part in chosen([*lint(), *on_this_machine(), *molecule()], words) if part.name not in not_run]
     lanes = Lanes(parts, int(os.environ.get("AMX_TEST_LANES") or LANES), environment())
     started = time.monotonic()
     try:
@@ -203,7 +218,7 @@ def main(words: Sequence[str]) -> int:
     finally:
         if any(part.command[0] == ENGINE_SCRIPT for part in parts):
             subprocess.run([ENGINE_SCRIPT, "stop"], cwd=ROOT, check=False)
-        print_summary(lanes.results, time.monotonic() - started)
+        print_summary(lanes.results, time.monotonic() - started, not_run)
     return 1 if any(result.failed for result in lanes.results) else 0
 
 
