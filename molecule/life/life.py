@@ -134,8 +134,7 @@ def stack_is_upgraded_under_a_running_job() -> list[str]:
     check(not play.ended(), play.output()[-3000:])
     old = Path(on(HEAD, f"readlink {PREFIX}/env").strip()).name
     options = tiny()
-    said = words(Play("site", *options, "--tags", "verify").succeed())
-    check(f"The plan is not verified, because {JOB} is running" in said, said[-3000:])
+    Play("site", *options).succeed()
     new = {Path(on(host, f"readlink {PREFIX}/env").strip()).name for host in CONTAINERS}
     check(len(new) == 1 and next(iter(new)).startswith("tiny-"), f"in use: {new}")
     kept = environments(list(CONTAINERS))

@@ -69,6 +69,12 @@ def test_reset_beside_a_running_job_and_after_it(cluster: LocalCluster) -> None:
     assert "Nothing was removed on any host, because something still runs: - job long runs since" in refused
     assert "stop it: ansible-playbook -i hosts.yml playbooks/stop.yml -e job=long" in refused
     assert {name for name in files(cluster.prefix) if not name.startswith("jobs/")} == kept
+    site = cluster.play("site", "--tags", "verify")
+    cluster.succeed("site", site)
+    said = " ".join(cluster.output("site").split())
+    verify = "run ansible-playbook -i hosts.yml playbooks/verify.yml afterwards"
+    assert f"The plan is not verified, because long is running: {verify}" in said
+    assert not cluster.directory("verify").exists()
     (job / "go").touch()
     cluster.succeed("train", play)
 
@@ -87,6 +93,19 @@ def test_a_piece_that_there_is_not(cluster: LocalCluster) -> None:
     refused = reset(cluster, "venvs", result=2)
     assert "reset: venvs is not one of jobs, results, data, downloads, environments, tuning, firewall, ssh" in refused
     assert files(cluster.prefix) == before
+
+
+def test_a_shared_directory_is_reset_for_all_hosts_only(tmp_path: Path) -> None:
+    variables = {"cluster_cache": str(tmp_path / "cache"), "cluster_shared_dir": True}
+    cluster = LocalCluster(tmp_path, variables, {"node1": {"ansible_connection": "local"}})
+    before = files(cluster.prefix)
+    play = cluster.play("reset", "--limit", "node1", "-e", "reset=environments")
+    cluster.succeed("reset", play)
+    said = " ".join(cluster.output("reset").split())
+    assert f"{cluster.prefix} is shared with node0, which this run is not about: what is in it stays." in said
+    assert files(cluster.prefix) == before
+    assert changes(reset(cluster, "environments")) == "1"
+    assert not cluster.prefix.exists()
 
 
 def test_a_worker_is_reset_while_the_head_does_not_answer(tmp_path: Path) -> None:
