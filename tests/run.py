@@ -123,7 +123,7 @@ SCENARIOS = {
 }
 # What `make test` leaves out, and why.
 SCENARIOS_AT_LENGTH = {
-    "life": "ten minutes; a reset is also in the integration tests, an upgrade in the scenario stacks",
+    "life": "a reset is in the integration tests and in the scenario trust, an upgrade in the scenario stacks",
 }
 # `default` finds the wheels that site.yml has collected on this machine, and leaves the image that others start from,
 # but for those that start from bare hosts.

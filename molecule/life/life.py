@@ -27,7 +27,7 @@ from support.cluster import (
     until,
     words,
 )
-from support.journeys import Journey, check, make
+from support.journeys import check, make
 from support.stand_ins import make_wheel
 
 NEW = "node2"
@@ -207,9 +207,5 @@ JOURNEYS = (
     everything_is_taken_away,
 )
 
-# What `make test` leaves out, and why: the journeys need each other.
-WHY = "a reset is in the integration tests and in the scenario trust, an installation beside the active one in stacks"
-AT_LENGTH: dict[Journey, str] = dict.fromkeys(JOURNEYS, WHY)
-
 if __name__ == "__main__":
-    sys.exit(make([[journey] for journey in JOURNEYS], at_length=AT_LENGTH))
+    sys.exit(make([[journey] for journey in JOURNEYS]))
