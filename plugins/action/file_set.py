@@ -55,16 +55,16 @@ class ActionModule(ActionBase):
                 "again, which collects it anew",
             }
         small = [entry for entry in files if entry["bytes"] <= SMALL]
-        packed = small if len(small) > FEW else []
+        packed = {entry["file"]: entry for entry in small} if len(small) > FEW else {}
         for entry in files:
-            if entry not in packed:
+            if entry["file"] not in packed:
                 self._connection.put_file(str(here / _source(entry)), f"{options['path']}/{entry['file']}")
             seen["sent_bytes"] += entry["bytes"]
         if packed:
             options["archive"] = f"{options['path']}/.{secrets.token_hex(8)}.tar"
             with tempfile.NamedTemporaryFile() as archive:
                 with tarfile.open(fileobj=archive, mode="w", dereference=True) as tar:
-                    for entry in packed:
+                    for entry in packed.values():
                         tar.add(here / _source(entry), arcname=entry["file"])
                 archive.flush()
                 self._connection.put_file(archive.name, options["archive"])

@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files, secrets
+from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import ModuleAction
 
 # The programs of the role that start, observe and supervise ranks.
 ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "collectives/*/*.py")
@@ -27,17 +27,14 @@ def _files_of_project(content: dict[str, Any] | None) -> dict[str, str]:
     return {project.LISTING: json.dumps(listed, indent=1) + "\n", **installed}
 
 
-class ActionModule(ActionBase):
+class ActionModule(ModuleAction):
     """Renders the files of a run on the control node, and has the module make the directory on the host."""
 
-    _supports_check_mode = True
-    _requires_connection = True
-
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
+        if "run" not in self._task.args:
+            return super().run(tmp, task_vars)
+        super(ModuleAction, self).run(tmp, task_vars)
         options = dict(self._task.args)
-        if "run" not in options:
-            return self._make(options, task_vars)
         run = Run.from_json(options.pop("run"))
         role_files = Path(options.pop("role_files"))
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
@@ -64,9 +61,4 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": f"the files of job {run.job.name} cannot be read: {error}"}
         job = run.to_json()["job"]
         options["links"] = provided.links(job, options.pop("cached", {}), options.get("links", {}))
-        return self._make(options, task_vars)
-
-    def _make(self, options: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        return dict(
-            self._execute_module(module_name="amx.cluster.job_directory", module_args=options, task_vars=task_vars)
-        )
+        return self.run_module(options, task_vars)

@@ -11,9 +11,11 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.amx.cluster.plugins.action import (
     doctor_report,
+    file_pass_on,
     firewall_rules,
     inventory_check,
     ssh_host_keys_check,
+    venv_activate,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe
 from ansible_collections.amx.cluster.plugins.modules import doctor_report as doctor_report_documentation
@@ -228,3 +230,17 @@ def test_doctor_report_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 def test_doctor_report_refuses_an_unknown_requirement() -> None:
     with pytest.raises(AnsibleError, match="disk_gib"):
         run(doctor_report, results={}, wanted={**WANTED, "disk_gib": 1})
+
+
+@pytest.mark.parametrize("action", [venv_activate, file_pass_on])
+def test_an_error_of_a_module_carries_the_inventory(action: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_in_use, "option", lambda _variables: "-i inventories/mine")
+    failed = {"failed": True, "msg": "the environment has not passed its checks: run site.yml, or playbooks/doctor.yml"}
+    answer = run_action(action, {"prefix": "/opt"}, lambda module_args, **_others: {**failed, "given": module_args})
+    assert answer["msg"] == (
+        "the environment has not passed its checks: run ansible-playbook -i inventories/mine site.yml, or "
+        "ansible-playbook -i inventories/mine playbooks/doctor.yml"
+    )
+    assert answer["given"] == {"prefix": "/opt"}
+    answer = run_action(action, {}, lambda **_options: {"changed": True, "msg": "site.yml"})
+    assert answer == {"changed": True, "msg": "site.yml"}
