@@ -216,7 +216,7 @@ FAULTS = [
           inject=lambda _job: docker("kill", CONTAINERS["node2"]), mend=revive,
           left_out="a host that dies under way is made"),
     Fault("logind ends processes at logout", "succeeded", "", before=end_at_logout, inject=log_out,
-          mend=stay_at_logout, left_out="a setting of systemd-logind that the doctor's rounds find"),
+          mend=stay_at_logout, left_out="how a job leaves its login session is in the unit tests"),
 ]  # fmt: skip
 
 
