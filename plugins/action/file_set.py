@@ -48,11 +48,14 @@ class ActionModule(ActionBase):
         broken = file_set.differences(here, [{**entry, "file": _source(entry)} for entry in files])
         if broken:
             own = any("source" in entry for entry in files)
-            advice = "it was changed meanwhile" if own else "remove this directory there"
+            advice = (
+                "it was changed meanwhile: run again"
+                if own
+                else "remove this directory there and run again, which collects it anew"
+            )
             return {
                 "failed": True,
-                "msg": f"{here} on the control node failed verification: {file_set.describe(broken)}; {advice}: run "
-                "again, which collects it anew",
+                "msg": f"{here} on the control node failed verification: {file_set.describe(broken)}; {advice}",
             }
         small = [entry for entry in files if entry["bytes"] <= SMALL]
         packed = {entry["file"]: entry for entry in small} if len(small) > FEW else {}

@@ -234,4 +234,4 @@ def test_files_are_copied_from_where_they_are(tmp_path: Path, count: int) -> Non
     sources[0].write_text("another")
     (store / files[0]["file"]).unlink()
     answer = plugin.run(task_vars={})
-    assert answer["msg"].endswith("is damaged; it was changed meanwhile: run again, which collects it anew")
+    assert answer["msg"].endswith("is damaged; it was changed meanwhile: run again")
