@@ -43,7 +43,8 @@ pip_install() {
 find_python() {
     local name found
     for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
-        found="$("$name" -c 'import sys; (3, 11) <= sys.version_info < (3, 15) and print(sys.executable)' 2>/dev/null)" || continue
+        # Of a virtual environment, the Python behind it: .venv itself may be active, and is removed.
+        found="$("$name" -c 'import sys; (3, 11) <= sys.version_info < (3, 15) and print(sys._base_executable)' 2>/dev/null)" || continue
         if [[ -n "$found" ]]; then
             echo "$found"
             return
