@@ -39,3 +39,21 @@ options:
         type: str
         required: true
 """
+
+    # Which indexes there are; the arguments are CHOICE there.
+    CHOICE = r"""
+options:
+  index_url:
+    description: The main package index, instead of the one in pip's configuration. V(none) for no index at all.
+    type: str
+  index_urls:
+    description: Further package indexes. One that does not answer within O(index_timeout) is left out.
+    type: list
+    elements: str
+    default: []
+  find_links:
+    description: Directories of wheels, and pages with links to wheels. One that does not answer is left out.
+    type: list
+    elements: str
+    default: []
+"""

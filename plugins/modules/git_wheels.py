@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.idempotent_module
   - amx.cluster.package_indexes
+  - amx.cluster.package_indexes.choice
 options:
   requirements:
     description:
@@ -42,19 +43,6 @@ options:
     type: list
     elements: str
     required: true
-  index_url:
-    description: The main package index, instead of the one in pip's configuration. V(none) for no index at all.
-    type: str
-  index_urls:
-    description: Further package indexes. One that does not answer within O(index_timeout) is left out.
-    type: list
-    elements: str
-    default: []
-  find_links:
-    description: Directories of wheels, and pages with links to wheels. One that does not answer is left out.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -81,8 +69,6 @@ origins:
   type: dict
 """
 
-from collections.abc import Mapping
-
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import answers, git_wheels, indexes, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
@@ -95,22 +81,14 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "python": {"type": "str", "required": True},
             "glibc": {"type": "list", "elements": "str", "required": True},
-            "index_url": {"type": "str"},
-            "index_urls": {"type": "list", "elements": "str", "default": []},
-            "find_links": {"type": "list", "elements": "str", "default": []},
+            **indexes.CHOICE,
             **indexes.ARGUMENTS,
         },
         supports_check_mode=True,
     )
     options = module.params
     module.no_log_values.update(indexes.logins(options))
-
-    def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
-        code, output, errors = module.run_command(command, environ_update=dict(variables))
-        return code, output, errors
-
-    def ask(url: str, login: Mapping[str, str] | None, certificate: str | None) -> str:
-        return answers.why_silent(url, login, certificate, options["index_timeout"])
+    run, ask = answers.on_behalf_of(module)
 
     made, origins, changed = [], {}, False
     try:

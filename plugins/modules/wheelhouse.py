@@ -21,6 +21,7 @@ extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.idempotent_module
   - amx.cluster.package_indexes
+  - amx.cluster.package_indexes.choice
 options:
   path:
     description:
@@ -81,19 +82,6 @@ options:
       - A wheelhouse that was collected elsewhere, as a directory or as a tar file of one. Nothing is downloaded then.
         Its wheels are verified by its manifest.
     type: path
-  index_url:
-    description: The main package index, instead of the one in pip's configuration. V(none) for no index at all.
-    type: str
-  index_urls:
-    description: Further package indexes. One that does not answer within O(index_timeout) is left out.
-    type: list
-    elements: str
-    default: []
-  find_links:
-    description: Directories of wheels, and pages with links to wheels. One that does not answer is left out.
-    type: list
-    elements: str
-    default: []
 """
 
 EXAMPLES = r"""
@@ -138,7 +126,6 @@ unreachable_indexes:
   elements: str
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,22 +149,14 @@ def main() -> None:
             "glibc": {"type": "list", "elements": "str", "required": True},
             "only": {"type": "list", "elements": "str"},
             "archive": {"type": "path"},
-            "index_url": {"type": "str"},
-            "index_urls": {"type": "list", "elements": "str", "default": []},
-            "find_links": {"type": "list", "elements": "str", "default": []},
+            **indexes.CHOICE,
             **indexes.ARGUMENTS,
         },
         supports_check_mode=True,
     )
     options = module.params
     module.no_log_values.update(indexes.logins(options))
-
-    def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
-        code, output, errors = module.run_command(command, environ_update=dict(variables))
-        return code, output, errors
-
-    def ask(url: str, login: Mapping[str, str] | None, certificate: str | None) -> str:
-        return answers.why_silent(url, login, certificate, options["index_timeout"])
+    run, ask = answers.on_behalf_of(module)
 
     try:
         glibc = wheels.oldest(options["glibc"])

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import checkout
+from support.local_cluster import installed_here
 from support.stand_ins import EXAMPLE_TASK, make_examples, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,10 +29,7 @@ class Site:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.prefix = folder / "prefix"
-        self.prefix.mkdir()
-        (self.prefix / "envs").symlink_to(ROOT / ".cluster/envs")
-        (self.prefix / "env").symlink_to(self.prefix / "envs" / (ROOT / ".cluster/env").resolve().name)
+        self.prefix = installed_here(folder)
         (folder / "cache").mkdir()
         (folder / "cache/wheelhouse").symlink_to(ROOT / ".cluster/wheelhouse")
         self.repository = folder / "transformers"
@@ -39,17 +37,6 @@ class Site:
         self.wheels = folder / "wheels"
         make_wheel(self.wheels, "glue-words", "1.2.0", requires=["torch", "glue-letters"])
         make_wheel(self.wheels, "glue-letters", "3.0.0")
-        variables = {
-            "cluster_prefix": str(self.prefix),
-            "cluster_cache": str(folder / "cache"),
-            "cluster_become": False,
-            "cluster_network": "127.0.0.0/8",
-            "cluster_stack": "native",
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-        }
-        inventory = {"cluster": {"vars": variables, "children": {"head": {"hosts": {"localhost": {}}}, "workers": {}}}}
-        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
 
     def play(self, name: str, *words: str) -> tuple[int, str]:
         ran = subprocess.run(

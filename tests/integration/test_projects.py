@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from support import checkout
-from support.local_cluster import PLAYBOOK
+from support.local_cluster import PLAYBOOK, installed_here
 from support.stand_ins import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -99,25 +98,14 @@ class Site:
     """A directory of a user's, with a project, and an inventory of this machine alone."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.prefix = folder, folder / "prefix"
-        self.prefix.mkdir()
-        (self.prefix / "envs").symlink_to(ROOT / ".cluster/envs")
-        (self.prefix / "env").symlink_to(self.prefix / "envs" / (ROOT / ".cluster/env").resolve().name)
         houses = sorted(ROOT.glob(".cluster/wheelhouse/*/torch-*.whl"))
-        variables = {
-            "cluster_prefix": str(self.prefix),
-            "cluster_cache": str(folder / "cache"),
-            "cluster_become": False,
-            "cluster_network": "127.0.0.0/8",
-            "cluster_stack": "native",
-            "ansible_connection": "local",
-            "ansible_python_interpreter": sys.executable,
-            "torch_stack_index_url": "none",
-            "torch_stack_index_urls": [],
-            "torch_stack_find_links": [str(folder / "wheels"), str(houses[0].parent)],
-        }
-        inventory = {"cluster": {"vars": variables, "children": {"head": {"hosts": {"localhost": {}}}, "workers": {}}}}
-        (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+        self.folder = folder
+        self.prefix = installed_here(
+            folder,
+            torch_stack_index_url="none",
+            torch_stack_index_urls=[],
+            torch_stack_find_links=[str(folder / "wheels"), str(houses[0].parent)],
+        )
         self.project = folder / "mine"
         fill(self.project, FILES)
 

@@ -24,6 +24,30 @@ export PMI_RANK=0 PMI_SIZE=1 MPI_LOCALRANKID=0
 """
 
 
+def installed_here(folder: Path, **variables: Any) -> Path:
+    """Write `hosts.yml`, an inventory of this machine alone with the environment that site.yml installed in .cluster.
+
+    variables: further ones of the inventory. Returns its cluster_prefix.
+    """
+    prefix = folder / "prefix"
+    prefix.mkdir()
+    (prefix / "envs").symlink_to(checkout.ROOT / ".cluster/envs")
+    (prefix / "env").symlink_to(prefix / "envs" / (checkout.ROOT / ".cluster/env").resolve().name)
+    common = {
+        "cluster_prefix": str(prefix),
+        "cluster_cache": str(folder / "cache"),
+        "cluster_become": False,
+        "cluster_network": "127.0.0.0/8",
+        "cluster_stack": "native",
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+    }
+    children: dict[str, Any] = {"head": {"hosts": {"localhost": {}}}, "workers": {}}
+    inventory = {"cluster": {"vars": {**common, **variables}, "children": children}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    return prefix
+
+
 class LocalCluster:
     """The control node's directory `folder`; node0 is this machine, `workers` are further hosts of the inventory."""
 

@@ -1,16 +1,18 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether package indexes answer."""
+"""Whether package indexes answer, and what modules give pip to reach them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from urllib.error import HTTPError
 
+from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.pip import Run
 
 
 def why_silent(url: str, login: Mapping[str, str] | None, certificate: str | None, timeout: int) -> str:
@@ -28,3 +30,16 @@ def why_silent(url: str, login: Mapping[str, str] | None, certificate: str | Non
     except Exception as error:  # whatever goes wrong is reported
         return str(error)
     return ""
+
+
+def on_behalf_of(module: AnsibleModule) -> tuple[Run, Callable[..., str]]:
+    """Return what pip runs commands with, and why_silent with the module's own patience."""
+
+    def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+        code, output, errors = module.run_command(command, environ_update=dict(variables))
+        return code, output, errors
+
+    def ask(url: str, login: Mapping[str, str] | None, certificate: str | None) -> str:
+        return why_silent(url, login, certificate, module.params["index_timeout"])
+
+    return run, ask

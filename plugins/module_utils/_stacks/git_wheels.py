@@ -26,7 +26,7 @@ def commit(requirement: str, run: pip.Run) -> str:
         raise ValueError(f"{requirement} is not git+URL@REF")
     if COMMIT.fullmatch(parts["ref"]):
         return parts["ref"]
-    command = ["git", "ls-remote", "--exit-code", parts["url"], parts["ref"], f"{parts['ref']}^{{}}"]
+    command = ["git", "ls-remote", "--exit-code", "--", parts["url"], parts["ref"], f"{parts['ref']}^{{}}"]
     code, output, errors = run(command, {"GIT_TERMINAL_PROMPT": "0"})
     if code == 2:
         raise ValueError(

@@ -31,6 +31,12 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
         },
     },
 }
+# As its part `choice` documents them.
+CHOICE: dict[str, dict[str, Any]] = {
+    "index_url": {"type": "str"},
+    "index_urls": {"type": "list", "elements": "str", "default": []},
+    "find_links": {"type": "list", "elements": "str", "default": []},
+}
 # Instead of a URL: no index at all, and the one that pip uses by itself.
 NONE, DEFAULT = "none", "default"
 
