@@ -42,6 +42,14 @@ options:
     description: The directory of a captured machine, with C(sys) and C(dev), whose RDMA devices are read.
     type: path
     default: /
+  interpreters:
+    description: Whether to find RV(host.pythons), for which each of them is started.
+    type: bool
+    default: true
+  software:
+    description: Whether RV(host.stack) has the installed packages and the providers of libfabric.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -125,13 +133,18 @@ host:
           one that runs modules, C(others) the paths of those in C(/usr/bin) and C(/usr/local/bin) by minor version,
           C(fixed) the minor version and the path of O(stack_python), and C(error) why that one does not run.
       type: dict
-      returned: success
+      returned: with O(interpreters)
       sample: {own: ["3.9", /usr/bin/python3.9], others: {"3.12": /usr/bin/python3.12}, fixed: [], error: ""}
     python:
       description: The version of the Python that runs modules.
       type: str
       returned: success
       sample: "3.11.2"
+    python_executable:
+      description: The path of that Python.
+      type: str
+      returned: success
+      sample: /usr/bin/python3.11
     amx:
       description: The facts about AMX, as M(amx.cluster.amx_info) returns them.
       type: dict
@@ -177,8 +190,9 @@ host:
       returned: success
     stack:
       description:
-        - The installed virtual environment, with C(env) (its directory), C(key), C(name), C(pinned) and installed
-          C(versions), C(providers) of libfabric and C(provider_error); empty if there is none.
+        - The installed virtual environment, with C(env) (its directory), C(key), C(name), C(pinned) and, unless
+          O(software=false), installed C(versions), C(providers) of libfabric and C(provider_error); empty if there is
+          none.
       type: dict
       returned: success
     fabric:
@@ -221,6 +235,8 @@ def main() -> None:
             "system_root": {"type": "path", "default": "/"},
             "stack_python": {"type": "path"},
             "fabric_root": {"type": "path", "default": "/"},
+            "interpreters": {"type": "bool", "default": True},
+            "software": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )
@@ -232,9 +248,9 @@ def main() -> None:
         fabric = fabrics.read(options["fabric_root"], own["memory_bytes"])
         host = {
             **own,
-            "stack": installed.describe(prefix / "env"),
+            "stack": installed.describe(prefix / "env", options["software"]),
             "fabric": {**fabric, "providers": installed.unusable_fabrics(prefix / "env", fabrics.possible(fabric))},
-            "pythons": pythons.gather(options["stack_python"] or ""),
+            **({"pythons": pythons.gather(options["stack_python"] or "")} if options["interpreters"] else {}),
             "processes": found,
             "running_jobs": processes.running_jobs(prefix / "jobs", found),
         }

@@ -82,7 +82,7 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness, reset
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, foreign, usage
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, usage
 
 
 def main() -> None:
@@ -99,17 +99,12 @@ def main() -> None:
     try:
         seconds = module.params["seconds"]
         processes = usage(None, seconds) if seconds else find()
-        locks = directory.locked_by(folder, module.params["host"])
         module.exit_json(
             changed=False,
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
-            locked_by=locks,
             environments=reset.environments_in_use(folder),
-            locks=[
-                *readiness.locked_lines(module.params["host"], locks, module.params["starting"]),
-                *readiness.foreign_lines(module.params["host"], foreign(folder)),
-            ],
+            **readiness.locked(folder, module.params["host"], module.params["starting"]),
         )
     except OSError as error:
         module.fail_json(msg=str(error))

@@ -18,6 +18,7 @@ import platform
 import shutil
 import socket
 import struct
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,9 +83,9 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
     a captured machine. system_root: where etc/os-release is, likewise.
 
     Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, system (see systems.describe),
-    python, isa (the best of ISAS that can be used), amx (see judge), cpu_model, cpus (that this process may run on),
-    cpu_quota (the number of CPUs whose time its cgroup may use, None for no limit), memory_bytes and
-    memory_available_bytes, shm_bytes, home_writable, prefix, prefix_ancestor (see existing_ancestor),
+    python, python_executable, isa (the best of ISAS that can be used), amx (see judge), cpu_model, cpus (that this
+    process may run on), cpu_quota (the number of CPUs whose time its cgroup may use, None for no limit), memory_bytes
+    and memory_available_bytes, shm_bytes, home_writable, prefix, prefix_ancestor (see existing_ancestor),
     prefix_free_bytes, jobs_free_bytes, prefix_writable (by this process), addresses (see `addresses`), name and
     name_addresses (its own name, and how that resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError
     and ValueError.
@@ -102,6 +103,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
         "os": system,
         "system": systems.describe(system),
         "python": platform.python_version(),
+        "python_executable": sys.executable,
         "isa": amx["isa"],
         "amx": amx,
         "cpu_model": amx["cpu"]["model"],
@@ -119,7 +121,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
         "addresses": addresses(),
         "name": name,
         "name_addresses": peers.resolve([name])[name],
-        "tcmalloc": _tcmalloc(),
+        "tcmalloc": loader.tcmalloc(),
         "denied_calls": denied_calls(),
     }
 
@@ -167,10 +169,3 @@ def denied_calls() -> list[str]:
         if call(ctypes.c_long(number), *arguments) == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
             denied.append(names[number])
     return denied
-
-
-def _tcmalloc() -> str:
-    try:
-        return loader.find(loader.TCMALLOC)
-    except ValueError:
-        return ""  # without a cache of the loader nothing can be preloaded into ranks

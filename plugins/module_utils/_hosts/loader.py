@@ -60,3 +60,11 @@ def find(names: Sequence[str], run: Run = subprocess.run, machine: str = "") -> 
             if tried.returncode == 0 and "cannot be preloaded" not in tried.stderr:
                 return known[name]
     return ""
+
+
+def tcmalloc() -> str:
+    """Return the path of the allocator; empty where there is none, or no cache of the loader to find it in."""
+    try:
+        return find(TCMALLOC)
+    except ValueError:
+        return ""

@@ -18,21 +18,26 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements i
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 
-def describe(env: Path) -> dict[str, Any]:
+def describe(env: Path, software: bool = True) -> dict[str, Any]:
     """Describe the virtual environment that `env` points to; empty when it is not there.
 
-    Returns {env (its own directory), key, name, pinned: {package: version}, versions: what is installed, providers: the
-    libfabric providers as "NAME of INTERFACE", provider_error}.
+    Returns {env (its own directory), key, name, pinned: {package: version}}, and with `software` also {versions: what
+    is installed, providers: the libfabric providers as "NAME of INTERFACE", provider_error}.
     """
     marker = read_json(env / MARKER)
     if marker is None:
         return {}
-    providers, error = fabric_providers(env.resolve(), marker.get("mpi", {}))
-    return {
+    described = {
         "env": str(env.resolve()),
         "key": marker.get("key", ""),
         "name": marker.get("name", ""),
         "pinned": {canonical(name): version for name, version in marker.get("packages", {}).items()},
+    }
+    if not software:
+        return described
+    providers, error = fabric_providers(env.resolve(), marker.get("mpi", {}))
+    return {
+        **described,
         "versions": packages([str(path) for path in env.glob("lib/python3*/site-packages")]),
         "providers": providers,
         "provider_error": error,

@@ -40,6 +40,7 @@ def test_stack(tmp_path: Path) -> None:
         "providers": ["tcp of eth1", "tcp of lo"],
         "provider_error": "",
     }
+    assert set(installed.describe(tmp_path / "env", software=False)) == {"env", "key", "name", "pinned"}
     program(tool, 'echo "fi_getinfo: -61" >&2; exit 61')
     assert installed.fabric_providers(real, {}) == ([], "fi_getinfo: -61")
     tool.unlink()

@@ -1,0 +1,87 @@
+"""What the plan of a job needs of a host, in one call, is what the modules for each part of it return."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from ansible_collections.amx.cluster.plugins.modules import (
+    core_allocation,
+    job_host_info,
+    jobs_info,
+    loader_library_info,
+    venv_info,
+)
+from support import modules
+
+REQUEST = {"ranks_per_node": 1, "comm_cores": "auto", "reserved_cores": 0, "threads_per_core": 1}
+
+
+def run(prefix: Path, request: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    return modules.run(
+        job_host_info,
+        prefix=str(prefix),
+        backends={"gloo": "gloo", "ccl": "ccl"},
+        starting="mine",
+        host="node0",
+        **({"request": request} if request else {}),
+        **options,
+    )
+
+
+def install(prefix: Path, backend: str) -> None:
+    (prefix / "envs" / "some-1").mkdir(parents=True)
+    venv.mark(prefix / "envs" / "some-1", {"name": "some", "backend": backend})
+    (prefix / "env").symlink_to("envs/some-1")
+
+
+@pytest.mark.parametrize("check_mode", [False, True])
+@pytest.mark.parametrize("backend", ["gloo", "ccl"])
+def test_each_part_is_what_its_own_module_returns(tmp_path: Path, backend: str, check_mode: bool) -> None:
+    install(tmp_path, backend)
+    found = run(tmp_path, REQUEST, _ansible_check_mode=check_mode)
+    assert set(modules.documented(job_host_info)) <= set(found)
+    assert found["changed"] is False
+    theirs = modules.run(venv_info, prefix=str(tmp_path))
+    assert (found["venv"], found["stack"]) == (theirs["path"], theirs["stack"])
+    assert found["tcmalloc"] == modules.run(loader_library_info)["path"]
+    allocation = modules.run(core_allocation, backend=backend, **REQUEST)
+    for key in ("ranks", "env", "system_cpus", "core_map", "topology"):
+        assert found["allocation"][key] == allocation[key]
+
+
+def test_a_request_that_does_not_fit_is_returned_for_one_message_of_all_hosts(tmp_path: Path) -> None:
+    found = run(tmp_path, {**REQUEST, "ranks_per_node": 100_000})
+    assert "failed" not in found
+    assert found["venv"] == "", "there is none"
+    assert found["allocation"]["failed"] is True
+    assert "ranks_per_node=100000" in found["allocation"]["msg"]
+
+
+def test_without_a_request_nothing_is_allocated(tmp_path: Path) -> None:
+    assert run(tmp_path)["allocation"] == {}
+
+
+def test_another_job_that_has_locked_the_host_is_named_and_its_own_is_not(tmp_path: Path) -> None:
+    for job in ("mine", "theirs"):
+        folder = tmp_path / "jobs" / job
+        folder.mkdir(parents=True)
+        settings = {"user": "ubuntu", "since": "2026-11-20T13:00:00+00:00"}
+        (folder / "job.json").write_text(json.dumps({"settings": settings}))
+    locks = [os.open(tmp_path / "jobs" / job / "lock.node0.0", os.O_CREAT | os.O_RDWR) for job in ("mine", "theirs")]
+    try:
+        for lock in locks:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        found = run(tmp_path)
+        theirs = modules.run(jobs_info, path=str(tmp_path / "jobs"), seconds=0, starting="mine", host="node0")
+    finally:
+        for lock in locks:
+            os.close(lock)
+    assert found["locks"] == ["node0 is locked by job theirs of ubuntu since 2026-11-20T13:00:00+00:00"]
+    assert [lock["job"] for lock in found["locked_by"]] == ["mine", "theirs"]
+    assert (found["locks"], found["locked_by"], found["jobs"]) == (theirs["locks"], theirs["locked_by"], theirs["jobs"])
