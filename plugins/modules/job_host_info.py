@@ -99,7 +99,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 
@@ -119,7 +119,7 @@ def main() -> None:
     try:
         path, stack = venv.active_stack(prefix)
         jobs = directory.jobs(prefix / "jobs")
-        locked = readiness.locked(prefix / "jobs", options["host"], options["starting"])
+        locked = processes.locked(prefix / "jobs", options["host"], options["starting"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     allocation: dict[str, Any] = {}

@@ -81,8 +81,8 @@ environments:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, readiness, reset
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, usage
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, reset
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, locked, usage
 
 
 def main() -> None:
@@ -104,7 +104,7 @@ def main() -> None:
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
             environments=reset.environments_in_use(folder),
-            **readiness.locked(folder, module.params["host"], module.params["starting"]),
+            **locked(folder, module.params["host"], module.params["starting"]),
         )
     except OSError as error:
         module.fail_json(msg=str(error))

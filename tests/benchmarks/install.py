@@ -23,9 +23,6 @@ import functools
 import http.server
 import json
 import os
-import re
-import shlex
-import shutil
 import subprocess
 import sys
 import threading
@@ -35,16 +32,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from run import ENGINE_SCRIPT, environment
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+
+from hosts import ROOT, Hosts, processor, run
+from run import ENGINE_SCRIPT
+
 WORK = ROOT / ".cache" / "benchmarks" / "install"
-SCENARIO = "bench-install"
 # Ansible and the wheels come by the one, what hosts pass to each other goes by the other: so bytes can be told apart.
 NETWORKS = ("management", "cluster")
 # As molecule/shared/inventory has it.
@@ -76,108 +70,37 @@ class Stack:
     size: int
 
 
-class Hosts:
-    """Bare hosts, from create to destroy, and how they are reached."""
-
-    def __init__(self, count: int) -> None:
-        self.names = [f"node{number}" for number in range(count)]
-        self.folder = WORK / "hosts"
-        self.config = self.folder / "ssh_config"
-        self.inventories = [ROOT / "molecule/shared/inventory", self.folder / "hosts.json", self.folder / "inventory"]
-        self.addresses: dict[str, dict[str, str]] = {}
-
-    def __enter__(self) -> Hosts:
-        self.destroy()
-        self.folder.joinpath("inventory").mkdir(parents=True)
-        groups = {"head": self.names[:1], "workers": self.names[1:]}
-        inventory = {
-            "all": {
-                "vars": {
-                    "node_networks": NETWORKS,
-                    "node_network_options": {name: {"internal": True} for name in NETWORKS},
-                }
-            },
-            "cluster": {"children": {name: {"hosts": {host: {} for host in hosts}} for name, hosts in groups.items()}},
-        }
-        (self.folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
-        try:
-            self.play(ROOT / "molecule/shared/create.yml")
-            self._note_how_they_are_reached()
-        except BaseException:
-            self.destroy()
-            raise
-        return self
-
-    def __exit__(self, *_raised: object) -> None:
-        self.destroy()
-
-    def destroy(self) -> None:
-        """Remove what there is of them, also what an interrupted run left."""
-        self.play(ROOT / "molecule/shared/destroy.yml")
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-    def play(self, playbook: Path, *options: str) -> None:
-        """Run a playbook on these hosts."""
-        inventories = [f"--inventory={path}" for path in self.inventories if path.exists()]
-        run(playbook.stem, "ansible-playbook", str(playbook), *inventories, *options)
-
-    def _note_how_they_are_reached(self) -> None:
-        written = yaml.safe_load((self.folder / "inventory" / "containers.yml").read_text(encoding="utf-8"))["all"]
-        self.addresses = {name: host["node_addresses"] for name, host in written["hosts"].items()}
-        lines = [
-            f"User {written['vars']['ansible_user']}",
-            f"IdentityFile {written['vars']['ansible_ssh_private_key_file']}",
-            f"UserKnownHostsFile {self.folder / 'known_hosts'}",
-            "IdentitiesOnly yes",
-            "BatchMode yes",
-        ]
-        for name, address in self.addresses.items():
-            lines += [f"Host {name}", f"  HostName {address['management']}"]
-        self.config.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-    def ask(self, host: str, *command: str) -> str:
-        """Return what a command prints on a host. Raises CalledProcessError when it fails."""
-        ssh = ["ssh", "-F", str(self.config), host, shlex.join(command)]
-        return subprocess.run(ssh, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, check=True).stdout
-
-    def received(self) -> int:
-        """Return the bytes that all hosts have received from this machine since they were made."""
-        total = 0
-        for name, address in self.addresses.items():
-            links = json.loads(self.ask(name, "ip", "-json", "-stats", "address"))
-            total += next(
-                int(link["stats64"]["rx"]["bytes"])
-                for link in links
-                if any(entry["local"] == address["management"] for entry in link["addr_info"])
-            )
-        return total
-
-    def check(self, stack: Stack, python: str) -> None:
-        """See that every host has the stack and lets the head in. Raises CalledProcessError when one does not."""
-        for name in self.names:
-            self.ask(name, python, "-c", CHECK, *stack.wheels)
-            if len(self.names) > 1:
-                self.ask(self.names[0], "ssh", "-o", "BatchMode=yes", name, "true")
+def bare(count: int) -> Hosts:
+    """Return so many bare hosts, which get Ansible and wheels by one network and talk to each other by another one."""
+    return Hosts(
+        WORK.name,
+        {"hosts": [f"node{number}" for number in range(count)]},
+        {
+            "node_networks": NETWORKS,
+            "node_network_options": {name: {"internal": True} for name in NETWORKS},
+        },
+    )
 
 
-def run(name: str, *command: str) -> None:
-    """Run a command, its output going to a log. Exits with the end of that when the command fails."""
-    log = WORK / f"{name}.log"
-    log.parent.mkdir(parents=True, exist_ok=True)
-    env = environment() | {
-        # What molecule would tell molecule/shared.
-        "MOLECULE_PROJECT_DIRECTORY": str(ROOT),
-        "MOLECULE_EPHEMERAL_DIRECTORY": str(WORK / "hosts"),
-        "MOLECULE_SCENARIO_NAME": SCENARIO,
-        "ANSIBLE_CALLBACKS_ENABLED": "ansible.posix.profile_tasks",
-    }
-    with log.open("wb") as stream:
-        ran = subprocess.run(
-            command, cwd=ROOT, env=env, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, check=False
+def received(hosts: Hosts) -> int:
+    """Return the bytes that all hosts have received from this machine since they were made."""
+    total = 0
+    for name, address in hosts.addresses.items():
+        links = json.loads(hosts.ask(name, "ip", "-json", "-stats", "address"))
+        total += next(
+            int(link["stats64"]["rx"]["bytes"])
+            for link in links
+            if any(entry["local"] == address["management"] for entry in link["addr_info"])
         )
-    if ran.returncode:
-        said = log.read_text(encoding="utf-8", errors="replace")
-        sys.exit(f"{said[-4000:]}\n{shlex.join(command)} ended with {ran.returncode}; all it said is in {log}")
+    return total
+
+
+def check(hosts: Hosts, stack: Stack, python: str) -> None:
+    """See that every host has the stack and lets the head in. Raises CalledProcessError when one does not."""
+    for name in hosts.names:
+        hosts.ask(name, python, "-c", CHECK, *stack.wheels)
+        if len(hosts.names) > 1:
+            hosts.ask(hosts.names[0], "ssh", "-o", "BatchMode=yes", name, "true")
 
 
 def collected(hosts: Hosts) -> Stack:
@@ -221,36 +144,30 @@ def measuring(hosts: Hosts, results: list[Measured]) -> Iterator[None]:
     """Add what happens inside to the results."""
     # What was written before must not be on its way to the disk still.
     os.sync()
-    before, started = hosts.received(), time.monotonic()
+    before, started = received(hosts), time.monotonic()
     yield
     seconds = time.monotonic() - started
-    results.append(Measured(seconds, hosts.received() - before))
+    results.append(Measured(seconds, received(hosts) - before))
 
 
 def compare(count: int) -> tuple[Stack, Measured, Measured]:
     """Return the stack, and what it took to install it on `count` bare hosts by site.yml, and by hand."""
     results: list[Measured] = []
-    with Hosts(count) as hosts:
+    with bare(count) as hosts:
         stack = collected(hosts)
         # The address under which hosts know this machine.
         control = hosts.ask(hosts.names[0], "printenv", "SSH_CONNECTION").split()[0]
         pairs = [f"{name}={address['cluster']}" for name, address in hosts.addresses.items()]
         with served(stack.path, control) as url, measuring(hosts, results):
             script = str(HERE / "install_by_hand.sh")
-            run("by_hand", script, str(hosts.config), url, " ".join(stack.packages), *pairs)
-        hosts.check(stack, "cluster_env/bin/python")
-    with Hosts(count) as hosts:
+            run(WORK / "by_hand.log", [script, str(hosts.config), url, " ".join(stack.packages), *pairs], {})
+        check(hosts, stack, "cluster_env/bin/python")
+    with bare(count) as hosts:
         with measuring(hosts, results):
             hosts.play(ROOT / "site.yml")
-        hosts.check(stack, f"{PREFIX}/env/bin/python")
+        check(hosts, stack, f"{PREFIX}/env/bin/python")
     by_hand, ours = results
     return stack, ours, by_hand
-
-
-def processor() -> str:
-    """Return this machine's processor and how many of its CPUs there are."""
-    found = re.search(r"^model name\s*: (.*)$", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.M)
-    return f"{os.cpu_count()} CPUs ({found[1] if found else 'of unknown model'})"
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import string
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from html import escape
 from typing import Any
-from xml.sax.saxutils import escape
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import OFFLINE, Core, format_cpus

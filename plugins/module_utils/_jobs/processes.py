@@ -9,7 +9,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -224,3 +224,34 @@ def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, An
         if not left:
             return sorted(ended.values(), key=lambda process: process["pid"])
     raise TimeoutError(f"processes {', '.join(str(process['pid']) for process in left)} of {folder} do not end")
+
+
+def locked(folder: Path, host: str, job: str) -> dict[str, Any]:
+    """Return what of this host is in use, {locked_by: as directory.locked_by returns it, locks: a line for each other
+    job and for each launcher that is not of this cluster's jobs}.
+
+    folder: the directory of the job directories. host: this host's name in the inventory. job: the one that starts.
+    """
+    locks = directory.locked_by(folder, host)
+    return {
+        "locked_by": locks,
+        "locks": [*locked_lines(host, locks, job), *foreign_lines(host, foreign(folder))],
+    }
+
+
+def foreign_lines(host: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a line for each launcher that is not of this cluster's jobs. found: as `foreign` returns them."""
+    return [
+        f"{host} is used by {process['command']} (process {process['pid']}) of user {process['user']}"
+        + (f" in {process['directory']}" if process["directory"] else "")
+        for process in found
+    ]
+
+
+def locked_lines(host: str, locks: Sequence[Mapping[str, Any]], job: str) -> list[str]:
+    """Return a line for each job but `job` that has locked a host. locks: as directory.locked_by returns them."""
+    return [
+        f"{host} is locked by job {lock['job']} of {lock['user']} since {lock['since']}"
+        for lock in locks
+        if lock["job"] != job
+    ]

@@ -1,15 +1,13 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the hosts of a run can do their part of it: evaluated before anything has changed."""
+"""Whether the hosts of a run can do their part of it: evaluated on the control node before anything has changed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
 
 
@@ -50,34 +48,3 @@ def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Mapping[str, A
             "site.yml, which installs it, or set cluster_tcmalloc to preferred."
         )
     return ""
-
-
-def locked(folder: Path, host: str, job: str) -> dict[str, Any]:
-    """Return what of this host is in use, {locked_by: as directory.locked_by returns it, locks: a line for each other
-    job and for each launcher that is not of this cluster's jobs}.
-
-    folder: the directory of the job directories. host: this host's name in the inventory. job: the one that starts.
-    """
-    locks = directory.locked_by(folder, host)
-    return {
-        "locked_by": locks,
-        "locks": [*locked_lines(host, locks, job), *foreign_lines(host, processes.foreign(folder))],
-    }
-
-
-def foreign_lines(host: str, found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each launcher that is not of this cluster's jobs. found: as processes.foreign returns them."""
-    return [
-        f"{host} is used by {process['command']} (process {process['pid']}) of user {process['user']}"
-        + (f" in {process['directory']}" if process["directory"] else "")
-        for process in found
-    ]
-
-
-def locked_lines(host: str, locks: Sequence[Mapping[str, Any]], job: str) -> list[str]:
-    """Return a line for each job but `job` that has locked a host. locks: as directory.locked_by returns them."""
-    return [
-        f"{host} is locked by job {lock['job']} of {lock['user']} since {lock['since']}"
-        for lock in locks
-        if lock["job"] != job
-    ]

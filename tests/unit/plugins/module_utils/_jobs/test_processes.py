@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes, readiness
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 
 LISTEN = """
 import socket, sys
@@ -263,12 +263,17 @@ def test_launchers_that_are_not_of_our_jobs(tmp_path: Path) -> None:
             "command": "hydra_pmi_proxy",
             "directory": str(other),
         }
-        (line,) = readiness.foreign_lines("node1", [found[second.pid]])
+        (line,) = processes.foreign_lines("node1", [found[second.pid]])
         assert line == (
             f"node1 is used by hydra_pmi_proxy (process {second.pid}) of user {found[second.pid]['user']} in {other}"
         )
         for process in (first, second):
             process.kill()
-    assert readiness.foreign_lines("node1", [{"command": "torchrun", "pid": 7, "user": "ann", "directory": ""}]) == [
+    assert processes.foreign_lines("node1", [{"command": "torchrun", "pid": 7, "user": "ann", "directory": ""}]) == [
         "node1 is used by torchrun (process 7) of user ann"
     ]
+
+
+def test_locks_of_other_jobs() -> None:
+    locks = [{"job": "demo", "user": "ann", "since": "x"}, {"job": "other", "user": "bob", "since": "2026-01-01"}]
+    assert processes.locked_lines("node1", locks, "demo") == ["node1 is locked by job other of bob since 2026-01-01"]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import locked_lines, refusal
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import refusal
 from support.runs import run
 
 
@@ -50,8 +50,3 @@ def test_refusal(answers: dict[str, Any], tcmalloc: str, said: str) -> None:
 def test_the_head_needs_a_virtual_environment_even_without_ranks() -> None:
     answers = {"node0": answer(venv=""), "node1": answer()}
     assert "no virtual environment on node0" in refusal(run(), ["node1"], answers, "preferred")
-
-
-def test_locks_of_other_jobs() -> None:
-    locks = [{"job": "demo", "user": "ann", "since": "x"}, {"job": "other", "user": "bob", "since": "2026-01-01"}]
-    assert locked_lines("node1", locks, "demo") == ["node1 is locked by job other of bob since 2026-01-01"]
