@@ -77,6 +77,7 @@ HEALTHY = {
         "long_steps", {**LONG_STEPS, "backend": "mpi"}, expect={"steps": 1, "eval_counted": 1}
     ),
     "optimizers of a rank's own": Case("probe", expect={"steps": 14}),
+    "groups that end": Case("ends", expect={"ended": 60}),
     "a sharded model": Case("sharded", {**SHARDED, "env": FSDP}, expect={"left": 0.4}),
     "two optimizers": Case("two_optimizers", expect={"steps": 20}),
     "gradients that are not finite": Case("overflow", expect={"steps": 20}),

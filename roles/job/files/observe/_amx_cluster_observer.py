@@ -127,7 +127,7 @@ MPI = "amx_cluster_mpi"
 
 
 def watch_group(c10d: Any) -> None:
-    """Have torch.distributed's init_process_group write world.json when the first group is there."""
+    """Have init_process_group write world.json when the first group is there, and destroy_process_group be safe."""
     if MPI == BINDINGS:
         # At once: accelerate asks whether there is such a backend before it forms the group.
         importlib.import_module(BINDINGS).register(c10d)
@@ -150,6 +150,21 @@ def watch_group(c10d: Any) -> None:
         return result
 
     c10d.init_process_group = init_process_group
+    end = c10d.destroy_process_group
+
+    @functools.wraps(end)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        if speaks():
+            time.sleep(SETTLING)
+        return end(*args, **kwargs)
+
+    c10d.destroy_process_group = destroy_process_group
+
+
+# Seconds after the last collective in which gloo's threads give back its tensors, for which they need the GIL. A model
+# in DistributedDataParallel that is freed meanwhile, after destroy_process_group, waits for these threads and keeps the
+# GIL: such a rank would hang at its end (pytorch#56297, #75097; torch 2.13).
+SETTLING = 0.05
 
 
 def group() -> Any:

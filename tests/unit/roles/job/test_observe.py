@@ -49,7 +49,7 @@ PACKAGES = {
     "torch/distributed/distributed_c10d.py": """
         import os
 
-        __all__ = ["init_process_group", "is_initialized"]
+        __all__ = ["destroy_process_group", "init_process_group", "is_initialized"]
         formed = False
 
         def init_process_group(backend):
@@ -57,6 +57,10 @@ PACKAGES = {
             assert not formed, "twice"
             formed = True
             return "the group"
+
+        def destroy_process_group():
+            global formed
+            formed = False
 
         def is_initialized():
             return formed
