@@ -105,6 +105,7 @@ FORMS: dict[Callable[[object, Path], Any], Schema] = {
     ),
     job_fields._whole: count(0),
     job_fields._switch: SWITCH,
+    job_fields._measure: {"anyOf": [SWITCH, fields({"warmup_steps": count(0), "split": SWITCH})]},
     job_fields._watch: fields({each.name: SWITCH for each in dataclasses.fields(job_fields.Watch)}),
 }
 

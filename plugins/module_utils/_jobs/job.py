@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
     FIELDS,
     TAKEN,
     Checkpoints,
+    Measure,
     Prepare,
     Source,
     Watch,
@@ -82,6 +83,7 @@ class Job:
     gradient_compression: str = "none"
     launcher: str = known.DEFAULT
     watch: Watch = field(default_factory=Watch)
+    measure: Measure | None = None
 
     def __post_init__(self) -> None:
         found = secret_env.found_in(self.env)
@@ -109,7 +111,20 @@ class Job:
         if values.get("checkpoints"):
             values["checkpoints"] = Checkpoints(**values["checkpoints"])
         values["watch"] = Watch(**values.get("watch", {}))
+        values["measure"] = Measure(**values["measure"]) if values.get("measure") else None
         return cls(**values)
+
+    def model(self) -> str | None:
+        """Return the hub repository, or else the name, of the model that is trained; None where it is not known."""
+        given = next((self.args[name] for name in ("model_name_or_path", "config_name") if name in self.args), None)
+        if isinstance(given, str):
+            name = given[len("models/") :].rstrip("/") if given.startswith("models/") else given
+        elif len(self.models) == 1:
+            name = next(iter(self.models))
+        else:
+            return None
+        source = self.models.get(name)
+        return source.hub or name if source else name
 
     def of_kind(self) -> kinds.Kind:
         """Return what is true of jobs of this kind."""

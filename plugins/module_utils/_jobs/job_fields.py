@@ -74,6 +74,18 @@ class Watch:
     group: bool = True
 
 
+@dataclass(frozen=True)
+class Measure:
+    """How the steps of a job are timed: see docs/where_the_time_goes.md.
+
+    warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
+    communication and input.
+    """
+
+    warmup_steps: int = 5
+    split: bool = True
+
+
 def type_name(value: object) -> str:
     names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
     return names.get(type(value), "a number")
@@ -304,6 +316,21 @@ def _watch(value: object, directory: Path) -> Watch:
     return Watch(**switches)
 
 
+def _measure(value: object, directory: Path) -> Measure | None:
+    if isinstance(value, bool):
+        return Measure() if value else None
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is neither true, false nor a mapping such as {{warmup_steps: 5, split: true}}")
+    _only(value, tuple(each.name for each in fields(Measure)), ())
+    for key, check in (("warmup_steps", _whole), ("split", _switch)):
+        if key in value:
+            try:
+                check(value[key], directory)
+            except ValueError as error:
+                raise ValueError(f"{key}: {error}") from error
+    return Measure(**value)
+
+
 def _count(value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{value!r} is not a whole number of at least {least}")
@@ -439,4 +466,5 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "gradient_compression": lambda value, _directory: _one_of(value, COMPRESSIONS),
     "launcher": lambda value, _directory: _one_of(value, tuple(known.LAUNCHERS)),
     "watch": _watch,
+    "measure": _measure,
 }

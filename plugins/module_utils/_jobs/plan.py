@@ -46,7 +46,8 @@ def make_plan(
     bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
     `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
     `secrets` has the names of further variables of all ranks, each with where its value comes from. `fabric`, {name,
-    note, env}, is there only when it is not plain tcp, and `project`, as Settings has it, only for a job with one.
+    note, env}, is there only when it is not plain tcp, `project`, as Settings has it, only for a job with one, and
+    `measure`, as Job has it, only for a job that is to be measured.
     Raises ValueError when the stack or the launcher does not have the job's backend, a host does not have the fabric,
     or the launcher does not work with what the job sets it to.
     """
@@ -81,6 +82,8 @@ def make_plan(
         "world_size": 0,
         "hosts": [],
     }
+    if job.measure:
+        plan["measure"] = asdict(job.measure)
     if run.settings.project:
         plan["project"] = dict(run.settings.project)
     chosen = _fabric(fabric, hosts, plan["backend"])

@@ -4,9 +4,9 @@
 """Run a job on the head until it ends, and keep its state where anyone can read it.
 
 A supervisor outlives the connection that started it. It writes status.json whenever the state changes, ranks.json every
-two seconds with what each rank reported last, and results.json at the end. States: running, succeeded, failed, stopped
-(on request, directory.STOP), lost (by SIGTERM, as when the host shuts down). A job that failed is started again from
-its last complete checkpoint as often as its file allows.
+two seconds with what each rank reported last, utilization.json every 30 seconds, and results.json at the end. States:
+running, succeeded, failed, stopped (on request, directory.STOP), lost (by SIGTERM, as when the host shuts down). A job
+that failed is started again from its last complete checkpoint as often as its file allows.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     exchange,
     faults,
     heartbeats,
+    measured,
     processes,
     remote,
     secret_env,
     session,
     transfers,
+    utilization,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
@@ -55,6 +57,7 @@ RESERVED = 512 << 10
 LOG, LOG_FIRST, LOG_LAST = 1 << 30, 1 << 20, 64 << 20
 # Of what one attempt has logged, so many bytes at most are searched for the cause of its failure: the last ones.
 SEARCHED = 16 << 20
+UTILIZATION = 30  # seconds between two writings of utilization.json
 RESERVE = ".reserve"  # the file that keeps RESERVED bytes of the disk
 
 
@@ -112,6 +115,10 @@ class Supervisor:
         self.stopped = ("", "")
         self.process: subprocess.Popen[bytes] | None = None
         self.stop_at = 0.0
+        # What ranks use of their hosts, in all attempts.
+        self.utilization = utilization.Utilization(self.plan)
+        self.begun = time.monotonic()
+        self.utilization_written = self.begun
         # What the ranks of the last attempt told.
         self.watch = Watch(self.folder, self.run, self.plan, self.here)
 
@@ -122,7 +129,6 @@ class Supervisor:
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
-        begun = time.monotonic()
         try:
             self.reserve()
             reason, code = self.attempts()
@@ -133,7 +139,7 @@ class Supervisor:
                 self.end()
             self.reap()
             reason, code = f"its supervisor failed ({type(error).__name__}: {error}); supervise.log tells where", 1
-        self.finish(reason, code, time.monotonic() - begun)
+        self.finish(reason, code, time.monotonic() - self.begun)
 
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
@@ -187,25 +193,29 @@ class Supervisor:
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         metrics = read_json(self.folder / "output" / "all_results.json") or {}
         progress = read_json(self.folder / "progress.json") or {}
+        measure, beats = self.plan.get("measure"), self.watch.beats
+        unmeasured = measured.note(beats, measure)
+        self.status["notes"] += [unmeasured] if unmeasured else []
+        copied = ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes", "attempts")
         results = {
-            **{
-                key: self.status[key]
-                for key in ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes")
-            },
+            **{key: self.status[key] for key in copied},
             "restarts": max(0, len(self.status["attempts"]) - 1),
             "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
             "precision": self.plan["precision"],
             "isas": list(dict.fromkeys(host["isa"] for host in self.plan["hosts"])),
             "backend": self.plan["backend"],
             "stack": self.plan["stack"],
+            "model": self.run.job.model(),
             "metrics": metrics,
             "steps": progress.get("step", 0),
             "resumed_step": progress.get("first_step", 0),
             "world": read_json(self.folder / "world.json"),
+            "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step")),
             "output": str(self.folder / "output"),
             **({"project": self.plan["project"]} if self.plan.get("project") else {}),
         }
         end = time.monotonic() + ROOM
+        self.keep_utilization()
         (self.folder / RESERVE).unlink(missing_ok=True)
         while not (self.keep("results.json", results) and self.keep("status.json", self.status)):
             if time.monotonic() > end:
@@ -293,6 +303,8 @@ class Supervisor:
                 if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
                     self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
                 self.note(self.watch.alone())
+                if time.monotonic() - self.utilization_written > UTILIZATION:
+                    self.keep_utilization()
             reason = self.watch.reason()
             if self.stop_wanted or reason:
                 self.end()
@@ -304,11 +316,20 @@ class Supervisor:
 
     def take(self, messages: list[dict[str, Any]]) -> None:
         """Record the heartbeats that came, and write down what rank 0 wrote on another host."""
+        at = time.monotonic() - self.begun
+        for beat in messages:
+            if 0 <= beat["rank"] < self.plan["world_size"]:
+                self.utilization.take(beat, at)
         for name, content in self.watch.take(messages).items():
             if self.first_host_is_elsewhere():
                 with contextlib.suppress(OSError):
                     (self.folder / name).parent.mkdir(exist_ok=True)
                 self.keep(name, content)
+
+    def keep_utilization(self) -> None:
+        """Write what the ranks have used of their hosts so far."""
+        self.utilization_written = time.monotonic()
+        self.keep("utilization.json", self.utilization.to_json())
 
     def note(self, text: str) -> None:
         """Add a note to the job's status, once."""

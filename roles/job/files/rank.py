@@ -76,7 +76,8 @@ def observed(plan: dict, host: dict, rank: int) -> dict:
     """Return what the observer of this rank receives (observe/_amx_cluster_observer.py).
 
     pid: the process that is the rank, and speaks for it; the script keeps it, its children have others. together: the
-    ranks that write to the same output directory. watch: what the job is watched for.
+    ranks that write to the same output directory. watch: what the job is watched for. measure: how its
+    steps are timed, None where they are not.
     """
     writers = plan["hosts"] if plan.get("shared_directory") else [host]
     return {
@@ -88,6 +89,7 @@ def observed(plan: dict, host: dict, rank: int) -> dict:
         "interface": host.get("interface", "lo"),
         "job": os.getcwd(),
         "watch": plan.get("watch", {}),
+        "measure": plan.get("measure"),
     }
 
 

@@ -9,6 +9,7 @@ does not speak for the rank, but the processor time that it uses counts as the r
   train a model of its own.
 - While the Trainer trains, rank 0 writes progress.json. Each rank marks the checkpoints that it has saved.
 - Every rank sends the job's supervisor a heartbeat every two seconds: what it uses, and when it last made progress.
+- Where the job is to be measured, the steps' times go with the heartbeats (_amx_cluster_timers.py).
 - What ends a rank is printed in one piece, with its rank and host; also that its arguments are wrong.
 
 Whatever goes wrong in here must not become the script's error. All that is needed of the environment is read at the
@@ -43,7 +44,7 @@ This rank would train a model of its own: {size} ranks were started and the scri
 With transformers and accelerate 1.13 or newer a job on CPUs becomes distributed only with --use_cpu and
 --ddp_backend; another script must call torch.distributed.init_process_group before its first step."""
 
-# What rank.py's observed() returns: pid, rank, size, together, host, interface, job, watch.
+# What rank.py's observed() returns: pid, rank, size, together, host, interface, job, watch, measure.
 ME: dict[str, Any] = {}
 
 
@@ -693,6 +694,8 @@ class Heartbeat:
         # Seconds of the rank and all that it has started, as far as that could be seen.
         self.cpu_seconds = 0.0
         self.gradient: dict[str, Any] | None = None
+        # What returns the times of the steps, in a job that is measured.
+        self.measured: Any = None
         # What rank 0 wrote since the last message, for a supervisor on another host.
         self.files: dict[str, Any] = {}
 
@@ -874,6 +877,9 @@ class Heartbeat:
             "gradient": self.gradient,
             "ended": self.ended,
         }
+        if self.measured is not None:
+            with contextlib.suppress(Exception):
+                told["measured"] = self.measured()
         if idle > self.STACK:
             frame = sys._current_frames().get(self.main or 0)
             told["stack"] = "".join(traceback.format_stack(frame)[-8:])[-4000:] if frame else ""
@@ -970,6 +976,29 @@ class Finder(importlib.abc.MetaPathFinder):
         return spec
 
 
+def measure() -> None:
+    """Have the rank's steps timed, if its job is to be measured."""
+    if not ME.get("measure"):
+        return
+    with contextlib.suppress(Exception):
+        timers = importlib.import_module("_amx_cluster_timers")
+        for name, watch in timers.start(ME["measure"], GRADIENTS).items():
+            WATCHED[name] = both(WATCHED.get(name), watch)
+        HEARTBEAT.measured = timers.TIMERS.summary
+
+
+def both(first: Any, second: Any) -> Any:
+    """Return a function of a module that calls both, the second one without consequences if it fails."""
+
+    def watch(module: Any) -> None:
+        if first is not None:
+            first(module)
+        with contextlib.suppress(Exception):
+            second(module)
+
+    return watch
+
+
 def keep_over_exec(private: dict[str, str]) -> None:
     """Have a script that starts itself anew in this process (os.exec*) be the rank again."""
     execve = os.execve
@@ -996,5 +1025,6 @@ def start(rank: dict[str, Any], supervisor: str) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)
     sys.excepthook = tell_failure
+    measure()
     sys.meta_path.insert(0, Finder())
     HEARTBEAT.start(supervisor)

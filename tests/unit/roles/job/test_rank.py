@@ -72,6 +72,7 @@ def test_variables() -> None:
                 "interface": "lo",
                 "job": here,
                 "watch": {},
+                "measure": None,
             }
         ),
     }

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
@@ -201,6 +202,9 @@ def test_success(run: Run) -> None:
         "isas": ["amx"],
         "backend": "gloo",
         "stack": "native",
+        "model": None,
+        "attempts": status["attempts"],
+        "measured": None,
         "metrics": {"eval_accuracy": 0.8},
         "steps": 0,  # no Trainer told any
         "resumed_step": 0,
@@ -209,6 +213,45 @@ def test_success(run: Run) -> None:
     }
     assert (run.folder / "log").read_text() == "trained\n"
     assert not (run.folder / "ranks.json").exists()  # no rank told anything
+    assert read(run.folder, "utilization.json")["hosts"]["node0"]["time"] == []
+
+
+def test_what_ranks_use_of_their_hosts_is_kept_over_all_attempts(run: Run) -> None:
+    use = "rss_bytes=1000 network_bytes=5"
+    run.start(
+        f"beat 0 node0 pid=$$ stepped=true cpu_seconds=3 {use}\n"
+        "[ -e again ] || { touch again; sleep 0.5; exit 1; }\nsleep 0.5\n" + WORLD + TRAIN,
+        restarts=1,
+    )
+    run.ended()
+    results, used = read(run.folder, "results.json"), read(run.folder, "utilization.json")
+    assert len(results["attempts"]) == 2
+    host = used["hosts"]["node0"]
+    assert sum(host["busy_cpus"]) * used["interval"] >= 6 * 0.99
+    assert used["hosts"]["node0"]["cpus"] == 4
+
+
+def test_what_ranks_measured_is_that_of_the_last_attempt(run: Run) -> None:
+    seconds = {"median": 0.5, "low": 0.5, "high": 0.5, "mean": 0.5, "count": 7}
+    told = json.dumps({"steps": 7, "step_seconds": seconds}).replace('"', '\\"').replace(" ", "")
+    first = told.replace("0.5", "9.9")
+    run.start(
+        f'[ -e again ] || {{ beat 0 node0 stepped=true "measured={first}"; touch again; sleep 0.5; '
+        f'exit 1; }}\nbeat 0 node0 "measured={told}"\nsleep 0.5\n' + WORLD + TRAIN,
+        restarts=1,
+        measure=Measure(warmup_steps=2),
+    )
+    run.ended()
+    found = read(run.folder, "results.json")["measured"]
+    assert (found["step_seconds"]["mean"], found["steps"], found["warmup_steps"]) == (0.5, 7, 2)
+
+
+def test_a_job_that_made_too_few_steps_to_be_measured_says_so(run: Run) -> None:
+    run.start(WORLD + TRAIN, measure=Measure())
+    run.ended()
+    results = read(run.folder, "results.json")
+    assert results["measured"] is None
+    assert results["notes"][0].startswith("nothing was measured: 0 step(s) of an optimizer were seen")
 
 
 def test_results_name_the_project(run: Run) -> None:

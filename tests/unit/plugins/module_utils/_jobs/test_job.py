@@ -11,6 +11,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
     FIELDS,
     Checkpoints,
+    Measure,
     Prepare,
     Source,
     Watch,
@@ -108,11 +109,20 @@ def test_all_threads_of_a_core(folder: Path) -> None:
     assert load(folder / "job.yml").threads_per_core == "all"
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("false", None), ("true", Measure()), ("{}", Measure()), ("{split: false}", Measure(split=False))],
+)
+def test_a_job_that_is_measured(folder: Path, text: str, expected: Measure | None) -> None:
+    (folder / "job.yml").write_text(f"{{name: a, script: train.py, measure: {text}}}")
+    assert load(folder / "job.yml").measure == expected
+
+
 def test_a_job_survives_the_way_through_json(folder: Path) -> None:
     (folder / "job.yml").write_text(
         """
         {name: a, script: train.py, prepare: {script: prepare.py}, checkpoints: {steps: 5}, models: {m: {hub: x/y}},
-         watch: {stall: false}, hosts: [b]}
+         watch: {stall: false}, hosts: [b], measure: {warmup_steps: 2}}
         """
     )
     job = load(folder / "job.yml")
@@ -248,6 +258,10 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun"),
         ("watch: {gradient: false}", "watch: unknown field gradient; known fields: gradients, stall, group"),
         ("watch: {stall: 0}", "watch: stall: 0 is neither true nor false"),
+        ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
+        ("measure: {steps: 5}", "measure: unknown field steps; known fields: warmup_steps, split"),
+        ("measure: {warmup_steps: -1}", "measure: warmup_steps: -1 is not a whole number of at least 0"),
+        ("measure: {split: 1}", "measure: split: 1 is neither true nor false"),
         ("expect: {loss: true}", "expect: loss: True is not a number"),
     ],
 )

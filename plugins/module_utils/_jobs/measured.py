@@ -1,0 +1,73 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Merge what the ranks of a job measured of their steps. docs/where_the_time_goes.md says what each figure is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import fmean, median
+from typing import Any
+
+PARTS = ("compute", "communication", "input", "other")
+
+
+def merge(
+    beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | None, backend: str, samples: float | None
+) -> dict[str, Any] | None:
+    """Return what results.json has under "measured"; None for a job that was not measured, or in too few steps.
+
+    beats: {rank: its last heartbeat}, with "measured" as a rank's timers sum it up (_amx_cluster_timers.py). measure:
+    the plan's. samples: those of a step over all ranks, None where it is not known. Times are in seconds, means per
+    step; the percentiles are the medians of the ranks'.
+    """
+    found = {rank: (beat["host"], told) for rank, beat in sorted(beats.items()) if (told := _complete(beat))}
+    if not measure or not found:
+        return None
+    steps = [told["step_seconds"] for _host, told in found.values()]
+    mean = fmean(step["mean"] for step in steps)
+    collectives = [told for _host, told in found.values() if "bytes" in told]
+    return {
+        "warmup_steps": measure["warmup_steps"],
+        "steps": min(told["steps"] for _host, told in found.values()),
+        "samples_per_step": samples,
+        "step_seconds": {
+            **{name: median(step[name] for step in steps) for name in ("median", "low", "high")},
+            "mean": mean,
+            "count": min(step["count"] for step in steps),
+        },
+        "samples_per_second": samples / mean if samples and mean else None,
+        "ranks": [
+            {
+                "rank": rank,
+                "host": host,
+                "step_seconds": told["step_seconds"]["mean"],
+                **{part: told.get(part) for part in PARTS},
+            }
+            for rank, (host, told) in found.items()
+        ],
+        "collectives": {
+            "calls": fmean(told["calls"] for told in collectives),
+            "bytes": fmean(told["bytes"] for told in collectives),
+            "backend": backend,
+        }
+        if len(collectives) == len(found)
+        else None,
+        "overhead": None,
+    }
+
+
+def note(beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | None) -> str:
+    """Return why a job that was to be measured was not; an empty string where it was, or was not to be."""
+    if not measure or any(_complete(beat) for beat in beats.values()):
+        return ""
+    made = max((told.get("made", 0) for beat in beats.values() if (told := beat.get("measured"))), default=0)
+    return (
+        f"nothing was measured: {made} step(s) of an optimizer were seen, and the first {measure['warmup_steps']} are "
+        "left out (measure: {warmup_steps: ...}), at least one"
+    )
+
+
+def _complete(beat: Mapping[str, Any]) -> dict[str, Any] | None:
+    told = beat.get("measured")
+    return told if isinstance(told, dict) and told.get("steps") and "step_seconds" in told else None
