@@ -86,7 +86,7 @@ class ActionModule(ActionBase):
         if outcome and summary:
             display.display(results.table(outcome))
         if status["state"] == "succeeded":
-            return {"changed": False, "status": status, "outcome": outcome}
+            return {"changed": False, "status": status, "outcome": outcome, "progress": seen["progress"]}
         told = f"job {status['job']} {status['state']}: {status['reason']}"
         if "advice" in status:
             told += f"\n{status['advice']}"

@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 import secrets
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, project_files, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
@@ -42,6 +43,16 @@ class ActionModule(ActionBase):
                 "hosts": {"type": "list", "elements": "str", "default": []},
                 "settings": {"type": "dict", "default": {}},
                 "verify_with": {"type": "path"},
+                "derive": {"type": "dict", "default": {}},
+                "measure_with": {
+                    "type": "dict",
+                    "options": {
+                        "name": {"type": "str", "required": True},
+                        "kind": {"type": "str", "choices": [kinds.TORCH.name, kinds.RANKS.name], "required": True},
+                        "script": {"type": "path", "required": True},
+                        "args": {"type": "dict", "default": {}},
+                    },
+                },
             }
         )
         if not options["file"]:
@@ -50,6 +61,11 @@ class ActionModule(ActionBase):
             job = load(Path(options["file"]), options["override"])
             if options["verify_with"]:
                 job = derive.verification(job, Path(options["verify_with"]))
+            if options["derive"]:
+                job = derive.trial(job, **json.loads(json.dumps(options["derive"])))
+            if options["measure_with"]:
+                measure = dict(options["measure_with"])
+                job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
             result: dict[str, Any] = {"changed": False, "job": job.to_json()}
             found = project_files.read(job)
             result.update(found)

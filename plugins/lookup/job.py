@@ -37,6 +37,7 @@ _raw:
   elements: dict
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import job
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, Any]]:
         self.set_options(var_options=variables, direct=kwargs)
-        override = self.get_option("override")
+        # As plain data: what comes from a registered variable is of classes of Ansible's own.
+        override = json.loads(json.dumps(self.get_option("override")))
         try:
             return [job.load(Path(term), override).to_json() for term in terms]
         except ValueError as error:

@@ -62,7 +62,7 @@ status:
   sample: {job: demo, state: running, ranks: 2, hosts: 1}
 progress:
   description: The progress of transformers' Trainer; empty before it begins, and for scripts without it.
-  returned: when not following
+  returned: when not following, and when the job succeeded
   type: dict
   sample: {step: 40, max_steps: 94, epoch: 0.43, samples_per_step: 32, metrics: {loss: 0.61}}
 ranks:

@@ -40,6 +40,35 @@ options:
   verify_with:
     description: A script that verifies the plan of the job; the job is turned into a verification that runs the script.
     type: path
+  derive:
+    description:
+      - If set, the job is turned into a short trial of itself under the name NAME-SUFFIX. C(suffix), C(steps),
+        C(warmup_steps), C(measure), and C(fields), the fields of the job file that it changes.
+    type: dict
+    default: {}
+  measure_with:
+    description:
+      - A script of the collection that measures with the plan of the job; the job is turned into a measurement that
+        runs the script.
+    type: dict
+    suboptions:
+      name:
+        description: The name of the measurement.
+        type: str
+        required: true
+      kind:
+        description: Whether the ranks of the script form a group of torch.distributed.
+        type: str
+        choices: [torch, ranks]
+        required: true
+      script:
+        description: The script, on the control node.
+        type: path
+        required: true
+      args:
+        description: The arguments of the script.
+        type: dict
+        default: {}
 seealso:
   - module: amx.cluster.job_plan
   - plugin: amx.cluster.job

@@ -8,13 +8,14 @@ A derived job is an ordinary job: it is planned, launched and watched as any oth
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import NAME
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS, NAME
 
 VERIFICATION = "verify"
 """Name of the job that verifies a plan."""
@@ -22,22 +23,79 @@ VERIFICATION = "verify"
 SETTINGS_OF_CORES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core")
 """The fields of a job that decide which core does what."""
 
+OF_TRIALS = ("hosts", *SETTINGS_OF_CORES, "backend", "args")
+"""The fields of a job that a trial may change."""
+
+LEFT_OUT = (
+    "do_eval",
+    "do_predict",
+    "eval_delay",
+    "eval_on_start",
+    "eval_steps",
+    "eval_strategy",
+    "evaluation_strategy",
+    "load_best_model_at_end",
+    "push_to_hub",
+    "resume_from_checkpoint",
+    "save_only_model",
+    "save_steps",
+    "save_total_limit",
+)
+"""Arguments of the Trainer, under the names of all versions, that evaluate and save: trials train only."""
+
+SHORT = {"do_train": True, "save_strategy": "no"}
+"""Arguments of the Trainer that have a script train and do nothing besides, the same in every version."""
+
 
 def derived(job: Job, suffix: str, **changes: Any) -> Job:
     """Return `job` under the name NAME-SUFFIX with these fields changed; a mapping is merged with the job's own.
 
-    Nothing is expected of its results but that it ends: `expect` is empty unless given. Raises ValueError when the name
-    is none for a job.
+    What is None in such a mapping is left out. Nothing is expected of its results but that it ends: `expect` is empty
+    unless given. Raises ValueError when the name is none for a job.
     """
     name = f"{job.name}-{suffix}"
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name of a job: at most 63 lower-case letters, digits, '.', '_' and '-'")
     merged: dict[str, Any] = {
-        field: {**getattr(job, field), **value} if isinstance(value, dict) else value
+        field: _merged(getattr(job, field), value) if isinstance(value, dict) else value
         for field, value in changes.items()
     }
     everything: dict[str, Any] = {"expect": {}, **merged, "name": name}
     return replace(job, **everything)
+
+
+def _merged(own: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in {**own, **other}.items() if value is not None}
+
+
+def trial(
+    job: Job,
+    suffix: str,
+    steps: int,
+    warmup_steps: int = 0,
+    measure: bool = True,
+    fields: Mapping[str, Any] | None = None,
+) -> Job:
+    """Return the job for so many steps after the warm-up, with the fields of a job file that are to change.
+
+    A script of transformers' Trainer makes these steps, and neither evaluates nor saves. A script of another kind runs
+    as it does in the job: its arguments are its own. measure: whether the steps are measured, where that can be had.
+    A trial is not restarted, waits for no other job, and nothing is expected of its results. Raises ValueError for a
+    field that there is not or that a trial decides itself, a wrong value, and a name that is none for a job.
+    """
+    changes = dict(fields or {})
+    unknown = sorted(set(changes) - set(OF_TRIALS))
+    if unknown:
+        raise ValueError(f"{unknown[0]} is no field that a trial can change: {', '.join(OF_TRIALS)} are")
+    parsed = {name: FIELDS[name](value, job.file.parent) for name, value in changes.items() if name != "args"}
+    args = changes.get("args", {})
+    if job.of_kind().takes_trainer_arguments:
+        args = {**dict.fromkeys(LEFT_OUT), **SHORT, "max_steps": warmup_steps + steps, **args}
+    if "measure" in FIELDS:
+        wanted = {"warmup_steps": warmup_steps, "split": True} if measure else False
+        parsed["measure"] = FIELDS["measure"](wanted, job.file.parent)
+    settled: dict[str, Any] = {"checkpoints": None, "restarts": 0, "min_hosts": None, "wait": False}
+    return derived(job, suffix, **settled, **parsed, args=args)
 
 
 def on_hosts(job: Job, count: int) -> Job:
@@ -75,4 +133,21 @@ def verification(job: Job, script: Path) -> Job:
         checkpoints=None,
         env_from=[],
         secrets={},
+    )
+
+
+def measurement(job: Job, name: str, kind: str, script: Path, args: dict[str, Any]) -> Job:
+    """Return the job that measures with the plan of `job`: its settings and environment, with another script.
+
+    name, kind: the measurement's own. What belongs to the job's own script is left out, as in a verification.
+    """
+    return replace(
+        verification(job, script),
+        name=name,
+        kind=kind,
+        args=dict(args),
+        restarts=0,
+        min_hosts=None,
+        stall_seconds=0,
+        watch=replace(job.watch, gradients=False),
     )

@@ -1,12 +1,19 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Checkpoints, Prepare, Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
+    Checkpoints,
+    Measure,
+    Prepare,
+    Source,
+    Watch,
+)
 from support.runs import run
 
 JOB = run(
@@ -37,6 +44,23 @@ def test_a_verification_keeps_the_settings_and_drops_what_belongs_to_the_script(
     )
 
 
+def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
+    args = {"largest": 4096}
+    made = derive.measurement(JOB, "network", "torch", Path("/role/measure_network.py"), args)
+    assert made == Job(
+        file=JOB.file,
+        name="network",
+        kind="torch",
+        script=Path("/role/measure_network.py"),
+        args=args,
+        stall_seconds=0,
+        ranks_per_node=2,
+        launcher="torchrun",
+        env={"KMP_BLOCKTIME": "0"},
+        watch=Watch(gradients=False),
+    )
+
+
 def test_a_job_on_other_hosts() -> None:
     made = derive.on_hosts(JOB, 2)
     assert (made.name, made.hosts, made.args, made.expect) == ("demo-on-2", 2, {"seed": 1, "lr": 2}, {})
@@ -61,3 +85,41 @@ def test_a_name_that_is_none() -> None:
     error = f"'demo-{'x' * 60}' is not a name of a job: at most 63 lower-case letters, digits, '.', '_' and '-'"
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         derive.derived(JOB, "x" * 60)
+
+
+def test_what_is_none_is_left_out() -> None:
+    assert derive.derived(JOB, "short", args={"seed": None}).args == {"lr": 2}
+
+
+def test_a_trial_trains_for_some_steps_and_does_nothing_besides() -> None:
+    job = replace(
+        JOB,
+        restarts=3,
+        min_hosts=1,
+        wait=True,
+        args={"lr": 2, "do_eval": True, "eval_strategy": "steps", "load_best_model_at_end": True, "save_steps": 9},
+    )
+    made = derive.trial(job, "on-2-r1", 20, 5, fields={"hosts": 2, "args": {"lr": 3}})
+    assert made.args == {"lr": 3, "do_train": True, "save_strategy": "no", "max_steps": 25}
+    assert (made.name, made.hosts, made.expect, made.checkpoints) == ("demo-on-2-r1", 2, {}, None)
+    assert (made.restarts, made.min_hosts, made.wait) == (0, None, False)
+    assert made.measure == Measure(warmup_steps=5, split=True)
+    assert not derive.trial(job, "sanity", 2, measure=False).measure
+
+
+def test_a_trial_of_a_script_of_its_own_keeps_its_arguments() -> None:
+    job = replace(JOB, kind="torch", checkpoints=None)
+    assert derive.trial(job, "t1", 20).args == {"seed": 1, "lr": 2}
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"script": "other.py"}, "script is no field that a trial can change: hosts, ranks_per_node, comm_cores"),
+        ({"ranks_per_node": "many"}, "'many' is neither a whole number of at least 1"),
+        ({"backend": "nccl"}, "'nccl' is not one of auto, mpi, gloo, ccl"),
+    ],
+)
+def test_what_a_trial_cannot_change(fields: dict[str, object], error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{error}"):
+        derive.trial(JOB, "t1", 20, fields=fields)

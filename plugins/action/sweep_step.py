@@ -1,0 +1,108 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_request, sweep_text
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Records on the control node what came of a run of a sweep, and chooses the next one."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(
+            argument_spec={
+                **sweeps.ARGUMENTS,
+                "tried": {"type": "dict", "default": {}},
+                "cpu": {"type": "str", "default": ""},
+                "network": {"type": "path"},
+            }
+        )
+        try:
+            wanted = sweeps.read(options)
+            if not options["tried"]:
+                content, stop = self.begin(wanted, options["again"]), ""
+            else:
+                content, stop = self.record(wanted, sweeps.plain(options["tried"]), options)
+            if stop:
+                return {"failed": True, "msg": inventory_in_use.commands(stop, task_vars)}
+            run = self.choose(wanted, content, options["tried"])
+            if run:
+                content = sweep.started(content, run["job"], sweeps.now())
+            self.write(wanted.path, content)
+        except (OSError, ValueError) as error:
+            return {"failed": True, "msg": str(error)}
+        layout = content["layout"] or {}
+        trial = sweep_request.trial(wanted.job, wanted.request, run, layout.get("ranks_per_node", 1)) if run else {}
+        return {"changed": False, "run": run, "trial": trial}
+
+    def begin(self, wanted: sweeps.Wanted, again: bool) -> dict[str, Any]:
+        """Return the sweep as it goes on; another one in its place is moved aside."""
+        refused = sweeps.refusal(wanted, again)
+        if refused:
+            raise ValueError(refused)
+        earlier = wanted.earlier()
+        if earlier and not again:
+            return sweep.continued(earlier, wanted.content)
+        if not self._task.check_mode:
+            wanted.path.parent.parent.mkdir(parents=True, exist_ok=True)
+            aside = directory.set_aside(wanted.path.parent)
+            if aside:
+                wanted.path.parent.rename(aside)
+            wanted.path.parent.mkdir(mode=0o700)
+        return wanted.content
+
+    def record(
+        self, wanted: sweeps.Wanted, tried: dict[str, Any], options: dict[str, Any]
+    ) -> tuple[dict[str, Any], str]:
+        """Return the sweep with a run, and why it must stop."""
+        earlier = wanted.earlier()
+        if earlier is None:
+            raise ValueError(f"{wanted.path} is gone, or is not complete JSON")
+        content, stop = sweep.recorded(earlier, tried, sweeps.now())
+        content["cpu"] = content["cpu"] or options["cpu"] or None
+        if not sweep.left(content):
+            content = sweep.summarised(content, self.link(options["network"], wanted.hosts))
+        self.write(wanted.path, content)
+        if not stop:
+            runs = content["runs"]
+            (run,) = [each for each in [content["sanity"], *runs] if each and each["job"] == tried["job"]]
+            display.display(sweep_text.line(run, len(runs) - len(sweep.left(content)), len(runs)))
+        return content, stop
+
+    @staticmethod
+    def choose(wanted: sweeps.Wanted, content: dict[str, Any], tried: dict[str, Any]) -> dict[str, Any]:
+        """Return the next run; empty where none is left. The sanity run is made first, each time a sweep goes on."""
+        pending = sweep.left(content)
+        if pending and not tried and content["sanity"]:
+            return dict(content["sanity"])
+        return dict(pending[0]) if pending else {}
+
+    @staticmethod
+    def link(network: str | None, hosts: list[str]) -> float | None:
+        """Return the nominal speed of the slowest link in Mbit/s, from network.json; None where it is not known."""
+        found = _io.read_json(Path(network)) if network else None
+        if not found:
+            return None
+        known = {host["host"]: host.get("link_mbit") for host in found.get("hosts", [])}
+        speeds = [known[host] for host in hosts if known.get(host)]
+        return float(min(speeds)) if len(speeds) == len(hosts) else None
+
+    def write(self, path: Path, content: dict[str, Any]) -> None:
+        """Write sweep.json, at once."""
+        if not self._task.check_mode:
+            _io.write_json(path, content)

@@ -1,0 +1,267 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tables of sweeps and tuning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
+    Source,
+    entries,
+    mapping,
+    number,
+    text,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Column, Table
+
+SHARES = ("compute", "communication", "input", "other")
+_SPREAD = {"samples_per_second": "samples/s", "epoch_seconds": "time of an epoch", "speedup": "speed-up"}
+FORMS = {"samples_per_second": "figure", "epoch_seconds": "seconds", "speedup": "ratio", "efficiency": "percent"}
+
+
+def spread(value: Any, name: str) -> dict[str, float | None]:
+    """Return {name, name_low, name_high} of {median, low, high}; a single number is all three."""
+    single = number(value)
+    if single is not None:
+        return {name: single, f"{name}_low": single, f"{name}_high": single}
+    given = mapping(value)
+    median = number(given.get("median"))
+    low, high = number(given.get("low")), number(given.get("high"))
+    return {
+        name: median,
+        f"{name}_low": median if low is None or median is None else min(low, median),
+        f"{name}_high": median if high is None or median is None else max(high, median),
+    }
+
+
+def _spread_columns(name: str, title: str) -> tuple[Column, ...]:
+    form = FORMS[name]
+    return (
+        Column(name, title, form),
+        Column(f"{name}_low", f"{title}, lowest", form),
+        Column(f"{name}_high", f"{title}, highest", form),
+    )
+
+
+def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
+    """Return a row for each number of hosts, and one for the baseline of one process where it was measured."""
+    rows = []
+    for sweep in sweeps:
+        extrapolated = any(run.get("extrapolated") is True for run in entries(sweep.content.get("runs")))
+        one = mapping(sweep.content.get("one_process"))
+        counts = [(count, "") for count in entries(sweep.content.get("counts"))]
+        for count, baseline in [*([(one, "one process")] if one else []), *counts]:
+            hosts = number(count.get("hosts"))
+            if hosts is None or hosts < 1:
+                continue
+            row: dict[str, Any] = {
+                "results": sweep.label,
+                "hosts": int(hosts),
+                "ranks": number(count.get("ranks")),
+                "baseline": baseline,
+                "repeats": number(count.get("repeats")),
+                "failed": number(count.get("failed")) or 0,
+                **spread(count.get("samples_per_second"), "samples_per_second"),
+                **spread(count.get("speedup"), "speedup"),
+                **spread(count.get("efficiency"), "efficiency"),
+                **spread(count.get("epoch_seconds"), "epoch_seconds"),
+                "speedup_over_one_process": spread(count.get("speedup_over_one_process"), "x")["x"],
+            }
+            row["epoch_extrapolated"] = extrapolated if row["epoch_seconds"] is not None else None
+            row["cost_per_epoch"] = price.of(hosts, row["epoch_seconds"]) if price else None
+            row["state"] = _state(row)
+            rows.append(row)
+    columns = (
+        Column("results", "results"),
+        Column("hosts", "hosts", "int"),
+        Column("ranks", "ranks", "int"),
+        Column("baseline", "baseline"),
+        Column("state", "state"),
+        Column("repeats", "repeats", "int"),
+        Column("failed", "failed", "int"),
+        *_spread_columns("samples_per_second", "samples/s"),
+        *_spread_columns("speedup", "speed-up"),
+        Column("speedup_over_one_process", "speed-up over one process", "ratio"),
+        *_spread_columns("efficiency", "of ideal"),
+        *_spread_columns("epoch_seconds", "time of an epoch"),
+        Column("epoch_extrapolated", "extrapolated"),
+        Column(
+            "cost_per_epoch", f"cost of an epoch{f', {price.currency}' if price and price.currency else ''}", "figure"
+        ),
+    )
+    return Table("scaling", "Speed-up by number of hosts", columns, rows)
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    """Say whether the runs of a number of hosts gave a figure."""
+    if row["samples_per_second"] is None:
+        return "failed" if row["failed"] else "not measured"
+    return "measured, some runs failed" if row["failed"] else "measured"
+
+
+def measured(table: Table) -> list[Mapping[str, Any]]:
+    """Return the rows of a sweep's counts that have a throughput, without the baseline of one process."""
+    return [row for row in table.rows if row["samples_per_second"] is not None and not row["baseline"]]
+
+
+def runs(sweeps: Sequence[Source]) -> Table:
+    """Return a row for each run of the sweeps, those that failed or are pending too."""
+    rows = [
+        {
+            "results": sweep.label,
+            "job": text(run.get("job")),
+            "state": text(run.get("state")),
+            "reason": text(run.get("reason")),
+            "baseline": "one process" if run.get("baseline") else "",
+            **{
+                key: number(run.get(key))
+                for key in ("hosts", "ranks", "ranks_per_node", "threads_per_rank", "repeat", "global_batch", "seconds")
+            },
+            "samples_per_second": number(run.get("samples_per_second")),
+            "step_seconds": number(mapping(run.get("step_seconds")).get("median")),
+            "step_seconds_low": number(mapping(run.get("step_seconds")).get("low")),
+            "step_seconds_high": number(mapping(run.get("step_seconds")).get("high")),
+        }
+        for sweep in sweeps
+        for run in entries(sweep.content.get("runs"))
+    ]
+    columns = (
+        Column("results", "results"),
+        Column("job", "job"),
+        Column("state", "state"),
+        Column("reason", "reason"),
+        Column("hosts", "hosts", "int"),
+        Column("ranks", "ranks", "int"),
+        Column("ranks_per_node", "ranks per host", "int"),
+        Column("threads_per_rank", "threads per rank", "int"),
+        Column("baseline", "baseline"),
+        Column("repeat", "repeat", "int"),
+        Column("global_batch", "global batch", "int"),
+        Column("samples_per_second", "samples/s", "figure"),
+        Column("step_seconds", "step, median", "milliseconds"),
+        Column("step_seconds_low", "step, 10th percentile", "milliseconds"),
+        Column("step_seconds_high", "step, 90th percentile", "milliseconds"),
+        Column("seconds", "run", "seconds"),
+    )
+    return Table("runs", "Runs of the sweep", columns, rows)
+
+
+def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
+    """Return the share of a step's time by number of hosts for sweeps, by rank for jobs."""
+    rows: list[dict[str, Any]] = []
+    for sweep in sweeps:
+        for count in entries(sweep.content.get("counts")):
+            shares = {name: number(mapping(count.get("split")).get(name)) for name in SHARES}
+            hosts = number(count.get("hosts"))
+            if hosts is not None and any(value is not None for value in shares.values()):
+                where = f"{hosts:.0f} host{'s' if hosts != 1 else ''}"
+                # A job often has the name of its sweep.
+                label = f"{sweep.label}, sweep" if jobs else sweep.label
+                rows.append({"results": label, "where": where, "hosts": hosts, **shares})
+    for job in jobs:
+        for rank in entries(mapping(job.content.get("measured")).get("ranks")):
+            seconds = {name: number(rank.get(name)) for name in SHARES}
+            step = number(rank.get("step_seconds")) or sum(value or 0 for value in seconds.values())
+            if not step or all(value is None for value in seconds.values()):
+                continue
+            host, place = text(rank.get("host")), number(rank.get("rank"))
+            rows.append(
+                {
+                    "results": f"{job.label}, job" if sweeps else job.label,
+                    "where": f"rank {place:.0f}" if place is not None else host,
+                    "host": host,
+                    "rank": place,
+                    "step_seconds": step,
+                    **{name: None if value is None else value / step for name, value in seconds.items()},
+                }
+            )
+    columns = (
+        Column("results", "results"),
+        Column("where", "where"),
+        Column("hosts", "hosts", "int"),
+        Column("host", "host"),
+        Column("rank", "rank", "int"),
+        Column("step_seconds", "step", "milliseconds"),
+        *(Column(name, name, "percent") for name in SHARES),
+    )
+    return Table("time_split", "Share of a step's time", columns, rows)
+
+
+def settings_text(settings: Any, without: Collection[str] = ()) -> str:
+    """Return a trial's settings on one line, in the words of the job file. without: settings to leave out."""
+    given = {key: text(value) for key, value in mapping(settings).items() if key not in without}
+    return ", ".join(f"{key} {value}" for key, value in given.items() if value) or "default"
+
+
+def _alike(trials: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the settings that have the same value in all trials."""
+    all_settings = [mapping(trial.get("settings")) for trial in trials]
+    keys = dict.fromkeys(key for settings in all_settings for key in settings)
+    return [key for key in keys if len({text(settings.get(key)) for settings in all_settings}) == 1]
+
+
+def trials(tunings: Sequence[Source]) -> Table:
+    """Return a row for each trial."""
+    rows = []
+    for tuning in tunings:
+        winner = tuning.content.get("winner")
+        alike = _alike(entries(tuning.content.get("trials")))
+        for trial in entries(tuning.content.get("trials")):
+            rows.append(
+                {
+                    "results": tuning.label,
+                    "settings": settings_text(trial.get("settings")),
+                    # For the figure: what tells the trials apart.
+                    "differing": settings_text(trial.get("settings"), alike),
+                    "alike": settings_text({key: mapping(trial.get("settings"))[key] for key in alike})
+                    if alike
+                    else "",
+                    "default": trial.get("default") is True,
+                    "winner": winner is not None and trial.get("settings") == winner,
+                    "round": number(trial.get("round")),
+                    "steps": number(trial.get("steps")),
+                    "samples_per_second": number(trial.get("samples_per_second")),
+                    "state": text(trial.get("state")),
+                    "reason": text(trial.get("reason")),
+                    "seconds": number(trial.get("seconds")),
+                }
+            )
+    columns = (
+        Column("results", "results"),
+        Column("settings", "settings"),
+        Column("default", "default"),
+        Column("winner", "winner"),
+        Column("round", "round", "int"),
+        Column("steps", "steps", "int"),
+        Column("samples_per_second", "samples/s", "figure"),
+        Column("state", "state"),
+        Column("reason", "reason"),
+        Column("seconds", "trial", "seconds"),
+    )
+    return Table("trials", "Trials", columns, rows)
+
+
+def finals(tunings: Sequence[Source]) -> Table:
+    """Return the runs with which the winner was compared with the default."""
+    rows = [
+        {"results": tuning.label, "what": what, "run": place, "samples_per_second": value}
+        for tuning in tunings
+        for what in ("default", "winner")
+        for place, value in enumerate(_numbers(mapping(tuning.content.get("final")).get(what)), 1)
+    ]
+    columns = (
+        Column("results", "results"),
+        Column("what", "plan"),
+        Column("run", "run", "int"),
+        Column("samples_per_second", "samples/s", "figure"),
+    )
+    return Table("trials_final", "Winner and default, run again", columns, rows)
+
+
+def _numbers(values: Any) -> list[float]:
+    found: Iterable[float | None] = map(number, values) if isinstance(values, list) else ()
+    return [value for value in found if value is not None]

@@ -1,0 +1,221 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a sweep requests: the same job on several numbers of hosts, checked before any host is contacted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+
+STRONG, WEAK = "strong", "weak"
+ONE_PROCESS = "one_process"
+SANITY = "sanity"
+# Steps of the sanity run: the first one compiles and allocates, the second one has gradients to exchange.
+SANITY_STEPS = 2
+
+
+@dataclass(frozen=True)
+class Request:
+    """How often, how long and on how many hosts a job is run.
+
+    counts: numbers of hosts, ascending. steps, warmup_steps: of each run; the first warmup_steps are not measured.
+    """
+
+    counts: list[int]
+    repeats: int = 3
+    steps: int = 20
+    warmup_steps: int = 5
+    scaling: str = STRONG
+    constant_global_batch: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def read(options: Mapping[str, Any], job: Job, usable: Sequence[str]) -> Request:
+    """Return the request that a user's options make.
+
+    options: counts (a list, text such as "1,2,4", or empty for 1, 2, 4, ... all), repeats, steps, warmup_steps,
+    scaling, constant_global_batch. usable: the hosts of the cluster that the job can have, in their order.
+    Raises ValueError with everything that is wrong, a line each.
+    """
+    errors: list[str] = []
+    values: dict[str, Any] = {}
+    for name, least in (("repeats", 1), ("steps", 1), ("warmup_steps", 0)):
+        try:
+            values[name] = _whole(options[name], name, least)
+        except ValueError as error:
+            errors.append(str(error))
+    try:
+        values["counts"] = _counts(options.get("counts"), usable, job)
+    except ValueError as error:
+        errors.append(str(error))
+    values["scaling"] = options["scaling"]
+    if options["scaling"] not in (STRONG, WEAK):
+        errors.append(f"scaling: {options['scaling']!r} is not one of {STRONG}, {WEAK}")
+    values["constant_global_batch"] = bool(options["constant_global_batch"])
+    if values["constant_global_batch"]:
+        errors += _constant_batch(job, values.get("counts", []), str(options["scaling"]))
+    if not job.of_kind().needs_group:
+        errors.append(
+            f"job {job.name} is of kind {job.kind}: its ranks do not train together, there is nothing to scale"
+        )
+    if not errors:
+        try:
+            longest = max(values["counts"])
+            derived(job, _suffix(longest, values["repeats"], None))
+            derived(job, SANITY)
+        except ValueError as error:
+            errors.append(f"{error}; set a shorter name in {job.file}")
+    if errors:
+        raise ValueError("\n".join([f"job {job.name} cannot be scaled, nothing was started:", *errors]))
+    return Request(**values)
+
+
+def candidates(job: Job, hosts: Sequence[str]) -> list[str]:
+    """Return the hosts that a sweep of the job can use: those that it names, else all. Raises ValueError."""
+    if isinstance(job.hosts, list):
+        unknown = [name for name in job.hosts if name not in hosts]
+        if unknown:
+            raise ValueError(
+                f"Job {job.name} names {', '.join(unknown)}, which the inventory's cluster does not have "
+                f"({', '.join(hosts)}): correct hosts in {job.file}."
+            )
+        return list(job.hosts)
+    return list(hosts)
+
+
+def default_counts(most: int) -> list[int]:
+    """Return 1, 2, 4, ... and `most`."""
+    counts = []
+    count = 1
+    while count < most:
+        counts.append(count)
+        count *= 2
+    return [*counts, most]
+
+
+def _counts(value: object, usable: Sequence[str], job: Job) -> list[int]:
+    given: object = value
+    if isinstance(given, str):
+        given = [word for word in re.split(r"[\s,]+", given.strip("[] ")) if word]
+    elif isinstance(given, int) and not isinstance(given, bool):
+        given = [given]
+    if not given:
+        return default_counts(len(usable))
+    if not isinstance(given, (list, tuple)):
+        raise ValueError(f"counts: {value!r} is not a list of numbers of hosts, such as 1,2,4")
+    counts = sorted({_whole(each, "counts", 1) for each in given})
+    if counts[-1] > len(usable):
+        where = f"job {job.name} names" if isinstance(job.hosts, list) else "the inventory has"
+        raise ValueError(
+            f"counts: {counts[-1]} hosts are requested and {where} {len(usable)} ({', '.join(usable)}): leave it out, "
+            "or add workers"
+        )
+    return counts
+
+
+def _whole(value: object, name: str, least: int) -> int:
+    text = str(value).strip()
+    if isinstance(value, (bool, float)) or not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
+        raise ValueError(f"{name}: {value} is not a whole number of at least {least}")
+    return int(text)
+
+
+def _constant_batch(job: Job, counts: Sequence[int], scaling: str) -> list[str]:
+    """Say why the global batch cannot be the same on each of these numbers of hosts."""
+    if scaling == WEAK:
+        return ["constant_global_batch: is for strong scaling; with weak scaling the work grows with the hosts"]
+    if job.kind != kinds.TRAINER.name:
+        return [f"constant_global_batch: needs the Trainer's arguments, and kind of job {job.name} is {job.kind}"]
+    batch = batches.of_arguments(job.args, 1)
+    if not batch.per_device:
+        return [f"constant_global_batch: {job.file} has no {batches.PER_DEVICE} in args: set it"]
+    wrong = [count for count in counts if batches.kept(batch, count).size != batch.size]
+    if not wrong:
+        return []
+    each = batch.size
+    return [
+        f"constant_global_batch: the {each} samples of a rank's step on one host cannot be divided among "
+        f"{', '.join(map(str, wrong))} hosts: choose counts that divide {each}, or another {batches.PER_DEVICE} in "
+        f"{job.file}"
+    ]
+
+
+def _suffix(count: int, repeat: int, baseline: str | None) -> str:
+    return f"one-process-r{repeat}" if baseline else f"on-{count}-r{repeat}"
+
+
+def runs(job: Job, usable: Sequence[str], request: Request) -> list[dict[str, Any]]:
+    """Return the runs of a sweep, in their order, as sweep.json has them before they are made.
+
+    The order of the counts is turned round from one repeat to the next, so that what changes slowly, such as the
+    temperature of a machine, does not fall on one of them. Where the script decides how long a run takes, the first run
+    is the one on all hosts, as it is the sanity run, too.
+    """
+    first_largest = not job.of_kind().takes_trainer_arguments
+    found = []
+    for repeat in range(1, request.repeats + 1):
+        each: list[tuple[int, str | None]] = [(1, ONE_PROCESS), *((count, None) for count in request.counts)]
+        if (repeat % 2 == 0) != first_largest:
+            each.reverse()
+        found += [_run(job, usable, count, repeat, baseline) for count, baseline in each]
+    return found
+
+
+def sanity(job: Job, usable: Sequence[str], request: Request) -> dict[str, Any] | None:
+    """Return the short run on all hosts that comes before the others; None where the script decides its length."""
+    if not job.of_kind().takes_trainer_arguments:
+        return None
+    return {**_run(job, usable, request.counts[-1], 0, None), "job": f"{job.name}-{SANITY}"}
+
+
+def _run(job: Job, usable: Sequence[str], count: int, repeat: int, baseline: str | None) -> dict[str, Any]:
+    nothing = dict.fromkeys(
+        ("ranks", "ranks_per_node", "threads_per_rank", "started", "seconds", "samples_per_second", "step_seconds")
+    )
+    return {
+        "job": f"{job.name}-{_suffix(count, repeat, baseline)}",
+        "hosts": count,
+        "names": list(usable[:count]),
+        "repeat": repeat,
+        "baseline": baseline,
+        "state": "pending",
+        "reason": "",
+        **nothing,
+        "global_batch": None,
+        "epoch_seconds": None,
+        "extrapolated": True,
+        "measured": None,
+    }
+
+
+def trial(job: Job, request: Request, run: Mapping[str, Any], ranks_per_node: int) -> dict[str, Any]:
+    """Return how the job is turned into a run: the arguments of derive.trial, as the option job_trial has them.
+
+    ranks_per_node: of the job on one host, which one process stands for where the global batch is constant.
+    """
+    fields: dict[str, Any] = {"hosts": list(run["names"])}
+    if run["baseline"]:
+        fields.update(ranks_per_node=1, comm_cores="auto")
+    if request.constant_global_batch:
+        one = batches.of_arguments(job.args, 1)
+        if run["baseline"]:
+            fields["args"] = {batches.ACCUMULATION: one.accumulation * ranks_per_node}
+        else:
+            fields["args"] = batches.kept(one, run["hosts"]).arguments()
+    short = run["repeat"] == 0
+    return {
+        "suffix": run["job"][len(job.name) + 1 :],
+        "steps": SANITY_STEPS if short else request.steps,
+        "warmup_steps": 0 if short else request.warmup_steps,
+        "measure": not short,
+        "fields": fields,
+    }

@@ -1,0 +1,107 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This is the documentation of an action plugin, which runs on the control node.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: sweep_check
+short_description: Check the request of a sweep
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Checks on the control node which runs of a job on several numbers of hosts are requested, and which are left.
+    It fails with everything that is wrong with the request, and with what differs when there is already a sweep of
+    the job that was requested otherwise. It writes nothing.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  file:
+    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
+    type: str
+    default: ""
+  override:
+    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
+    type: raw
+  hosts:
+    description: The hosts that the sweep may use, the head first.
+    type: list
+    elements: str
+    required: true
+  results:
+    description: The directory on the control node with results. The sweep is in C(JOB-scale/sweep.json) there.
+    type: path
+    required: true
+  counts:
+    description: Numbers of hosts, a list or text such as V(1,2,4). Empty is 1, 2, 4, ... and all.
+    type: raw
+    default: []
+  repeats:
+    description: How often the job is run on each number of hosts.
+    type: raw
+    default: 3
+  steps:
+    description: Steps of each run that are measured.
+    type: raw
+    default: 20
+  warmup_steps:
+    description: Steps of each run that come before, and are not measured.
+    type: raw
+    default: 5
+  scaling:
+    description: V(strong) is the same dataset on every number of hosts, V(weak) one that grows with them.
+    type: str
+    default: strong
+  constant_global_batch:
+    description: Whether the global batch stays that of one host.
+    type: bool
+    default: false
+  again:
+    description: Whether a sweep of this job that there is already is moved aside.
+    type: bool
+    default: false
+seealso:
+  - module: amx.cluster.sweep_step
+"""
+
+EXAMPLES = r"""
+- name: Check the job and the request
+  amx.cluster.sweep_check:
+    file: jobs/demo.yml
+    hosts: [node0, node1]
+    results: results
+"""
+
+RETURN = r"""
+job:
+  description: The name of the job.
+  type: str
+  returned: success
+path:
+  description: The path of C(sweep.json) on the control node.
+  type: str
+  returned: success
+hosts:
+  description: The hosts of the sweep.
+  type: list
+  elements: str
+  returned: success
+left:
+  description: The names of the runs that are left.
+  type: list
+  elements: str
+  returned: success
+made:
+  description: How many runs have been made.
+  type: int
+  returned: success
+interrupted:
+  description: The names of the runs that were started and whose end was not recorded. They may still run.
+  type: list
+  elements: str
+  returned: success
+"""

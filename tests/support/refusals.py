@@ -1,0 +1,84 @@
+"""A control node with an inventory and a job, for runs of playbooks that must refuse and change nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+from support import checkout
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOK = (str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml")
+
+
+def digest(folder: Path) -> str:
+    """A sum over the names, kinds and contents of all that is in a folder."""
+    total = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        total.update(repr((str(path), path.is_symlink(), path.lstat().st_mtime_ns)).encode())
+        if path.is_file():
+            total.update(path.read_bytes())
+    return total.hexdigest()
+
+
+class Cluster:
+    """A control machine's folder with an inventory and a job; its hosts are this machine, their prefix is prefix/."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.prefix = folder / "prefix"
+        self.inventory(head=["node0"], workers=[])
+
+    def inventory(self, workers: list[str], head: list[str], **hosts: dict[str, Any]) -> None:
+        """Write the inventory; hosts: the variables of those that are not this machine."""
+        variables = {
+            "cluster_prefix": str(self.prefix),
+            "cluster_become": False,
+            "cluster_network": "127.0.0.0/8",
+            "cluster_stack": "native",
+            "cluster_unknown_os": "allow",  # whatever this machine has
+            "ansible_python_interpreter": sys.executable,
+        }
+        groups = {
+            group: {"hosts": {name: hosts.get(name, {"ansible_connection": "local"}) for name in names}}
+            for group, names in (("head", head), ("workers", workers))
+        }
+        content = {"cluster": {"vars": variables, "children": groups}}
+        (self.folder / "hosts.yml").write_text(yaml.safe_dump(content))
+
+    def job(self, text: str) -> None:
+        (self.folder / "script.py").touch()
+        (self.folder / "job.yml").write_text(text)
+
+    def environment(self, prefix: Path, name: str) -> None:
+        """Leave behind as much of an installed environment as planning a job looks at."""
+        installed = prefix / "envs" / name
+        installed.mkdir(parents=True)
+        (installed / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
+        (prefix / "env").symlink_to(installed)
+
+    def refusal(self, playbook: str, *options: str) -> str:
+        """Run a playbook, which must fail and change nothing. Returns its output without colours."""
+        before = digest(self.folder)
+        ran = subprocess.run(
+            [*PLAYBOOK, *options, str(ROOT / "playbooks" / playbook)],
+            cwd=self.folder,
+            env={**checkout.environment(), "ANSIBLE_SSH_TIMEOUT": "5"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,  # of use when it hangs; a run takes some 5 seconds
+            check=False,
+        )
+        assert ran.returncode == 2, ran.stdout
+        assert digest(self.folder) == before
+        assert not re.search(r"changed=[1-9]", ran.stdout), ran.stdout
+        assert "Traceback" not in ran.stdout
+        return ran.stdout
