@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Change fields of a job file in its text: comments, order and all other lines stay as they are."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+
+def changed(text: str, fields: Mapping[str, Any]) -> str:
+    """Return the text of a job file with these fields set; those of a mapping, such as args, within the file's own.
+
+    Values are numbers, words, true and false. Raises ValueError where that cannot be done with these lines alone.
+    """
+    import yaml  # only here: the control node has it
+
+    wanted = _apart(yaml.safe_load(text))
+    if not isinstance(wanted, dict):
+        raise ValueError("the job file holds no mapping of fields")
+    for path, value in _flat(fields):
+        if _get(wanted, path, None) == value and _has(wanted, path):
+            continue
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        text = _set(text, root, path, value, yaml)
+        _put(wanted, path, value)
+    found = yaml.safe_load(text)
+    if found != wanted:
+        raise ValueError("the fields could not be changed without changing others: set them in the file yourself")
+    return text
+
+
+def diff(before: str, after: str, name: str) -> str:
+    """Return the unified diff between two texts of a file, which `patch -p1` takes in the file's directory."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _apart(value: Any) -> Any:
+    """Return a value in which nothing is shared, as it is where the text has anchors."""
+    if isinstance(value, dict):
+        return {key: _apart(item) for key, item in value.items()}
+    return [_apart(item) for item in value] if isinstance(value, list) else value
+
+
+def _flat(fields: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
+    found: list[tuple[tuple[str, ...], Any]] = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            found += [((name, inner), item) for inner, item in value.items()]
+        else:
+            found.append(((name,), value))
+    return found
+
+
+def _has(content: Any, path: tuple[str, ...]) -> bool:
+    for name in path:
+        if not isinstance(content, dict) or name not in content:
+            return False
+        content = content[name]
+    return True
+
+
+def _get(content: Any, path: tuple[str, ...], default: Any) -> Any:
+    for name in path:
+        if not isinstance(content, dict) or name not in content:
+            return default
+        content = content[name]
+    return content
+
+
+def _put(content: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        inner = content.get(name)
+        content[name] = inner if isinstance(inner, dict) else {}
+        content = content[name]
+    content[path[-1]] = value
+
+
+def _set(text: str, root: Any, path: tuple[str, ...], value: Any, yaml: Any) -> str:
+    """Return the text in which one field is set. root: its node."""
+    name, *inner = path
+    known = {key.value: node for key, node in root.value}
+    if name in known and inner and isinstance(known[name], yaml.MappingNode) and known[name].value:
+        return _set(text, known[name], tuple(inner), value, yaml)
+    written = f"{{{inner[0]}: {_scalar(value)}}}" if inner else _scalar(value)
+    if name in known:
+        node = known[name]
+        if not isinstance(node, yaml.ScalarNode) and not node.flow_style:
+            raise ValueError(f"{name} in the job file is more than one value: set it to {value} yourself")
+        begin, end = node.start_mark.index, node.end_mark.index
+        if begin == end:
+            written = f" {written}"  # `name:` without a value
+        return text[:begin] + written + text[end:]
+    if root.flow_style:
+        end = root.end_mark.index - 1
+        before = text[:end].rstrip()
+        comma = "" if before.endswith((",", "{")) else ", "
+        return f"{before}{comma}{name}: {written}{text[end:]}"
+    place = _end(root, yaml)
+    if text[place - 1 : place] != "\n":
+        line = text.find("\n", place)
+        if line < 0:
+            text, place = f"{text}\n", len(text) + 1
+        else:
+            place = line + 1
+    indent = " " * root.start_mark.column
+    return f"{text[:place]}{indent}{name}: {written}\n{text[place:]}"
+
+
+def _end(node: Any, yaml: Any) -> int:
+    """Return where the text of a node ends, without what follows of blank lines and comments."""
+    if isinstance(node, (yaml.MappingNode, yaml.SequenceNode)) and node.value and not node.flow_style:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last, yaml)
+    return int(node.end_mark.index)
+
+
+def _scalar(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

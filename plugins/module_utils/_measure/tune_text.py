@@ -1,0 +1,77 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A tuning as text for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, wrapped
+
+NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")
+
+
+def table(content: Mapping[str, Any], path: str, wrote: str = "") -> str:
+    """Return the trials of a tuning, what came of it and the diff. wrote: the job file, if the diff was applied."""
+    lines = [
+        f"Job {content['job']}: {content['used_minutes']:.1f} of {content['budget_minutes']:g} min used",
+        "",
+    ]
+    header = ["round", "ranks/node", "comm", "reserved", "threads/core", "backend", "steps", "samples/s", ""]
+    batch = [trial for trial in content["trials"] if batches.PER_DEVICE in trial["settings"]]
+    plain = [trial for trial in content["trials"] if trial not in batch]
+    if plain:
+        lines += [*columns([header, *map(_row, plain)]), ""]
+    else:
+        lines += ["No trial has ended.", ""]
+    if batch:
+        rows = [[f"{trial['settings'][batches.PER_DEVICE]} samples for each rank", *_row(trial)[6:]] for trial in batch]
+        lines += ["Other batch sizes, which change what the job learns:", *columns(rows), ""]
+    lines += wrapped("", verdict(content))
+    for note in content["notes"]:
+        lines += wrapped("- ", note)
+    for trial in content["trials"]:
+        if trial["state"] == "failed":
+            lines += wrapped(f"- {trial['job']} failed: ", " ".join(trial["reason"].split())[:400])
+    if content["diff"]:
+        lines += ["", content["diff"].rstrip(), ""]
+        lines.append(f"Written to {wrote}." if wrote else "To write this to the job file, add -e write=true.")
+    return "\n".join([*lines, f"All figures: {path}"])
+
+
+def verdict(content: Mapping[str, Any]) -> str:
+    """Say in one sentence what came of a tuning."""
+    gain = content["gain"]
+    if content["verdict"] == "faster":
+        return f"Faster: {settings(content['winner'])} reaches {gain:.2f} x the samples/s of the job as it is."
+    if content["verdict"] == "no difference":
+        beside = f" The best other settings reached {gain:.2f} x its samples/s." if gain else ""
+        return f"No difference: the job as it is is among the fastest.{beside}"
+    return "Unfinished: the same command continues, with a larger budget where this one is used up."
+
+
+def settings(chosen: Mapping[str, Any]) -> str:
+    """Return settings as they stand in a job file."""
+    return ", ".join(f"{name}: {chosen[name]}" for name in NAMES)
+
+
+def line(trial: Mapping[str, Any]) -> str:
+    """Say in one line what came of a trial."""
+    if trial["state"] != "succeeded":
+        return f"{trial['job']} failed: {' '.join(trial['reason'].split())[:300]}"
+    return f"{trial['job']} ({settings(trial['settings'])}): {trial['samples_per_second']:.1f} samples/s"
+
+
+def _row(trial: Mapping[str, Any]) -> list[str]:
+    speed = trial["samples_per_second"]
+    number = "final" if trial["final"] else str(trial["round"])
+    return [
+        number,
+        *(str(trial["settings"][name]) for name in NAMES),
+        str(trial["steps"]),
+        f"{speed:.1f}" if speed else trial["state"],
+        "default" if trial["default"] else "",
+    ]

@@ -1,0 +1,81 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: core_candidates_info
+short_description: Find the settings of cores that a host accepts
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Returns settings of M(amx.cluster.core_allocation) that are worth a trial on this host, and what tells those apart
+    that come to different allocations.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  default:
+    description: The settings of cores of the job as it is. They come first.
+    type: dict
+    required: true
+  backends:
+    description: The backends to be tried, that of the job as it is first.
+    type: list
+    elements: str
+    required: true
+  vary:
+    description: The settings that may differ from those of the job as it is.
+    type: list
+    elements: str
+    default: [ranks_per_node, backend, comm_cores, reserved_cores, threads_per_core]
+seealso:
+  - module: amx.cluster.core_allocation
+  - module: amx.cluster.tune_step
+"""
+
+EXAMPLES = r"""
+- name: Find the settings that the host accepts
+  amx.cluster.core_candidates_info:
+    default: {ranks_per_node: auto, comm_cores: auto, reserved_cores: auto, threads_per_core: 1}
+    backends: [gloo]
+"""
+
+RETURN = r"""
+candidates:
+  description:
+    - The settings with their C(allocation), a digest; empty where the host does not accept those of the job as it is.
+  type: list
+  elements: dict
+  returned: success
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "default": {"type": "dict", "required": True},
+            "backends": {"type": "list", "elements": "str", "required": True},
+            "vary": {"type": "list", "elements": "str", "default": list(candidates.SETTINGS)},
+        },
+        supports_check_mode=True,
+    )
+    backends = module.params["backends"]
+    if not backends:
+        module.exit_json(changed=False, candidates=[])
+    default = {**module.params["default"], "backend": backends[0]}
+    try:
+        found = candidates.of_host(read("/", None), backends, default, module.params["vary"])
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, candidates=found)
+
+
+if __name__ == "__main__":
+    main()

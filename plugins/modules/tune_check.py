@@ -1,0 +1,124 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This is the documentation of an action plugin, which runs on the control node.
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: tune_check
+short_description: Check the request of a tuning
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Checks on the control node, without contacting a host, whether a job can be tuned as requested, and finds how
+    far a tuning of it has come.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.info_module
+options:
+  file:
+    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
+    type: str
+    default: ""
+  override:
+    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
+    type: raw
+  hosts:
+    description: The hosts of the cluster, the head first.
+    type: list
+    elements: str
+    required: true
+  results:
+    description: The directory on the control node with results. The tuning is in C(JOB-tune/tune.json) there.
+    type: path
+    required: true
+  budget:
+    description: Minutes that all trials together may take.
+    type: raw
+    default: 30
+  steps:
+    description: Steps of a trial in the first round that are measured. Each further round has twice as many.
+    type: raw
+    default: 10
+  warmup_steps:
+    description: Steps of each trial that come before, and are not measured.
+    type: raw
+    default: 3
+  repeats:
+    description: How often the winner and the job as it is are run in the final comparison, each.
+    type: raw
+    default: 3
+  tune_batch:
+    description: Whether other batch sizes are tried, too. They change what the job learns, and are never the winner.
+    type: bool
+    default: false
+  vary:
+    description:
+      - The settings that are changed, a list or text such as V(ranks_per_node,backend). Empty is all of
+        V(ranks_per_node), V(comm_cores), V(reserved_cores), V(threads_per_core) and V(backend).
+    type: raw
+    default: []
+  again:
+    description: Whether a tuning of this job that there is already is moved aside.
+    type: bool
+    default: false
+  backend:
+    description: The inventory's backend, for jobs that leave it open.
+    type: str
+    default: auto
+seealso:
+  - module: amx.cluster.tune_step
+"""
+
+EXAMPLES = r"""
+- name: Check the job and the request
+  amx.cluster.tune_check:
+    file: jobs/demo.yml
+    hosts: [node0, node1]
+    results: results
+"""
+
+RETURN = r"""
+job:
+  description: The name of the job.
+  type: str
+  returned: success
+path:
+  description: The path of C(tune.json) on the control node.
+  type: str
+  returned: success
+hosts:
+  description: The hosts of the job.
+  type: list
+  elements: str
+  returned: success
+made:
+  description: How many trials have been made.
+  type: int
+  returned: success
+ended:
+  description: Whether the tuning has ended.
+  type: bool
+  returned: success
+interrupted:
+  description: The name of the trial that was started and whose end was not recorded. It may still run.
+  type: list
+  elements: str
+  returned: success
+backends:
+  description: The backends that the job can be tried with, its own first, for each backend of a stack.
+  type: dict
+  returned: success
+vary:
+  description: The settings that are changed.
+  type: list
+  elements: str
+  returned: success
+default:
+  description: The settings of cores of the job as it is.
+  type: dict
+  returned: success
+"""

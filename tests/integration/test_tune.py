@@ -1,0 +1,168 @@
+"""playbooks/tune.yml on this machine, with the real mpirun and torch: a job is tried with other ranks and backends."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from support import checkout
+from support.at_length import AT_LENGTH, only_at_length
+from support.local_cluster import PLAYBOOK, installed_here
+
+# It writes its own throughput, as a script that is not of transformers' Trainer has to. A step takes as long with two
+# ranks as with one, and has twice the samples: what is fastest is known.
+SCRIPT = """
+import json, os, time
+from pathlib import Path
+
+import torch
+from torch import distributed, nn
+
+plan = json.loads(Path(os.environ["AMX_CLUSTER_JOB"], "plan.json").read_text())
+distributed.init_process_group(plan["backend"])
+torch.manual_seed(0)
+torch.set_num_threads(1)
+model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 1)))
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+batch = torch.ones(64, 256)
+for step in range(60):
+    if step == 10:
+        began = time.monotonic()
+    optimizer.zero_grad()
+    time.sleep(0.05)
+    model(batch).mean().backward()
+    optimizer.step()
+speed = 50 * 64 * distributed.get_world_size() / (time.monotonic() - began)
+if distributed.get_rank() == 0:
+    Path("output").mkdir()
+    Path("output/all_results.json").write_text(json.dumps({"train_samples_per_second": speed}))
+distributed.destroy_process_group()
+"""
+JOB = """\
+# The job of the test.
+name: tiny
+script: tiny.py   # beside this file
+kind: torch
+ranks_per_node: 1  # to be tuned
+watch: {gradients: false}
+# the end
+"""
+# Minutes; far more than the trials take.
+BUDGET = 20
+VARY = "ranks_per_node,backend" if AT_LENGTH else "ranks_per_node"
+REQUEST = ("-e", "job=tiny.yml", "-e", f"budget={BUDGET}", "-e", "repeats=2", "-e", f"vary={VARY}")
+
+
+def tune(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks/tune.yml")],
+        cwd=folder,
+        env={**checkout.environment(), "PWD": str(folder)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tune")
+    installed_here(folder)
+    (folder / "tiny.py").write_text(SCRIPT)
+    (folder / "tiny.yml").write_text(JOB)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tuned(folder: Path) -> Iterator[tuple[dict[str, Any], str]]:
+    done = tune(folder, *REQUEST)
+    assert done.returncode == 0, done.stdout[-8000:]
+    yield json.loads((folder / "results/tiny-tune/tune.json").read_text()), done.stdout
+
+
+def test_the_fastest_settings_are_found_and_shown(tuned: tuple[dict[str, Any], str], folder: Path) -> None:
+    content, shown = tuned
+    assert content["trials"][0]["default"]
+    assert content["trials"][0]["state"] == "succeeded"
+    assert content["verdict"] == "faster", content
+    assert content["winner"]["ranks_per_node"] == 2
+    assert content["gain"] > 1.3
+    assert len([trial for trial in content["trials"] if trial["round"] == 1]) > 1
+    assert len({trial["job"] for trial in content["trials"]}) == len(content["trials"])
+    assert content["used_minutes"] > 0
+    assert "samples/s" in shown
+    assert "+ranks_per_node: 2  # to be tuned" in shown
+    assert (folder / "tiny.yml").read_text() == JOB  # without write=true
+
+
+def test_the_diff_applies_and_the_job_file_still_reads(tuned: tuple[dict[str, Any], str], folder: Path) -> None:
+    content, _shown = tuned
+    done = tune(folder, *REQUEST, "-e", "write=true")
+    assert done.returncode == 0, done.stdout[-8000:]
+    assert json.loads((folder / "results/tiny-tune/tune.json").read_text())["trials"] == content["trials"]
+    job, default = load(folder / "tiny.yml"), content["candidates"][0]
+    changed = {name: value for name, value in content["winner"].items() if value != default[name]}
+    assert {name: getattr(job, name) for name in changed} == changed
+    text = (folder / "tiny.yml").read_text()
+    assert text.startswith(JOB.replace("node: 1", "node: 2").rpartition("# the end")[0])
+    (folder / "tiny.yml").write_text(JOB)
+
+
+@only_at_length("it takes another minute, and test_trials.py interrupts tunings at every place")
+def test_an_interrupted_tuning_continues(folder: Path, tmp_path: Path) -> None:
+    options = ("-e", f"tune_results={tmp_path}", *REQUEST)
+    path = tmp_path / "tiny-tune/tune.json"
+    with (tmp_path / "out").open("w") as out:
+        process = subprocess.Popen(
+            [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks/tune.yml")],
+            cwd=folder,
+            env=checkout.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+        )
+        status = folder / "prefix/jobs/tiny-tune-2/status.json"
+        before = status.stat().st_mtime if status.exists() else 0
+        end = time.monotonic() + 300
+        # The second trial runs.
+        while len((read_json(path) or {}).get("trials", [])) != 1 or (
+            not status.exists() or status.stat().st_mtime == before
+        ):
+            assert time.monotonic() < end
+            assert process.poll() is None, (tmp_path / "out").read_text()
+            time.sleep(0.2)
+        process.kill()
+        process.wait()
+    first = (read_json(path) or {})["trials"]
+    done = tune(folder, *options)
+    assert done.returncode == 0, done.stdout[-8000:]
+    content = read_json(path) or {}
+    assert content["trials"][: len(first)] == first
+    assert content["verdict"] in ("faster", "no difference")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "no job was named: add -e job=FILE"),
+        (["-e", "job=tiny.yml", "-e", "budget=0.2"], "budget: 0.2 min are too short for the job's own settings, one"),
+        (["-e", "job=tiny.yml", "-e", "repeat=2"], "repeat: unknown option; did you mean repeats?"),
+        (["-e", "job=tiny.yml", "-e", "steps=7"], "tune.json is the tuning of another request"),
+    ],
+)
+def test_refusals(tuned: tuple[dict[str, Any], str], folder: Path, options: list[str], message: str) -> None:
+    before = sorted(folder.rglob("*"))
+    done = tune(folder, *options)
+    assert done.returncode != 0
+    assert message in " ".join(done.stdout.split())
+    assert sorted(folder.rglob("*")) == before

@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text
+from hypothesis import given
+from hypothesis import strategies as st
+
+JOB = """\
+# What we train.
+name: bert   # its name
+
+script: train.py
+ranks_per_node: auto  # one for each NUMA node
+args:
+  # the batch
+  per_device_train_batch_size: 32
+  learning_rate: 1e-4
+
+env: {KMP_BLOCKTIME: 1}
+description: |
+  two
+  lines
+# the end
+"""
+
+
+def test_a_value_is_replaced_and_its_comment_stays() -> None:
+    after = job_text.changed(JOB, {"ranks_per_node": 2, "args": {"per_device_train_batch_size": 16}})
+    assert after == JOB.replace("auto  #", "2  #").replace("size: 32", "size: 16")
+
+
+def test_new_fields_come_after_the_last_ones_of_their_mapping() -> None:
+    after = job_text.changed(JOB, {"backend": "gloo", "args": {"gradient_accumulation_steps": 2}})
+    assert after == JOB.replace("rate: 1e-4\n", "rate: 1e-4\n  gradient_accumulation_steps: 2\n").replace(
+        "  lines\n", "  lines\nbackend: gloo\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "fields", "expected"),
+    [
+        ("name: a", {"backend": "mpi"}, "name: a\nbackend: mpi\n"),
+        ("name: a\n", {"args": {"x": 1}}, "name: a\nargs: {x: 1}\n"),
+        ("name: a\nargs: {y: 2}\n", {"args": {"x": 1}}, "name: a\nargs: {y: 2, x: 1}\n"),
+        ("name: a\nargs: {}\n", {"args": {"x": 1}}, "name: a\nargs: {x: 1}\n"),
+        ("name: a\nargs:\n", {"args": {"x": 1}}, "name: a\nargs: {x: 1}\n"),
+        ("{name: a, hosts: 2}\n", {"hosts": 3, "backend": "mpi"}, "{name: a, hosts: 3, backend: mpi}\n"),
+        ("---\nname: a\n...\n", {"hosts": 1}, "---\nname: a\nhosts: 1\n...\n"),
+        (
+            "name: a\nlist:\n  - b\n  - c # last\n\n# end\n",
+            {"hosts": 1},
+            "name: a\nlist:\n  - b\n  - c # last\nhosts: 1\n\n# end\n",
+        ),
+        ("name: a\nhosts: 2\n", {"hosts": 2}, "name: a\nhosts: 2\n"),
+    ],
+)
+def test_forms_of_a_file(text: str, fields: dict[str, Any], expected: str) -> None:
+    assert job_text.changed(text, fields) == expected
+
+
+def test_what_cannot_be_changed_alone_is_refused() -> None:
+    shared = "one: &both {x: 1}\nargs: *both\n"
+    with pytest.raises(ValueError, match="without changing others"):
+        job_text.changed(shared, {"args": {"x": 2}})
+    with pytest.raises(ValueError, match="more than one value"):
+        job_text.changed("hosts:\n- a\n", {"hosts": 2})
+    with pytest.raises(ValueError, match="no mapping of fields"):
+        job_text.changed("- a\n", {"x": 2})
+
+
+def test_the_diff_is_one_that_patch_takes(tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text(JOB)
+    after = job_text.changed(JOB, {"backend": "gloo", "ranks_per_node": 4})
+    done = subprocess.run(
+        ["git", "apply", "-"], cwd=tmp_path, input=job_text.diff(JOB, after, "job.yml"), text=True, check=False
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "job.yml").read_text() == after
+    assert job_text.diff(JOB, JOB, "job.yml") == ""
+
+
+CHANGED = st.sampled_from(["ranks_per_node", "comm_cores", "backend"])
+OTHERS = st.sampled_from(["args", "name", "env"])
+KEYS = st.one_of(CHANGED, OTHERS)
+VALUES = st.one_of(st.integers(0, 99), st.sampled_from(["auto", "gloo", "a b", "it's", "x: y", "#", ""]), st.booleans())
+MORE = st.one_of(VALUES, st.lists(VALUES, max_size=3), st.dictionaries(KEYS, VALUES, max_size=3))
+FILES = st.builds(
+    lambda one, other: {**other, **one}, st.dictionaries(CHANGED, VALUES), st.dictionaries(OTHERS, MORE, min_size=1)
+)
+CHANGES = st.dictionaries(CHANGED, st.one_of(st.integers(0, 9), st.just("mpi")), min_size=1)
+
+
+@given(content=FILES, fields=CHANGES, flow=st.sampled_from([True, False, None]), args=st.integers(0, 9))
+def test_exactly_the_fields_change(
+    content: dict[str, Any], fields: dict[str, Any], flow: bool | None, args: int
+) -> None:
+    text = yaml.safe_dump(content, default_flow_style=flow, sort_keys=False)
+    wanted: dict[str, Any] = {**content, **fields}
+    if isinstance(content.get("args"), dict):
+        wanted["args"] = {**content["args"], "backend": args}
+        fields = {**fields, "args": {"backend": args}}
+    assert yaml.safe_load(job_text.changed(text, fields)) == wanted

@@ -1,0 +1,215 @@
+"""Tunings of a made-up cluster: how fast each setting is, and what a trial costs, are the test's."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_request, tune_text
+from hypothesis import given
+from hypothesis import strategies as st
+from support import runs
+
+DEFAULT = {
+    "ranks_per_node": 1,
+    "comm_cores": 0,
+    "reserved_cores": 0,
+    "threads_per_core": 1,
+    "backend": "mpi",
+}
+OTHERS = [{**DEFAULT, "comm_cores": number} for number in range(1, 9)]
+NOW = "2026-01-01T00:00:00+00:00"
+Speed = Callable[[dict[str, Any], int], float]
+
+
+def tried(trial: dict[str, Any], speed: float) -> dict[str, Any]:
+    """What the role job returns of a trial; a speed of 0 is a failure."""
+    measured = {"samples_per_second": speed, "step_seconds": {"mean": 0.1}}
+    hosts = [{"host": "node0", "ranks": [{}] * trial["settings"]["ranks_per_node"], "threads_per_rank": 1}]
+    return {
+        "state": "succeeded" if speed else "failed",
+        "reason": "" if speed else "no memory",
+        "plan": {"stack": "native", "precision": "bf16", "hosts": hosts},
+        "outcome": {"state": "succeeded", "measured": measured, "metrics": {}} if speed else {},
+    }
+
+
+def tune(
+    speed: Speed,
+    budget: float = 600,
+    seconds: float = 10,
+    candidates: list[dict[str, Any]] | None = None,
+    args: dict[str, Any] | None = None,
+    most: int = 10_000,
+    content: dict[str, Any] | None = None,
+    batch: bool = False,
+) -> dict[str, Any]:
+    job = runs.run(args=args or {}).job
+    request = tune_request.Request(budget, repeats=2, batch=batch)
+    content = content or trials.new(job, request, {}, NOW)
+    content = trials.with_candidates(content, candidates or [DEFAULT, *OTHERS])
+    for _trial in range(most):
+        content, trial = trials.advance(content, job, NOW)
+        content = json.loads(json.dumps(content))  # as it is read again
+        if trial is None:
+            assert content["ended"] == NOW
+            break
+        made = len(content["trials"])
+        content = trials.recorded(content, trial, tried(trial, speed(trial["settings"], made)), seconds)
+    return content
+
+
+def by_comm(settings: dict[str, Any], _made: int) -> float:
+    return 100.0 + 10 * settings["comm_cores"]
+
+
+def test_the_fastest_of_all_wins() -> None:
+    content = tune(by_comm)
+    assert (content["verdict"], content["winner"]) == ("faster", OTHERS[-1])
+    assert content["gain"] == pytest.approx(1.8)
+    assert content["final"] == {"default": [100.0] * 2, "winner": [180.0] * 2}
+    rounds = [trial["round"] for trial in content["trials"] if not trial["final"]]
+    assert [rounds.count(number) for number in (1, 2, 3, 4)] == [9, 5, 3, 2]
+    assert [trial["steps"] for trial in content["trials"] if trial["default"] and not trial["final"]] == [
+        10,
+        20,
+        40,
+        80,
+    ]
+    assert [trial["default"] for trial in content["trials"] if trial["final"]] == [True, False, True, False]
+    assert trials.changes(content, runs.run().job) == {"comm_cores": 8}
+    assert "Faster: ranks_per_node: 1, comm_cores: 8" in tune_text.table(content, "tune.json")
+
+
+def test_spreads_that_overlap_are_no_difference() -> None:
+    content = tune(lambda settings, made: 100.0 + (made % 7) + (0.5 if settings["comm_cores"] else 0))
+    assert content["verdict"] == "no difference"
+    assert content["winner"] is None
+    assert trials.changes(content, runs.run().job) == {}
+
+
+def test_settings_that_are_much_slower_are_not_compared_again() -> None:
+    content = tune(lambda settings, _made: 50.0 if settings["comm_cores"] else 100.0)
+    assert (content["verdict"], content["final"]) == ("no difference", None)
+
+
+def test_a_trial_that_fails_stays_with_its_reason() -> None:
+    content = tune(lambda settings, _made: 0 if settings["comm_cores"] == 8 else by_comm(settings, 0))
+    failed = [trial for trial in content["trials"] if trial["state"] == "failed"]
+    assert [(trial["settings"], trial["reason"]) for trial in failed] == [(OTHERS[-1], "no memory")]
+    assert content["winner"] == OTHERS[-2]
+
+
+def test_a_script_that_uses_one_backend_always_is_not_tried_with_another() -> None:
+    other = {**DEFAULT, "backend": "gloo"}
+    job = runs.run().job
+    content = trials.with_candidates(trials.new(job, tune_request.Request(600), {}, NOW), [DEFAULT, other])
+    for _trial in range(2):
+        content, trial = trials.advance(content, job, NOW)
+        assert trial
+        said = tried(trial, 10.0)
+        said["outcome"]["world"] = {"backend": "mpi"}
+        content = trials.recorded(content, trial, said, 1)
+    assert [trial["state"] for trial in content["trials"]] == ["succeeded", "failed"]
+    assert content["trials"][1]["reason"] == "its script forms the group with backend mpi, whatever backend the job has"
+    assert trials.advance(content, job, NOW)[0]["notes"] == ["no other settings than the job's own succeeded"]
+
+
+def test_a_job_that_fails_itself_is_not_tuned() -> None:
+    content = tune(lambda _settings, _made: 0)
+    assert (content["verdict"], len(content["trials"])) == ("unfinished", 1)
+    assert content["notes"] == ["the job itself failed: no memory"]
+    assert trials.job_failed(content)
+    assert tune(by_comm, content=trials.continued(content, 600))["verdict"] == "faster"
+
+
+def test_a_budget_that_turns_out_to_be_too_short_and_a_larger_one_that_goes_on() -> None:
+    content = tune(by_comm, budget=0.5)
+    assert (content["verdict"], len(content["trials"])) == ("unfinished", 1)
+    assert content["notes"][0].startswith("the budget of 0.5 min is too short: a trial takes 10 s, and one of other")
+    again = tune(by_comm, content=trials.continued(content, 600))
+    assert again["verdict"] == "faster"
+    assert [trial["job"] for trial in again["trials"]].count("demo-tune-1") == 1
+
+
+def test_nothing_else_is_valid() -> None:
+    content = tune(by_comm, candidates=[DEFAULT])
+    assert content["verdict"] == "no difference"
+    assert content["notes"][0].startswith("no other settings than the job's own are valid")
+
+
+def test_the_global_batch_is_kept_and_what_cannot_keep_it_is_left_out() -> None:
+    args = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
+    ranks = [{**DEFAULT, "ranks_per_node": number} for number in (1, 2, 3)]
+    content = tune(lambda settings, _made: 100.0 * settings["ranks_per_node"], candidates=ranks, args=args)
+    assert content["winner"] == ranks[1]
+    assert "1 settings were left out" in content["notes"][0]
+    changes = trials.changes(content, runs.run(args=args).job)
+    assert changes == {
+        "ranks_per_node": 2,
+        "args": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
+    }
+    made = next(trial for trial in content["trials"] if trial["settings"] == ranks[1])
+    assert trials.derivation(content, runs.run(args=args).job, made)["fields"]["args"] == changes["args"]
+
+
+def test_other_batch_sizes_never_win() -> None:
+    args = {"per_device_train_batch_size": 8}
+    content = tune(
+        lambda settings, _made: 1000.0 if "per_device_train_batch_size" in settings else by_comm(settings, 0),
+        args=args,
+        batch=True,
+    )
+    assert content["winner"] == OTHERS[-1]
+    sizes = [trial["settings"].get("per_device_train_batch_size") for trial in content["trials"]]
+    assert [size for size in sizes if size] == [16, 4]
+    assert "Other batch sizes, which change what the job learns:" in tune_text.table(content, "tune.json")
+
+
+@given(
+    budget=st.floats(0.5, 60),
+    seconds=st.floats(1, 60),
+    speeds=st.lists(st.one_of(st.just(0.0), st.floats(1, 1000)), min_size=9, max_size=9),
+    cut=st.integers(0, 40),
+)
+def test_the_budget_is_kept_and_an_interruption_changes_nothing(
+    budget: float, seconds: float, speeds: list[float], cut: int
+) -> None:
+    def speed(settings: dict[str, Any], _made: int) -> float:
+        return speeds[settings["comm_cores"]]
+
+    content = tune(speed, budget, seconds)
+    # The first trial is made to know what one takes.
+    assert content["used_minutes"] <= max(budget, seconds / 60) + 1e-6
+    assert content["trials"][0]["default"]
+    if content["verdict"] == "faster":
+        assert speeds[content["winner"]["comm_cores"]] > speeds[0]
+        assert content["diff"] == ""
+    interrupted = trials.continued(tune(speed, budget, seconds, most=cut), budget)
+    assert tune(speed, budget, seconds, content=interrupted)["verdict"] == content["verdict"]
+
+
+def test_requests() -> None:
+    job = runs.run(name="demo").job
+    options = {"budget": 30, "steps": 10, "warmup_steps": 3, "repeats": 3, "tune_batch": False}
+    assert tune_request.read({**options, "vary": "backend, comm_cores"}, job).vary == ("comm_cores", "backend")
+    with pytest.raises(ValueError) as caught:
+        tune_request.read({**options, "budget": 0.1, "steps": 0, "repeats": 1.5, "vary": ["hosts"]}, job)
+    assert str(caught.value).splitlines()[1:] == [
+        "steps: 0 is not a whole number of at least 1",
+        "repeats: 1.5 is not a whole number of at least 2",
+        "vary: hosts is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core, backend",
+    ]
+    with pytest.raises(ValueError, match=r"budget: 0\.1 min are too short for the job's own settings, one other trial"):
+        tune_request.read({**options, "budget": 0.1}, job)
+    with pytest.raises(ValueError, match="budget: 'soon' is not a number of minutes above 0"):
+        tune_request.read({**options, "budget": "soon"}, job)
+
+
+def test_backends_of_a_job() -> None:
+    assert tune_request.backends(runs.run().job, "auto") == {"mpi": ["mpi", "gloo"], "ccl": ["ccl"], "gloo": ["gloo"]}
+    assert tune_request.backends(runs.run(backend="gloo").job, "auto")["mpi"] == ["gloo", "mpi"]
+    assert tune_request.backends(runs.run(gradient_compression="bf16").job, "auto")["mpi"] == ["mpi"]
+    assert tune_request.backends(runs.run(launcher="torchrun").job, "auto")["mpi"] == ["gloo"]
