@@ -39,7 +39,7 @@ options:
     description: The path of the interpreter that virtual environments are to be made with, in place of all others.
     type: path
   fabric_root:
-    description: The directory of a captured machine, with C(sys) and C(dev), whose RDMA devices are read.
+    description: The directory of a captured machine, with C(sys) and C(dev), whose RDMA devices and links are read.
     type: path
     default: /
   interpreters:
@@ -115,6 +115,13 @@ host:
       returned: success
       sample:
         - {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24, default: true}
+    links:
+      description:
+        - The nominal speed of each interface of RV(host.addresses) in Mbit/s. That of a VLAN, bond or bridge is the
+          speed of the slowest interface with hardware below it. Null where it is unknown, as for virtual interfaces.
+      type: dict
+      returned: success
+      sample: {lo: null, eth0: 10000}
     os:
       description: The distribution and its version.
       type: str
@@ -221,7 +228,7 @@ host:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts, links
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, pythons
 
@@ -249,6 +256,7 @@ def main() -> None:
         host = {
             **own,
             "stack": installed.describe(prefix / "env", options["software"]),
+            "links": links.read([address["interface"] for address in own["addresses"]], options["fabric_root"]),
             "fabric": {**fabric, "providers": installed.unusable_fabrics(prefix / "env", fabrics.possible(fabric))},
             **({"pythons": pythons.gather(options["stack_python"] or "")} if options["interpreters"] else {}),
             "processes": found,
