@@ -35,14 +35,17 @@ def run(module: ModuleType, **options: Any) -> dict[str, Any]:
 
 
 def run_action(
-    action: ModuleType, options: dict[str, Any], execute_module: Callable[..., dict[str, Any]] | None = None
+    action: ModuleType,
+    options: dict[str, Any],
+    execute_module: Callable[..., dict[str, Any]] | None = None,
+    check: bool = False,
 ) -> dict[str, Any]:
     """Return what an action returns for these options, without Ansible's task queue.
 
-    execute_module: what it calls to have its module run on the host.
+    execute_module: what it calls to have its module run on the host. check: whether it runs in check mode.
     """
     task = SimpleNamespace(
-        args=copy.deepcopy(options), async_val=0, check_mode=False, diff=False, action=action.__name__
+        args=copy.deepcopy(options), async_val=0, check_mode=check, diff=False, action=action.__name__
     )
     plugin = action.ActionModule(
         task=task,

@@ -157,13 +157,18 @@ def offline_line(offline: str) -> list[str]:
     return [f"offline: CPUs {offline}"] if offline else []
 
 
+def colour(letter: str) -> str:
+    """Return the colour of a core with this character."""
+    place = RANK_LETTERS.find(letter)
+    return _COLOURS[place % len(_COLOURS)] if place >= 0 else _NOT_COMPUTING.get(letter, _UNUSED)
+
+
 def _drawn(cell: Cell, x: int, y: int) -> str:
-    place = RANK_LETTERS.find(cell.letter)
-    colour = _COLOURS[place % len(_COLOURS)] if place >= 0 else _NOT_COMPUTING[cell.letter]
-    ink = "#000000" if colour in (_SYSTEM, _UNUSED) else "#ffffff"
+    fill = colour(cell.letter)
+    ink = "#000000" if fill in (_SYSTEM, _UNUSED) else "#ffffff"
     return (
         f"<g><title>core {cell.core}, CPUs {cell.cpus}: {escape(cell.purpose)}</title>"
-        f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="2" fill="{colour}" '
+        f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="2" fill="{fill}" '
         f'stroke="#666666" stroke-width="0.5"/>'
         f'<text x="{x + _CELL // 2}" y="{y + 12}" text-anchor="middle" font-size="10" fill="{ink}">'
         f"{escape(cell.letter)}</text></g>"

@@ -1,0 +1,38 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an epoch costs on hosts that are paid for by the hour."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one host costs for an hour. currency: as it was written, empty without one."""
+
+    amount: float
+    currency: str
+
+    @classmethod
+    def read(cls, value: Any) -> Price | None:
+        """Return the price in `2.5`, `2.5 USD` or `$2.5`; None for an empty one. Raises ValueError."""
+        written = str(value if value is not None else "").strip()
+        if not written:
+            return None
+        found = re.fullmatch(r"(\D*?)\s*(\d+(?:\.\d+)?)\s*(\D*)", written)
+        if not found or "-" in found[1]:
+            raise ValueError(f"host_price_per_hour: {written!r} is not a price such as 2.5 or '2.5 USD'")
+        return cls(float(found[2]), (found[1] or found[3]).strip())
+
+    def of(self, hosts: float | None, seconds: float | None) -> float | None:
+        """Return what so many hosts cost for so many seconds; None where one of them is not known."""
+        return None if hosts is None or seconds is None else self.amount * hosts * seconds / 3600
+
+    def shown(self, cost: float) -> str:
+        """Return a cost with its currency."""
+        written = f"{cost:.2f}" if cost >= 0.1 else f"{cost:.2g}"
+        return f"{written}{f' {self.currency}' if self.currency else ''}"

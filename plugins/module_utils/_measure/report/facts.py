@@ -1,0 +1,110 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The further figures under a report's answer, and what is to be known of its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
+    Source,
+    Sources,
+    mapping,
+    number,
+    text,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table, figure, shown
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import measured
+from ansible_collections.amx.cluster.plugins.module_utils._text import count
+
+MOST = 6
+GROWING_BATCH = (
+    "Strong scaling with the same batch on each rank: the global batch grows with the hosts, so that an epoch has "
+    "fewer steps."
+)
+EXTRAPOLATED = "The time of an epoch is extrapolated from the measured steps."
+
+
+def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> list[tuple[str, str]]:
+    """Return (value, caption) of further figures, at most MOST."""
+    found = [*_of_sweep(tables["scaling"], price)]
+    if sources.jobs:
+        found += _of_job(sources.jobs[0], price, bool(found))
+    return found[:MOST]
+
+
+def _of_sweep(scaling: Table, price: Price | None) -> list[tuple[str, str]]:
+    rows = measured(scaling)
+    # Of several sweeps the figures beside the big number are those of the first.
+    rows = [row for row in rows if row["results"] == rows[0]["results"]]
+    if not rows:
+        return []
+    best = max(rows, key=lambda row: float(row["samples_per_second"]))
+    found = [(f"{figure(best['samples_per_second'])}/s", f"samples, on {count(best['hosts'], 'host')}")]
+    timed = [row for row in rows if row["epoch_seconds"] is not None]
+    if timed:
+        first, last = (choose(timed, key=lambda row: int(row["hosts"])) for choose in (min, max))
+        on_last = f"an epoch on {count(last['hosts'], 'host')}"
+        if first["hosts"] != last["hosts"]:
+            found.append((shown(first["epoch_seconds"], "seconds"), f"an epoch on {count(first['hosts'], 'host')}"))
+        found.append((shown(last["epoch_seconds"], "seconds"), on_last))
+        if price and last["cost_per_epoch"] is not None:
+            found.append((price.shown(last["cost_per_epoch"]), f"cost of {on_last}"))
+    over = [row for row in rows if row["speedup_over_one_process"] is not None]
+    if over:
+        found.append((shown(over[-1]["speedup_over_one_process"], "ratio"), "over one process on one host"))
+    return found
+
+
+def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[str, str]]:
+    metrics = mapping(job.content.get("metrics"))
+    found = []
+    if not after_sweep:
+        training, steps = number(metrics.get("train_runtime")), number(job.content.get("steps"))
+        if training is not None:
+            found.append((shown(training, "seconds"), f"training, {steps:.0f} steps" if steps else "training"))
+        cost = price.of(number(job.content.get("hosts")), number(job.content.get("seconds"))) if price else None
+        if price and cost is not None:
+            found.append((price.shown(cost), "cost of the job"))
+    for key, name in (("eval_accuracy", "accuracy"), ("eval_f1", "F1"), ("eval_loss", "evaluation loss")):
+        value, before = number(metrics.get(key)), number(metrics.get(key.replace("eval_", "eval_before_")))
+        if value is not None:
+            found.append((figure(value), name if before is None else f"{name}, {figure(before)} before"))
+    restarts = number(job.content.get("restarts"))
+    if restarts:
+        found.append((f"{restarts:.0f}", "restart" if restarts == 1 else "restarts"))
+    return found
+
+
+def notes(sources: Sources, tables: Mapping[str, Table]) -> list[str]:
+    """Return what is to be known of the figures, each once."""
+    found: list[str] = []
+    for source in sources.all:
+        given = source.content.get("notes")
+        own = [text(note) for note in given] if isinstance(given, list) else []
+        found += own or (_of_a_sweep_without(source, tables["scaling"]) if source.kind == "sweep" else [])
+        found.append(text(mapping(source.content.get("prediction")).get("text")))
+    compared = [source for source in sources.all if source.kind != "network"]
+    for what in ("job", "model", "stack", "precision", "backend"):
+        values = sorted({_value(source, what) for source in compared} - {""})
+        if len(values) > 1:
+            found.append(f"These results differ in {what}: {', '.join(values)}.")
+    return [note for note in dict.fromkeys(found) if note]
+
+
+def _of_a_sweep_without(sweep: Source, scaling: Table) -> list[str]:
+    """Return what a sweep is to say of itself, where it says nothing."""
+    found = []
+    if sweep.content.get("scaling") == "strong" and sweep.content.get("constant_global_batch") is False:
+        found.append(GROWING_BATCH)
+    if any(row["epoch_extrapolated"] and row["results"] == sweep.label for row in scaling.rows):
+        found.append(EXTRAPOLATED)
+    return found
+
+
+def _value(source: Source, what: str) -> str:
+    value: Any = getattr(source, what) if what in ("job", "model", "stack") else source.content.get(what)
+    return text(value)

@@ -1,0 +1,283 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A report of results: one page, and its tables and figures as files beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import (
+    figures_of_jobs,
+    figures_of_sweeps,
+    page,
+    reference,
+    style,
+    tables_of_jobs,
+    tables_of_sweeps,
+    verdict,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import Source, Sources, text
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.verdict import Verdict
+
+PAGE = "report.html"
+DOCUMENT = "report.json"
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report that is not written yet. figures: {section: its figures}."""
+
+    sources: Sources
+    tables: Mapping[str, Table]
+    figures: Mapping[str, Sequence[Drawn]]
+    verdict: Verdict
+    published: Mapping[str, Any]
+
+    @property
+    def drawn(self) -> list[Drawn]:
+        return [one for figures in self.figures.values() for one in figures]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report for programs; its figures draw the rows of the tables that they name."""
+        return {
+            "version": 1,
+            "verdict": self.verdict.to_json(),
+            "sources": [
+                {"kind": source.kind, "directory": str(source.path), "label": source.label}
+                for source in self.sources.all
+            ],
+            "tables": {name: table.to_json() for name, table in self.tables.items()},
+            "figures": [
+                {
+                    "name": one.name,
+                    "file": f"{one.name}.png",
+                    "title": one.title,
+                    "alt": one.alt,
+                    "table": one.table.name,
+                }
+                for one in self.drawn
+            ],
+        }
+
+    def html(self) -> str:
+        """Return the page."""
+        tables, jobs = self.tables, self.sources.jobs
+        places = {
+            "Scaling": [page.details("All runs of the sweep", page.table(tables["runs"]))],
+            "Where the time goes": [],
+            "Did it still learn?": [page.details("Metrics", page.table(tables["metrics"]))],
+            "Hosts": [
+                page.details("Hosts", page.table(tables["hosts"])),
+                page.details("Attempts", page.table(tables["attempts"])) if _restarted(tables["attempts"]) else "",
+            ],
+            "Tuning": [],
+            "Network": [],
+        }
+        drawn = {title: page.figures(self.figures.get(title, ())) for title in places}
+        hosts = self.figures.get("Hosts", ())
+        maps = page.core_maps(jobs)
+        alone = "".join(map(page.figure, hosts)) if len(hosts) == 1 else ""
+        drawn["Hosts"] = page.beside(alone, maps) if alone else drawn["Hosts"] + maps
+        drawn["Tuning"] = page.beside("".join(map(page.figure, self.figures.get("Tuning", ()))), self._winner())
+        drawn["Network"] = page.table(tables["network_findings"]) + drawn["Network"]
+        made = {title: page.section(title, drawn[title], *more) for title, more in places.items()}
+        notes = page.section("Notes", page.notes(self.verdict.notes))
+        small = [made["Where the time goes"], made["Did it still learn?"], *([] if hosts else [made["Hosts"]])]
+        small = [section for section in small if section]
+        # Notes stand beside a section that would be alone in its row.
+        paired = len(small) % 2 == 0
+        sections = [
+            made["Scaling"],
+            page.halves(small if paired else [*small, notes]),
+            made["Hosts"] if hosts else "",
+            made["Tuning"],
+            made["Network"],
+        ]
+        return page.page(
+            self.title(),
+            [
+                page.header(self.verdict),
+                *sections,
+                notes if paired else "",
+                self._how(),
+                self._reference(),
+            ],
+            "Made by amx.cluster. playbooks/report.yml writes figures and tables as PNG, CSV and JSON files, too.",
+        )
+
+    def _winner(self) -> str:
+        """Return what tuning found, in the end: the winner beside the default, and what it changes."""
+        finals = self.tables["trials_final"]
+        diffs = [page.code(text(tuning.content.get("diff"))) for tuning in self.sources.tunings]
+        return "".join(
+            [
+                f"<h3>{finals.title}</h3>{page.table(finals)}" if finals.rows else "",
+                "<h3>Changes of the winner</h3>" if any(diffs) else "",
+                *diffs,
+            ]
+        )
+
+    def title(self) -> str:
+        """Return the page's title."""
+        jobs = list(dict.fromkeys(source.job for source in self.sources.all if source.job))
+        return f"{self.verdict.number} {self.verdict.unit}: {', '.join(jobs) or 'network'}"
+
+    def _how(self) -> str:
+        """Return how it was run: the results, commands, versions and environment."""
+        tables = self.tables
+        commands = [
+            (f"Command of {job.label or job.job} (launch.sh)", page.code(job.launch)) for job in self.sources.jobs
+        ]
+        return page.section(
+            "How it was run",
+            page.transposed(tables["overview"]),
+            *(page.details(title, content) for title, content in commands),
+            page.details("Versions", page.table(tables["versions"])),
+            page.details("Environment of the ranks", page.table(tables["environment"])),
+        )
+
+    def _reference(self) -> str:
+        """Return the published results, beside sweeps only."""
+        if not self.sources.sweeps:
+            return ""
+        return page.section(
+            "Published results",
+            "<p>Articles on such clusters have published these results. They are the thin dashed lines of the figures "
+            "above. Each note names what makes them hard to compare.</p>",
+            page.details("Published results", page.table(self.tables["reference"])),
+            page.details("Where they disagree", page.notes(self.published["disagreements"])),
+        )
+
+    def write(self, to: Path) -> list[str]:
+        """Write the report into the directory `to`, over an earlier one; return the names of its files.
+
+        Raises OSError.
+        """
+        to.mkdir(parents=True, exist_ok=True)
+        earlier = (_io.read_json(to / DOCUMENT) or {}).get("files")
+        contents: dict[str, str] = {PAGE: self.html()}
+        contents.update({f"{name}.csv": table.csv() for name, table in self.tables.items() if table.rows})
+        pictures = {f"{one.name}.png": style.png(one.figure) for one in self.drawn}
+        files = [*contents, *pictures, DOCUMENT]
+        # What an earlier report has here and this one has not; other files in the directory stay.
+        for name in earlier if isinstance(earlier, list) else []:
+            if isinstance(name, str) and name == Path(name).name and name not in files:
+                (to / name).unlink(missing_ok=True)
+        for name, content in contents.items():
+            _io.write_text(to / name, content)
+        for name, picture in pictures.items():
+            (to / name).write_bytes(picture)
+        _io.write_json(to / DOCUMENT, {**self.to_json(), "files": files})
+        return files
+
+    def write_page(self, path: Path) -> None:
+        """Write the page alone. Raises OSError."""
+        _io.write_text(path, self.html())
+
+
+def _restarted(attempts: Table) -> bool:
+    return any(row["reason"] or row["attempt"] > 1 for row in attempts.rows)
+
+
+def write(sources: Sources, to: Path, price: Price | None = None) -> tuple[Report, list[str]]:
+    """Make a report and write it into a directory; return it, and the names of its files.
+
+    Raises ValueError when matplotlib is missing, and OSError.
+    """
+    with style.drawing():
+        report = make(sources, price)
+        return report, report.write(to)
+
+
+def write_page(sources: Sources, to: Path) -> Path:
+    """Make a report and write its page alone into a directory; return its path. Raises as write() does."""
+    with style.drawing():
+        make(sources).write_page(to / PAGE)
+    return to / PAGE
+
+
+def make(sources: Sources, price: Price | None = None) -> Report:
+    """Return the report of these sources; to be called, drawn and written within style.drawing()."""
+    published = reference.load()
+    jobs, runs = sources.jobs, [run for sweep in sources.sweeps for run in named(sweep)]
+    found = [
+        tables_of_jobs.overview(sources.all, price),
+        tables_of_sweeps.scaling(sources.sweeps, price),
+        tables_of_sweeps.runs(sources.sweeps),
+        tables_of_sweeps.split(sources.sweeps, jobs),
+        tables_of_jobs.losses([*jobs, *runs]),
+        tables_of_jobs.metrics([*jobs, *runs]),
+        tables_of_jobs.utilization(jobs),
+        tables_of_jobs.attempts(jobs),
+        tables_of_jobs.hosts(jobs or runs),
+        tables_of_sweeps.trials(sources.tunings),
+        tables_of_sweeps.finals(sources.tunings),
+        tables_of_jobs.pairs(sources.networks),
+        tables_of_jobs.collectives(sources.networks),
+        tables_of_jobs.findings(sources.networks),
+        tables_of_jobs.versions(jobs or runs),
+        tables_of_jobs.environment(jobs),
+    ]
+    if sources.sweeps:
+        found.append(tables_of_jobs.reference(published))
+    tables = {table.name: table for table in found}
+    tables.setdefault("reference", tables_of_jobs.reference({**published, "rows": []}))
+    return Report(
+        sources, tables, _figures(sources, tables, published["rows"]), verdict.of(sources, tables, price), published
+    )
+
+
+def named(sweep: Source) -> list[Source]:
+    """Return the jobs of a sweep's runs, each under its own name: repeats have the same one."""
+    return [replace(run, label=run.path.name) for run in sweep.runs]
+
+
+def _figures(
+    sources: Sources, tables: Mapping[str, Table], published: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Drawn]]:
+    """Return the figures by section, without those that have nothing to draw."""
+    scaling, attempts = tables["scaling"], tables["attempts"]
+    made: dict[str, list[Drawn | None]] = {
+        "Scaling": [
+            figures_of_sweeps.speedup(scaling, published),
+            figures_of_sweeps.efficiency(scaling, published),
+            figures_of_sweeps.throughput(scaling),
+            figures_of_sweeps.epoch_time(scaling),
+        ],
+        "Where the time goes": [figures_of_sweeps.time_split(tables["time_split"])],
+        "Did it still learn?": [figures_of_jobs.losses(tables["losses"])],
+        "Hosts": _each(
+            [figures_of_jobs.utilization(tables["utilization"], attempts, job.label) for job in sources.jobs],
+            sources.jobs,
+        ),
+        "Tuning": [figures_of_sweeps.trials(tables["trials"])],
+        "Network": [
+            *_each(
+                [figures_of_jobs.pairs(tables["network_pairs"], one.label) for one in sources.networks],
+                sources.networks,
+            ),
+            *_each(
+                [figures_of_jobs.collectives(tables["collectives"], one.label) for one in sources.networks],
+                sources.networks,
+            ),
+        ],
+    }
+    return {section: [one for one in figures if one is not None] for section, figures in made.items()}
+
+
+def _each(drawn: Sequence[Drawn | None], sources: Sequence[Source]) -> list[Drawn | None]:
+    """Return figures of the same kind, one for each source, with names and titles that tell them apart."""
+    if len(sources) == 1:
+        return list(drawn)
+    return [
+        one and replace(one, name=f"{one.name}_{place}", title=f"{one.title}: {source.label}")
+        for place, (one, source) in enumerate(zip(drawn, sources), 1)
+    ]

@@ -1,0 +1,118 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tables of a report. A figure draws the rows of one, and the page, the CSV and the JSON have the same rows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._text import duration
+
+MISSING = "\N{EN DASH}"
+TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column. key: of a row, and in CSV and JSON, where values are as measured. form: how the page shows a value.
+
+    Forms are text, int, figure, ratio, percent, seconds, milliseconds, bytes, gib and mb (bytes a second).
+    """
+
+    key: str
+    title: str
+    form: str = "text"
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table. name: of its CSV file. rows: {key of a column: value}, None or left out where there is none."""
+
+    name: str
+    title: str
+    columns: tuple[Column, ...]
+    rows: Sequence[Mapping[str, Any]]
+    note: str = ""
+
+    def used(self) -> tuple[Column, ...]:
+        """Return the columns that the page shows: with a value, and `results` only where there are several."""
+        return tuple(
+            column
+            for column in self.columns
+            if any(row.get(column.key) not in (None, "") for row in self.rows)
+            and (column.key != "results" or len({row.get("results") for row in self.rows}) > 1)
+        )
+
+    def cells(self) -> list[list[str]]:
+        """Return the rows as the page shows them, in the order of used()."""
+        columns = self.used()
+        return [[shown(row.get(column.key), column.form) for column in columns] for row in self.rows]
+
+    def csv(self) -> str:
+        """Return the table as CSV, with the keys as its first line and nothing for a missing value."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow([column.key for column in self.columns])
+        for row in self.rows:
+            writer.writerow(["" if row.get(column.key) is None else row[column.key] for column in self.columns])
+        return stream.getvalue()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the table as {title, columns: [{key, title}], rows, note}, every row with every key."""
+        return {
+            "title": self.title,
+            "columns": [{"key": column.key, "title": column.title} for column in self.columns],
+            "rows": [{column.key: row.get(column.key) for column in self.columns} for row in self.rows],
+            "note": self.note,
+        }
+
+
+def shown(value: Any, form: str = "text") -> str:
+    """Return a value for a person. form: as in Column."""
+    if value is None or value == "":
+        return MISSING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if form == "text" or not isinstance(value, (int, float)):
+        return str(value)
+    if form == "ratio":
+        return f"{value:.2f}{TIMES}"
+    if form == "percent":
+        return f"{value * 100:.0f} %"
+    if form == "seconds":
+        return duration(value) if value >= 10 else f"{value:.3g} s"
+    if form == "milliseconds":
+        return f"{value * 1000:.4g} ms"
+    if form == "gib":
+        return f"{value / 2**30:.2f} GiB"
+    if form == "mb":
+        return f"{value / 1e6:.1f} MB/s"
+    if form == "bytes":
+        return data_size(value)
+    if form == "int":
+        return f"{value:.0f}"
+    return figure(value)
+
+
+def figure(value: float) -> str:
+    """Return a figure with three digits that count, and without an exponent where it is of a usual size."""
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    if size < -4 or size > 8:
+        return f"{value:.3g}"
+    return f"{value:.{max(0, 2 - size)}f}"
+
+
+def data_size(value: float) -> str:
+    """Return a number of bytes in the unit in which it is short: 4 KiB, 25 MiB."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if value >= 1024**power:
+            return f"{value / 1024**power:.3g} {unit}"
+    return f"{value:.0f} B"

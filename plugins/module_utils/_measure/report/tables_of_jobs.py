@@ -1,0 +1,381 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The tables of jobs and networks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
+    WORDS,
+    Source,
+    entries,
+    mapping,
+    number,
+    short_cpu,
+    text,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Column, Table
+
+# Metrics that say how a script ran, not what a model learnt.
+_NOT_LEARNT = ("runtime", "samples", "steps_per_second", "preparation_time", "total_flos")
+
+
+def throughput(job: Source) -> float | None:
+    """Return the samples per second of a job's training, over all ranks; of its measured steps where there are any.
+
+    What the Trainer reports counts the samples of all steps, also those before the checkpoint that it resumed from.
+    """
+    of_steps = number(mapping(job.content.get("measured")).get("samples_per_second"))
+    if of_steps is not None:
+        return of_steps
+    said = number(mapping(job.content.get("metrics")).get("train_samples_per_second"))
+    steps, resumed = number(job.content.get("steps")), number(job.content.get("resumed_step"))
+    return said * (steps - resumed) / steps if said is not None and steps and resumed else said
+
+
+def overview(sources: Sequence[Source], price: Price | None) -> Table:
+    """Return a row for each result."""
+    rows = []
+    for source in sources:
+        content = source.content
+        hosts = number(content.get("hosts"))
+        seconds = number(content.get("seconds"))
+        job = source.kind == "job"
+        rows.append(
+            {
+                "results": source.label,
+                "kind": WORDS[source.kind].removeprefix("a "),
+                "state": text(content.get("state")),
+                "started": text(content.get("started")).replace("T", " "),
+                "ended": text(content.get("ended")).replace("T", " "),
+                "model": source.model,
+                "stack": source.stack,
+                "backend": text(content.get("backend")),
+                "precision": text(content.get("precision")),
+                "cpu": short_cpu(source.cpu),
+                "hosts": hosts,
+                "ranks": number(content.get("ranks")),
+                "samples_per_second": throughput(source) if job else None,
+                "training_seconds": number(mapping(content.get("metrics")).get("train_runtime")) if job else None,
+                "seconds": seconds if job else None,
+                "cost": price.of(hosts, seconds) if price and job else None,
+                "directory": str(source.path),
+            }
+        )
+    columns = (
+        Column("results", "results"),
+        Column("kind", "kind"),
+        Column("state", "state"),
+        Column("model", "model"),
+        Column("stack", "stack"),
+        Column("backend", "backend"),
+        Column("precision", "precision"),
+        Column("cpu", "CPU"),
+        Column("hosts", "hosts", "int"),
+        Column("ranks", "ranks", "int"),
+        Column("samples_per_second", "samples/s", "figure"),
+        Column("training_seconds", "training", "seconds"),
+        Column("seconds", "in all", "seconds"),
+        Column("cost", f"cost{f', {price.currency}' if price and price.currency else ''}", "figure"),
+        Column("started", "started"),
+        Column("ended", "ended"),
+        Column("directory", "directory"),
+    )
+    return Table("overview", "Results in this report", columns, rows)
+
+
+def losses(jobs: Sequence[Source]) -> Table:
+    """Return the losses of jobs, and of the runs of sweeps, by step."""
+    rows = [{"results": job.label, **point} for job in jobs for point in job.losses]
+    columns = (
+        Column("results", "results"),
+        Column("step", "step", "int"),
+        Column("epoch", "epoch", "figure"),
+        Column("loss", "loss", "figure"),
+        Column("eval_loss", "evaluation loss", "figure"),
+    )
+    return Table("losses", "Loss by step", columns, rows)
+
+
+def metrics(jobs: Sequence[Source]) -> Table:
+    """Return what the models learnt: a row for each job and metric, before training and after."""
+    rows = []
+    for job in jobs:
+        found = mapping(job.content.get("metrics"))
+        for key in sorted(found):
+            name = key.removeprefix("eval_")
+            value = number(found[key])
+            learnt = (key.startswith("eval_") and not name.startswith("before_")) or key == "train_loss"
+            if value is None or not learnt or any(word in name for word in _NOT_LEARNT):
+                continue
+            rows.append(
+                {
+                    "results": job.label,
+                    "metric": "training loss, mean" if key == "train_loss" else name,
+                    "before": number(found.get(f"eval_before_{name}")),
+                    "after": value,
+                }
+            )
+    columns = (
+        Column("results", "results"),
+        Column("metric", "metric"),
+        Column("before", "before", "figure"),
+        Column("after", "after", "figure"),
+    )
+    return Table("metrics", "Evaluation of the trained models", columns, rows)
+
+
+def utilization(jobs: Sequence[Source]) -> Table:
+    """Return what the ranks of each host used, by seconds since the job's start."""
+    rows = []
+    for job in jobs:
+        hosts = mapping(mapping(job.files.get("utilization.json")).get("hosts"))
+        for host, given in hosts.items():
+            series = mapping(given)
+            cpus = number(series.get("cpus"))
+            columns = [series.get(key) for key in ("time", "busy_cpus", "memory_bytes", "network_bytes_per_second")]
+            time, busy, memory, network = (column if isinstance(column, list) else [] for column in columns)
+            for place, at in enumerate(time):
+                if number(at) is None:
+                    continue
+                rows.append(
+                    {
+                        "results": job.label,
+                        "host": text(host),
+                        "seconds": at,
+                        "busy_cpus": _at(busy, place),
+                        "cpus": cpus,
+                        "memory_bytes": _at(memory, place),
+                        "network_bytes_per_second": _at(network, place),
+                    }
+                )
+    columns_of_table = (
+        Column("results", "results"),
+        Column("host", "host"),
+        Column("seconds", "since the start", "seconds"),
+        Column("busy_cpus", "CPUs busy", "figure"),
+        Column("cpus", "of CPUs", "int"),
+        Column("memory_bytes", "memory", "gib"),
+        Column("network_bytes_per_second", "network", "mb"),
+    )
+    return Table("utilization", "Utilisation of the hosts", columns_of_table, rows)
+
+
+def _at(values: Sequence[Any], place: int) -> float | None:
+    return number(values[place]) if place < len(values) else None
+
+
+def attempts(jobs: Sequence[Source]) -> Table:
+    """Return the attempts of jobs: each start, from where, and why it ended. Seconds count from the first start."""
+    rows = []
+    for job in jobs:
+        given = entries(job.content.get("attempts")) or entries(mapping(job.files.get("status.json")).get("attempts"))
+        first = _time(job.content.get("started")) or (_time(given[0].get("started")) if given else None)
+        for place, attempt in enumerate(given, 1):
+            began, ended = _time(attempt.get("started")), _time(attempt.get("ended"))
+            rows.append(
+                {
+                    "results": job.label,
+                    "attempt": place,
+                    "from": text(attempt.get("from")),
+                    "began_seconds": began - first if began is not None and first is not None else None,
+                    "ended_seconds": ended - first if ended is not None and first is not None else None,
+                    "returncode": number(attempt.get("returncode")),
+                    "reason": text(attempt.get("reason")),
+                }
+            )
+    columns = (
+        Column("results", "results"),
+        Column("attempt", "attempt", "int"),
+        Column("from", "from"),
+        Column("began_seconds", "began after", "seconds"),
+        Column("ended_seconds", "ended after", "seconds"),
+        Column("returncode", "exit code", "int"),
+        Column("reason", "reason"),
+    )
+    return Table("attempts", "Attempts", columns, rows)
+
+
+def _time(value: Any) -> float | None:
+    """Return an ISO time as seconds since the Unix epoch; None when it is none."""
+    try:
+        return datetime.fromisoformat(text(value).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def hosts(jobs: Sequence[Source]) -> Table:
+    """Return a row for each host of the jobs' plans, with its core map, a letter for each core."""
+    rows = []
+    for job in jobs:
+        for host in entries(mapping(job.files.get("plan.json")).get("hosts")):
+            maps = entries(mapping(host.get("map")).get("rows"))
+            ranks = entries(host.get("ranks"))
+            rows.append(
+                {
+                    "results": job.label,
+                    "host": text(host.get("host")),
+                    "address": text(host.get("address")),
+                    "interface": text(host.get("interface")),
+                    "isa": text(host.get("isa")),
+                    "amx": text(host.get("amx")).replace("_", " "),
+                    "ranks": len(ranks) or None,
+                    "threads_per_rank": number(host.get("threads_per_rank")),
+                    "cores": " | ".join(text(row.get("letters")) for row in maps),
+                }
+            )
+    columns = (
+        Column("results", "results"),
+        Column("host", "host"),
+        Column("address", "address"),
+        Column("interface", "interface"),
+        Column("isa", "instruction set"),
+        Column("amx", "AMX"),
+        Column("ranks", "ranks", "int"),
+        Column("threads_per_rank", "threads per rank", "int"),
+        Column("cores", "core map, by socket and NUMA node"),
+    )
+    return Table("hosts", "Hosts", columns, rows)
+
+
+def versions(jobs: Sequence[Source]) -> Table:
+    """Return the versions of what the jobs ran with, where results.yml has brought them."""
+    rows = []
+    for job in jobs:
+        stack = mapping(job.files.get("stack.json"))
+        packages = mapping(stack.get("packages"))
+        python = {"Python": stack["interpreter"]} if stack.get("interpreter") else {}
+        rows += [
+            {"results": job.label, "stack": text(stack.get("name")), "package": name, "version": text(version)}
+            for name, version in {**python, **packages}.items()
+        ]
+    columns = (
+        Column("results", "results"),
+        Column("stack", "stack"),
+        Column("package", "package"),
+        Column("version", "version"),
+    )
+    return Table("versions", "Versions", columns, rows)
+
+
+def environment(jobs: Sequence[Source]) -> Table:
+    """Return the environment variables of the ranks: those of all hosts once, others by host."""
+    rows = []
+    for job in jobs:
+        of_hosts = {
+            text(host.get("host")): mapping(host.get("env"))
+            for host in entries(mapping(job.files.get("plan.json")).get("hosts"))
+        }
+        names = sorted({name for env in of_hosts.values() for name in env})
+        for name in names:
+            values: dict[str, list[str]] = {}
+            for host, env in of_hosts.items():
+                if name in env:
+                    values.setdefault(text(env[name]), []).append(host)
+            for value, where in values.items():
+                on = "all" if len(where) == len(of_hosts) else ", ".join(where)
+                rows.append({"results": job.label, "hosts": on, "variable": name, "value": value})
+    columns = (
+        Column("results", "results"),
+        Column("variable", "variable"),
+        Column("value", "value"),
+        Column("hosts", "hosts"),
+    )
+    return Table("environment", "Environment of the ranks", columns, rows)
+
+
+def pairs(networks: Sequence[Source]) -> Table:
+    """Return latency and bandwidth of every pair of hosts."""
+    rows = []
+    for network in networks:
+        for pair in entries(network.content.get("pairs")):
+            ends = pair.get("hosts")
+            if not isinstance(ends, list) or len(ends) != 2:
+                continue
+            rows.append(
+                {
+                    "results": network.label,
+                    "from": text(ends[0]),
+                    "to": text(ends[1]),
+                    "latency_us": number(pair.get("latency_us")),
+                    "bandwidth_mbyte_s": number(pair.get("bandwidth_mbyte_s")),
+                    "state": text(pair.get("state")),
+                    "reason": text(pair.get("reason")),
+                }
+            )
+    columns = (
+        Column("results", "results"),
+        Column("from", "from"),
+        Column("to", "to"),
+        Column("latency_us", "latency, µs", "figure"),
+        Column("bandwidth_mbyte_s", "bandwidth, MB/s", "figure"),
+        Column("state", "state"),
+        Column("reason", "reason"),
+    )
+    return Table("network_pairs", "Pairs of hosts", columns, rows)
+
+
+def collectives(networks: Sequence[Source]) -> Table:
+    """Return the time of each collective by size, tool and backend."""
+    rows = [
+        {
+            "results": network.label,
+            **{key: text(entry.get(key)) for key in ("tool", "backend", "operation")},
+            **{key: number(entry.get(key)) for key in ("bytes", "ranks", "microseconds", "low", "high")},
+        }
+        for network in networks
+        for entry in entries(network.content.get("collectives"))
+    ]
+    columns = (
+        Column("results", "results"),
+        Column("tool", "tool"),
+        Column("backend", "backend"),
+        Column("operation", "operation"),
+        Column("bytes", "size", "bytes"),
+        Column("ranks", "ranks", "int"),
+        Column("microseconds", "median, µs", "figure"),
+        Column("low", "lowest, µs", "figure"),
+        Column("high", "highest, µs", "figure"),
+    )
+    return Table("collectives", "Collectives", columns, rows)
+
+
+def findings(networks: Sequence[Source]) -> Table:
+    """Return what the network measurements flagged."""
+    rows = [
+        {"results": network.label, "kind": text(entry.get("kind")).replace("_", " "), "text": text(entry.get("text"))}
+        for network in networks
+        for entry in entries(network.content.get("findings"))
+    ]
+    columns = (Column("results", "results"), Column("kind", "kind"), Column("text", "finding"))
+    return Table("network_findings", "Findings in the network", columns, rows)
+
+
+def reference(published: Mapping[str, Any]) -> Table:
+    """Return the published results, as reference.load has them."""
+    sources = published["sources"]
+    rows = [
+        {**row, "title": sources[row["source"]]["title"], "file": sources[row["source"]]["file"]}
+        for row in published["rows"]
+    ]
+    columns = (
+        Column("series", "series"),
+        Column("hosts", "hosts", "int"),
+        Column("processes", "ranks", "int"),
+        Column("model", "model"),
+        Column("precision", "precision"),
+        Column("instance", "instance"),
+        Column("what", "time of"),
+        Column("seconds", "time", "seconds"),
+        Column("speedup", "speed-up", "ratio"),
+        Column("as_written", "as written"),
+        Column("note", "note"),
+        Column("title", "source"),
+        Column("file", "file"),
+    )
+    return Table("reference", "Published results", columns, rows)

@@ -1,0 +1,372 @@
+"""Directories of results for reports: a job that was restarted, sweeps of two clusters, tuning and a network.
+
+STAND-IN: the figures are made up, the files are as results.yml, scale.yml, tune.yml and network.yml leave them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HOSTS = ("node0", "node1", "node2", "node3")
+MODEL = "distilbert/distilbert-base-uncased"
+STACK = "ipex-2.8"
+SAPPHIRE_RAPIDS = "Intel(R) Xeon(R) Platinum 8488C"
+ICE_LAKE = "Intel(R) Xeon(R) Platinum 8375C CPU @ 2.90GHz"
+SAMPLES = 88524
+# Two ranks on a host of two sockets: 13 cores of each compute, one communicates, two are the system's.
+LETTERS = ("0000000000000css", "1111111111111css")
+
+
+def write_json(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=1))
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    return {"median": median(values), "low": min(values), "high": max(values), "count": len(values)}
+
+
+def run(count: int, repeat: int, speed: float | None, **fields: Any) -> dict[str, Any]:
+    """A run of a sweep on `count` hosts; without a speed it has failed."""
+    return {
+        "job": f"squad-on-{count}-r{repeat}",
+        "hosts": count,
+        "names": [f"node{place}" for place in range(count)],
+        "ranks": 2 * count,
+        "ranks_per_node": 2,
+        "threads_per_rank": 13,
+        "repeat": repeat,
+        "baseline": None,
+        "state": "succeeded" if speed else "failed",
+        "reason": "" if speed else f"rank 3 on node{count - 1} ended with exit code 9",
+        "started": "2026-11-22T10:00:00+00:00",
+        "seconds": 61.0 + 3 * repeat,
+        "samples_per_second": speed,
+        "step_seconds": speed
+        and {"median": 64 * count / speed, "low": 63 * count / speed, "high": 66 * count / speed, "count": 20},
+        "global_batch": 64 * count,
+        "epoch_seconds": speed and SAMPLES / speed,
+        "extrapolated": True,
+        "measured": None,
+        **fields,
+    }
+
+
+def sweep(
+    speed: float = 57.0,
+    efficiency: Mapping[int, float | None] | None = None,
+    repeats: int = 3,
+    **fields: Any,
+) -> dict[str, Any]:
+    """The content of sweep.json. speed: samples/s of one host. efficiency: {hosts: of the ideal, None: failed}."""
+    chance = random.Random(7)
+    shares = {1: 1.0, 2: 0.955, 4: 0.87} if efficiency is None else efficiency
+    runs: list[dict[str, Any]] = []
+    counts: list[dict[str, Any]] = []
+    for count, share in shares.items():
+        speeds = [
+            speed * count * share * (1 + chance.uniform(-0.03, 0.03)) for _repeat in range(repeats) if share is not None
+        ]
+        runs += [run(count, place + 1, speeds[place] if speeds else None) for place in range(repeats)]
+        entry: dict[str, Any] = {
+            "hosts": count,
+            "ranks": 2 * count,
+            "repeats": repeats,
+            "failed": 0 if speeds else repeats,
+            **dict.fromkeys(
+                ("samples_per_second", "epoch_seconds", "speedup", "efficiency", "speedup_over_one_process", "split")
+            ),
+        }
+        if speeds:
+            first = counts[0]["samples_per_second"]["median"] if counts else spread(speeds)["median"]
+            loss = 0.04 + 0.2 * (1 - (share or 1)) + (0.06 * math.log2(count))
+            entry.update(
+                samples_per_second=spread(speeds),
+                epoch_seconds=spread([SAMPLES / one for one in speeds]),
+                speedup=spread([one / first for one in speeds]),
+                efficiency=spread([one / first / count for one in speeds]),
+                speedup_over_one_process=spread([one / first * 1.31 for one in speeds]),
+                split={"compute": 0.93 - loss, "communication": loss, "input": 0.05, "other": 0.02},
+            )
+        counts.append(entry)
+    one = {**counts[0], "ranks": 1, "samples_per_second": spread([speed / 1.31]), "epoch_seconds": None, "split": None}
+    return {
+        "version": 1,
+        "job": "squad",
+        "model": MODEL,
+        "stack": STACK,
+        "precision": "bf16",
+        "backend": "ccl",
+        "launcher": "mpirun",
+        "cpu": SAPPHIRE_RAPIDS,
+        "scaling": "strong",
+        "constant_global_batch": False,
+        "steps": 25,
+        "warmup_steps": 5,
+        "repeats": repeats,
+        "samples_per_epoch": SAMPLES,
+        "state": "complete",
+        "started": "2026-11-22T10:00:00+00:00",
+        "ended": "2026-11-22T10:14:00+00:00",
+        "runs": runs,
+        "counts": counts,
+        "one_process": {**one, "speedup": None, "efficiency": None, "speedup_over_one_process": None},
+        "limits": {
+            "cause": "bandwidth",
+            "host": None,
+            "text": "All-reduce moves 268 MB in each step, at 1.1 of the link's 1.25 GB/s.",
+        },
+        "notes": [
+            "The batch of a rank is fixed, so that the global batch grows with the hosts (64 on 1, 128 on 2, 256 on "
+            "4): an epoch has fewer, larger steps, which can change what the model learns.",
+            "The time of an epoch is extrapolated from 25 steps, without evaluation and saving.",
+        ],
+        **fields,
+    }
+
+
+def losses(steps: int = 300, seed: int = 1) -> list[dict[str, Any]]:
+    """A Trainer's history: the loss every ten steps, an evaluation every 100."""
+    chance = random.Random(seed)
+    found: list[dict[str, Any]] = []
+    for step in range(10, steps + 1, 10):
+        level = 1.05 + 4.6 * math.exp(-step / 70)
+        entry = {"step": step, "epoch": step / steps}
+        found.append({**entry, "loss": level * (1 + chance.uniform(-0.05, 0.05)), "learning_rate": 3e-5})
+        if step % 100 == 0:
+            found.append({**entry, "eval_loss": level * 1.04, "eval_f1": 85.0})
+    return found
+
+
+def utilization(hosts: Sequence[str] = HOSTS, seconds: int = 740, fault: int = 310) -> dict[str, Any]:
+    """What hosts of 26 CPUs used, with a pause of a minute after a fault."""
+    chance = random.Random(3)
+    found: dict[str, Any] = {}
+    for place, host in enumerate(hosts):
+        time = list(range(0, seconds, 4))
+        idle = [at < 24 or fault <= at < fault + 60 for at in time]
+        busy = [0.4 if rests else 26 * (0.93 - 0.05 * place) * (1 + chance.uniform(-0.06, 0.06)) for rests in idle]
+        found[host] = {
+            "cpus": 26,
+            "time": time,
+            "busy_cpus": busy,
+            "memory_bytes": [2e9 if rests else 9.1e9 + 2e8 * place for rests in idle],
+            "network_bytes_per_second": [1e4 if rests else 410e6 * (1 + chance.uniform(-0.1, 0.1)) for rests in idle],
+        }
+    return {"version": 1, "interval": 4, "hosts": found}
+
+
+def plan(hosts: Sequence[str] = HOSTS) -> dict[str, Any]:
+    rows = [{"socket": place, "node": place, "letters": letters} for place, letters in enumerate(LETTERS)]
+    return {
+        "job": "squad",
+        "world_size": 2 * len(hosts),
+        "environment": "/opt/amx-cluster/envs/ipex-2.8",
+        "hosts": [
+            {
+                "host": host,
+                "address": f"10.0.0.{10 + place}",
+                "interface": "eth0",
+                "isa": "amx",
+                "amx": "usable",
+                "env": {"OMP_NUM_THREADS": "13", "CCL_WORKER_COUNT": "1", "MASTER_ADDR": "10.0.0.10"},
+                "ranks": [{"rank": 2 * place}, {"rank": 2 * place + 1}],
+                "threads_per_rank": 13,
+                "map": {"rows": rows, "offline": ""},
+            }
+            for place, host in enumerate(hosts)
+        ],
+    }
+
+
+def write_job(path: Path, hosts: Sequence[str] = HOSTS, **fields: Any) -> Path:
+    """Write the directory of a job that was restarted once, and learnt. fields: of results.json."""
+    results: dict[str, Any] = {
+        "job": "squad",
+        "model": MODEL,
+        "state": "succeeded",
+        "reason": "",
+        "started": "2026-11-22T11:00:00+00:00",
+        "ended": "2026-11-22T11:12:20+00:00",
+        "seconds": 740.0,
+        "hosts": len(hosts),
+        "ranks": 2 * len(hosts),
+        "notes": [],
+        "restarts": 1,
+        "threads_per_rank": [13] * len(hosts),
+        "precision": "bf16",
+        "isas": ["amx"],
+        "backend": "ccl",
+        "stack": STACK,
+        "metrics": {
+            "eval_exact_match": 76.4,
+            "eval_f1": 84.6,
+            "eval_loss": 1.19,
+            "eval_runtime": 21.0,
+            "train_loss": 1.61,
+            "train_runtime": 655.0,
+            "train_samples_per_second": 270.2,
+        },
+        "steps": 300,
+        "resumed_step": 150,
+        "attempts": [
+            {
+                "started": "2026-11-22T11:00:00+00:00",
+                "from": "the beginning",
+                "ended": "2026-11-22T11:05:10+00:00",
+                "returncode": 1,
+                "reason": "rank 5 on node2 was killed for lack of memory",
+            },
+            {
+                "started": "2026-11-22T11:05:40+00:00",
+                "from": "checkpoint-150",
+                "ended": "2026-11-22T11:12:20+00:00",
+                "returncode": 0,
+                "reason": "",
+            },
+        ],
+        "measured": {
+            "warmup_steps": 5,
+            "steps": 20,
+            "samples_per_step": 256,
+            "step_seconds": {"median": 0.945, "low": 0.93, "high": 1.01, "mean": 0.95, "count": 20},
+            "samples_per_second": 269.5,
+            "ranks": [
+                {
+                    "rank": rank,
+                    "host": hosts[rank // 2],
+                    "step_seconds": 0.95,
+                    "compute": 0.76 - 0.01 * rank,
+                    "communication": 0.13 + 0.01 * rank,
+                    "input": 0.04,
+                    "other": 0.02,
+                }
+                for rank in range(2 * len(hosts))
+            ],
+            "collectives": {"calls": 11.0, "bytes": 268e6, "backend": "ccl"},
+            "overhead": None,
+        },
+        **fields,
+    }
+    write_json(path / "results.json", results)
+    write_json(path / "plan.json", plan(hosts))
+    write_json(path / "utilization.json", utilization(hosts))
+    write_json(path / "output" / "trainer_state.json", {"log_history": losses()})
+    packages = {"torch": "2.8.0+cpu", "intel-extension-for-pytorch": "2.8.0", "transformers": "4.55.4"}
+    write_json(path / "stack.json", {"name": STACK, "interpreter": "3.11", "packages": packages})
+    (path / "launch.sh").write_text(
+        "#!/usr/bin/env bash\nexec mpirun -f hostfile -n 8 -ppn 2 \\\n  python rank.py run_qa.py\n"
+    )
+    return path
+
+
+def write_sweep(path: Path, **fields: Any) -> Path:
+    """Write the directory of a sweep. fields: as sweep() has them."""
+    write_json(path / "sweep.json", sweep(**fields))
+    return path
+
+
+def tuning(**fields: Any) -> dict[str, Any]:
+    """The content of tune.json: a plan that is faster than the default."""
+    settings: list[dict[str, Any]] = [
+        {"ranks_per_node": ranks, "comm_cores": comm, "reserved_cores": 2, "threads_per_core": 1, "backend": "ccl"}
+        for ranks in (1, 2, 4)
+        for comm in (0, 1, 2)
+    ]
+    speeds = [41.0, 47.5, 46.0, 52.0, 57.0, 55.0, 56.0, 61.3, None]
+    return {
+        "version": 1,
+        "job": "squad",
+        "model": MODEL,
+        "stack": STACK,
+        "precision": "bf16",
+        "budget_minutes": 30,
+        "used_minutes": 21.5,
+        "started": "2026-11-22T09:00:00+00:00",
+        "ended": "2026-11-22T09:21:30+00:00",
+        "trials": [
+            {
+                "settings": one,
+                "default": place == 4,
+                "round": 1 if (speed or 0) < 55 else 2,
+                "steps": 20,
+                "samples_per_second": speed,
+                "state": "succeeded" if speed else "failed",
+                "reason": "" if speed else "8 communication cores leave 24 for 4 ranks, and 2 of them are reserved",
+                "job": f"squad-t{place}",
+                "seconds": 74.0,
+            }
+            for place, (one, speed) in enumerate(zip(settings, speeds))
+        ],
+        "final": {"default": [56.8, 57.2, 57.1], "winner": [61.0, 61.4, 61.9]},
+        "winner": settings[7],
+        "verdict": "faster",
+        "gain": 61.4 / 57.1,
+        "diff": "--- a/jobs/squad.yml\n+++ b/jobs/squad.yml\n@@ -1,2 +1,2 @@\n-ranks_per_node: 2\n+ranks_per_node: 4\n",
+        "batch_allowed": False,
+        "notes": [],
+        **fields,
+    }
+
+
+def network(hosts: Sequence[str] = HOSTS, slow: str = "node2", **fields: Any) -> dict[str, Any]:
+    """The content of network.json: the pairs of one host are slow."""
+    pairs = [(one, other) for place, one in enumerate(hosts) for other in hosts[place + 1 :]]
+    sizes = [4 << (2 * power) for power in range(5, 13)]
+    return {
+        "version": 1,
+        "job": None,
+        "hosts": [{"host": host, "address": "", "interface": "eth0", "link_mbit": 10000} for host in hosts],
+        "provider": "tcp",
+        "started": "2026-11-22T08:00:00+00:00",
+        "ended": "2026-11-22T08:02:00+00:00",
+        "pairs": [
+            {
+                "hosts": list(pair),
+                "latency_us": 28.0,
+                "bandwidth_mbyte_s": 244.0 if slow in pair else 1130.0,
+                "state": "measured",
+                "reason": "",
+            }
+            for pair in pairs
+        ],
+        "collectives": [
+            {
+                "tool": tool,
+                "backend": backend,
+                "operation": operation,
+                "bytes": size,
+                "ranks": 8,
+                "microseconds": factor * (60 + size / 900),
+                "low": factor * 0.95 * (60 + size / 900),
+                "high": factor * 1.1 * (60 + size / 900),
+            }
+            for tool, backend, scale in (("imb", "mpi", 1.0), ("torch", "gloo", 1.6))
+            for operation, factor in (
+                ("broadcast", scale),
+                ("reduce", 1.1 * scale),
+                ("reduce_scatter", 1.3 * scale),
+                ("all_reduce", 2.0 * scale),
+                ("all_gather", 1.5 * scale),
+                ("all_to_all", 2.6 * scale),
+            )
+            for size in sizes
+        ],
+        "findings": [
+            {
+                "kind": "slow_host",
+                "host": slow,
+                "pair": None,
+                "text": f"{slow} reaches 244 MB/s with every other host, the median is 1130 MB/s: check its "
+                "cable and port.",
+            }
+        ],
+        "prediction": None,
+        **fields,
+    }
