@@ -1,7 +1,7 @@
 # Every target is a short call of a command that can also be run on its own.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo bench-collectives test test-all lint unit integration sanity molecule docs clean
+.PHONY: help demo bench bench-collectives test test-all lint unit integration sanity molecule docs clean
 
 # Ansible needs UTF-8, and ignores the ansible.cfg of a world-writable directory unless it is named.
 export LC_ALL := C.UTF-8
@@ -17,6 +17,12 @@ demo: ## make this machine a cluster of one host (in .cluster/, no root) and fin
 	@tools/make_venv.sh
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
+	.venv/bin/ansible-playbook playbooks/results.yml -e job=demo
+	@echo "A page with its figures: file://$(CURDIR)/results/demo/report.html"
+
+bench: ## measure what the collection adds and gains, on hosts of this machine (root, Docker; nothing else should run meanwhile)
+	@tools/make_venv.sh tests
+	.venv/bin/python tests/benchmarks/performance.py $(if $(WRITE),--write $(WRITE))
 
 bench-collectives: ## measure collectives between two ranks of this machine, with backend mpi beside gloo (after make demo)
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/collectives.yml -e '{override: {ranks_per_node: 2}}'

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 import sys
 
-from journeys import away, example, killed_rank, measured, project, reboot, same_result, secret
+from journeys import (
+    away,
+    example,
+    killed_rank,
+    measured,
+    project,
+    reboot,
+    same_result,
+    scaling,
+    secret,
+    slow_network,
+)
 from support.cluster import HEAD, on, until
 from support.journeys import make
 
@@ -25,11 +36,16 @@ JOURNEYS = [
     [killed_rank.mpi_trains_the_demo_job],
     [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],
+    [scaling.a_sweep_is_interrupted_and_continued],
+    [scaling.a_page_shows_the_sweep],
+    [slow_network.nobody_is_named_where_hosts_are_alike],
+    [slow_network.a_slow_host_is_named_and_no_other],
 ]
 # What `make test` leaves out, and why.
 AT_LENGTH = {
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
     example.example: "what refuses such a script is in the integration tests",
+    slow_network.nobody_is_named_where_hosts_are_alike: "beside a slow host, the others are not named, either",
     killed_rank.mpi_trains_the_demo_job: "a job on mpi is in the scenario default, a killed rank in torchrun's journey",
 }
 

@@ -23,5 +23,8 @@ class ActionModule(ActionBase):
         )
         message = document.refusal(options["format"], options["query"], options["output"])
         if not message and options["format"] == "json" and options["reports"] is False:
-            message = "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml and results.yml"
+            message = (
+                "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
+                "scale.yml, tune.yml and network.yml"
+            )
         return {"failed": True, "msg": message} if message else {"changed": False}

@@ -33,10 +33,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
 
-from hosts import ROOT, Hosts, processor, run
 from run import ENGINE_SCRIPT
+from support.benchmark_hosts import Hosts, processor, run
+from support.checkout import ROOT
 
 WORK = ROOT / ".cache" / "benchmarks" / "install"
 # Ansible and the wheels come by the one, what hosts pass to each other goes by the other: so bytes can be told apart.

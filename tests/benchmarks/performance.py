@@ -35,10 +35,11 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent))
 
-from hosts import ROOT, Hosts, processor
 from run import ENGINE_SCRIPT
+from support.benchmark_hosts import Hosts, processor
+from support.checkout import ROOT
 
 MARKERS = ("<!-- performance: begin -->", "<!-- performance: end -->")
 PREFIX = "/opt/amx-cluster"

@@ -71,7 +71,12 @@ def test_results_in_a_file(cluster: LocalCluster) -> None:
     [
         ("status", ["query=jobs["], "query: 'jobs[' is not JMESPath (https://jmespath.org): "),
         ("status", ["output=/no/where/x"], "output: there is no directory /no/where on the control node"),
-        ("train", [], "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml and results.yml"),
+        (
+            "train",
+            [],
+            "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
+            "scale.yml, tune.yml and network.yml",
+        ),
     ],
 )
 def test_refused_before_anything_runs(cluster: LocalCluster, playbook: str, options: list[str], message: str) -> None:

@@ -79,7 +79,7 @@ def main() -> None:
     parser.add_argument("--warmup", type=int, default=2)
     options = parser.parse_args()
     if options.processes:
-        torch.multiprocessing.spawn(train, (options,), nprocs=options.processes)  # type: ignore[no-untyped-call]
+        torch.multiprocessing.spawn(train, (options,), nprocs=options.processes)
     else:
         train(0, options)
 

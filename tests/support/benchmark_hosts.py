@@ -14,11 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests"))
-
-from run import environment
+from support.checkout import ROOT, environment
 
 
 class Hosts:
