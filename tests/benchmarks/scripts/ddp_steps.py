@@ -67,6 +67,9 @@ def train(local: int, options: argparse.Namespace) -> None:
         sys.stdout.write(json.dumps(report) + "\n")
         sys.stdout.flush()
     dist.barrier()
+    time.sleep(
+        0.2
+    )  # gloo's threads may hang with the model that is freed next; jobs of the collection wait by themselves
     dist.destroy_process_group()
 
 
