@@ -17,6 +17,7 @@ description:
     run. It fails when the first run of a sweep failed.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.sweep
 attributes:
   check_mode:
     support: full
@@ -25,50 +26,6 @@ attributes:
   idempotent:
     support: none
 options:
-  file:
-    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
-    type: str
-    default: ""
-  override:
-    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
-    type: raw
-  hosts:
-    description: The hosts that the sweep may use, the head first.
-    type: list
-    elements: str
-    required: true
-  results:
-    description: The directory on the control node with results. The sweep is in C(JOB-scale/sweep.json) there.
-    type: path
-    required: true
-  counts:
-    description: Numbers of hosts, a list or text such as V(1,2,4). Empty is 1, 2, 4, ... and all.
-    type: raw
-    default: []
-  repeats:
-    description: How often the job is run on each number of hosts.
-    type: raw
-    default: 3
-  steps:
-    description: Steps of each run that are measured.
-    type: raw
-    default: 20
-  warmup_steps:
-    description: Steps of each run that come before, and are not measured.
-    type: raw
-    default: 5
-  scaling:
-    description: V(strong) is the same dataset on every number of hosts, V(weak) one that grows with them.
-    type: str
-    default: strong
-  constant_global_batch:
-    description: Whether the global batch stays that of one host.
-    type: bool
-    default: false
-  again:
-    description: Whether a sweep of this job that there is already is moved aside.
-    type: bool
-    default: false
   tried:
     description: What the entry point C(trial) of the role amx.cluster.job has set of the last run. Empty begins.
     type: dict

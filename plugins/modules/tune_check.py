@@ -18,53 +18,8 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.tune
 options:
-  file:
-    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
-    type: str
-    default: ""
-  override:
-    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
-    type: raw
-  hosts:
-    description: The hosts of the cluster, the head first.
-    type: list
-    elements: str
-    required: true
-  results:
-    description: The directory on the control node with results. The tuning is in C(JOB-tune/tune.json) there.
-    type: path
-    required: true
-  budget:
-    description: Minutes that all trials together may take.
-    type: raw
-    default: 30
-  steps:
-    description: Steps of a trial in the first round that are measured. Each further round has twice as many.
-    type: raw
-    default: 10
-  warmup_steps:
-    description: Steps of each trial that come before, and are not measured.
-    type: raw
-    default: 3
-  repeats:
-    description: How often the winner and the job as it is are run in the final comparison, each.
-    type: raw
-    default: 3
-  tune_batch:
-    description: Whether other batch sizes are tried, too. They change what the job learns, and are never the winner.
-    type: bool
-    default: false
-  vary:
-    description:
-      - The settings that are changed, a list or text such as V(ranks_per_node,backend). Empty is all of
-        V(ranks_per_node), V(comm_cores), V(reserved_cores), V(threads_per_core) and V(backend).
-    type: raw
-    default: []
-  again:
-    description: Whether a tuning of this job that there is already is moved aside.
-    type: bool
-    default: false
   backend:
     description: The inventory's backend, for jobs that leave it open.
     type: str

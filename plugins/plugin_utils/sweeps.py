@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -85,25 +85,33 @@ def contents(job: Job) -> dict[str, str]:
 
 def refusal(wanted: Wanted, again: bool) -> str:
     """Return why the sweep cannot begin, or go on, for what is among the results; an empty string when it can."""
-    earlier = wanted.earlier()
-    if again or not wanted.path.exists():
+    return refused("sweep", wanted.path, again, lambda earlier: sweep.differences(earlier, wanted.content))
+
+
+def refused(what: str, path: Path, again: bool, differences: Callable[[dict[str, Any]], Sequence[str]]) -> str:
+    """Return why a measurement cannot begin, or go on, for what is in the file `path`; an empty string when it can.
+
+    what: its name in the message. differences: what differs between its earlier content and what was requested.
+    """
+    if again or not path.exists():
         return ""
+    earlier = read_json(path)
     if earlier is None:
-        return f"{wanted.path} is not complete JSON: add -e again=true to start anew; it is moved aside"
-    found = sweep.differences(earlier, wanted.content)
+        return f"{path} is not complete JSON: add -e again=true to start anew; it is moved aside"
+    found = differences(earlier)
     if not found:
         return ""
     lines = "\n".join(f"- {line}" for line in found)
     return (
-        f"{wanted.path} is the sweep of another request, and results of both cannot be mixed:\n{lines}\n"
-        "Undo the change to continue that sweep, or add -e again=true to start this one; the other is moved aside."
+        f"{path} is the {what} of another request, and results of both cannot be mixed:\n{lines}\n"
+        f"Undo the change to continue that {what}, or add -e again=true to start this one; the other is moved aside."
     )
 
 
-def misspelt(names: Sequence[str]) -> str:
+def misspelt(names: Sequence[str], options: Sequence[str] = OPTIONS) -> str:
     """Return what is wrong with the names of a user's variables: one that nearly is an option is a mistake."""
     for name in names:
-        near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.8)
-        if near and name not in OPTIONS:
+        near = difflib.get_close_matches(name, options, n=1, cutoff=0.8)
+        if near and name not in options:
             return f"{name}: unknown option; did you mean {near[0]}?"
     return ""

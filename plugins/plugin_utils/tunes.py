@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,28 +63,12 @@ def read(options: Mapping[str, Any]) -> Wanted:
 
 def refusal(wanted: Wanted, again: bool) -> str:
     """Return why the tuning cannot begin, or go on, for what is among the results; an empty string when it can."""
-    if again or not wanted.path.exists():
-        return ""
-    earlier = wanted.earlier()
-    if earlier is None:
-        return f"{wanted.path} is not complete JSON: add -e again=true to start anew; it is moved aside"
-    found = trials.differences(earlier, wanted.content)
-    if not found:
-        return ""
-    lines = "\n".join(f"- {line}" for line in found)
-    return (
-        f"{wanted.path} is the tuning of another request, and results of both cannot be mixed:\n{lines}\n"
-        "Undo the change to continue that tuning, or add -e again=true to start this one; the other is moved aside."
-    )
+    return sweeps.refused("tuning", wanted.path, again, lambda earlier: trials.differences(earlier, wanted.content))
 
 
 def misspelt(names: Sequence[str]) -> str:
-    """Return what is wrong with the names of a user's variables: one that nearly is an option is a mistake."""
-    for name in names:
-        near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.8)
-        if near and name not in OPTIONS:
-            return f"{name}: unknown option; did you mean {near[0]}?"
-    return ""
+    """Return what is wrong with the names of a user's variables, as sweeps.misspelt does."""
+    return sweeps.misspelt(names, OPTIONS)
 
 
 def diff(content: Mapping[str, Any], job: Job) -> tuple[str, str]:
