@@ -13,7 +13,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 demo: ## make this machine a cluster of one host (in .cluster/, no root) and fine-tune a language model on it
-	@echo "Makes this machine a cluster of one host inside this directory (.venv, .cluster), then fine-tunes MiniLM on its CPU cores."
+	@echo "Makes this machine a cluster of one host inside this directory (.venv, .cluster, results), then fine-tunes MiniLM on its CPU cores."
 	@tools/make_venv.sh
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
@@ -51,5 +51,5 @@ docs: ## generate the README.md of each role, the JSON Schema of job files and t
 	@tools/make_venv.sh tests
 	@.venv/bin/python tools/generated_docs.py write
 
-clean: ## remove .venv and caches; keep what the demo installed and trained (.cluster)
+clean: ## remove .venv and caches; keep what the demo installed and trained (.cluster, results)
 	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis
