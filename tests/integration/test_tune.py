@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.plugin_utils import tunes
 from support import checkout
 from support.at_length import AT_LENGTH, only_at_length
 from support.local_cluster import PLAYBOOK, installed_here
@@ -61,8 +63,18 @@ REQUEST = ("-e", "job=tiny.yml", "-e", f"budget={BUDGET}", "-e", "repeats=2", "-
 
 
 def tune(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return play(folder, "tune", *options)
+
+
+def refused(folder: Path, *options: str) -> str:
+    done = tune(folder, *options)
+    assert done.returncode != 0
+    return " ".join(done.stdout.split())
+
+
+def play(folder: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks/tune.yml")],
+        [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / f"playbooks/{name}.yml")],
         cwd=folder,
         env={**checkout.environment(), "PWD": str(folder)},
         stdin=subprocess.DEVNULL,
@@ -103,6 +115,47 @@ def test_the_fastest_settings_are_found_and_shown(tuned: tuple[dict[str, Any], s
     assert "samples/s" in shown
     assert "+ranks_per_node: 2  # to be tuned" in shown
     assert (folder / "tiny.yml").read_text() == JOB  # without write=true
+
+
+def test_the_winner_goes_to_the_inventory_and_reaches_the_job(tuned: tuple[dict[str, Any], str], folder: Path) -> None:
+    content, _shown = tuned
+    options = (*REQUEST, "-e", "write_to=inventory")
+    assert "write_to: inventory: there is no" in refused(folder, *options)
+    variables = folder / "group_vars" / "cluster.yml"
+    variables.parent.mkdir()
+    before = "# Ours.\ncluster_verify: false  # quick\n# the end\n"
+    variables.write_text(before)
+    try:
+        assert "tiny.yml sets ranks_per_node, and a job that does takes none of these" in refused(folder, *options)
+        (folder / "open.yml").write_text(
+            JOB.replace("ranks_per_node: 1  # to be tuned\n", "").replace("tiny\n", "open\n")
+        )
+        # What was tuned: the job, with the one rank that it took.
+        opened = json.loads(json.dumps(content))
+        opened["job"] = opened["request"]["job"]["name"] = "open"
+        opened["request"]["job"]["ranks_per_node"] = "auto"
+        opened["diff"] = tunes.diff(opened, load(folder / "open.yml"))
+        (folder / "results/open-tune").mkdir()
+        _io.write_json(folder / "results/open-tune/tune.json", opened)
+        request = ("-e", "job=open.yml", *options[2:])
+        shown = tune(folder, *request)
+        assert shown.returncode == 0, shown.stdout[-8000:]
+        assert "+cluster_cores: {ranks_per_node: 2" in shown.stdout
+        assert "+++ b/group_vars/cluster.yml" in shown.stdout
+        assert variables.read_text() == before
+        done = tune(folder, *request, "-e", "write=true")
+        assert done.returncode == 0, done.stdout[-8000:]
+        after = variables.read_text()
+        assert after.startswith("# Ours.\ncluster_verify: false  # quick\ncluster_cores: {ranks_per_node: 2")
+        assert after.endswith("\n# the end\n")
+        again = tune(folder, *request, "-e", "write=true")
+        assert "The inventory has these settings already." in again.stdout
+        assert variables.read_text() == after
+        planned = play(folder, "plan", "-e", "job=open.yml")
+        assert "2 ranks" in planned.stdout, planned.stdout[-4000:]
+    finally:
+        variables.unlink()
+        variables.parent.rmdir()
 
 
 def test_the_diff_applies_and_the_job_file_still_reads(tuned: tuple[dict[str, Any], str], folder: Path) -> None:
