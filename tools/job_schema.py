@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_fields
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, job_fields, known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -79,6 +79,39 @@ ENV = mapping({"type": ["string", "number"]}, whole(job_fields.VARIABLE))
 CORES: Schema = {"anyOf": [count(0), {"const": "auto"}]}
 RANKS: Schema = {"anyOf": [count(1), {"const": "auto"}, whole(job_fields.AT_MOST)]}
 
+NUMBER: Schema = {"type": "number", "exclusiveMinimum": 0}
+
+
+def several(values: Schema) -> Schema:
+    """A list of at least one value of this form, each once."""
+    return {"type": "array", "items": values, "minItems": 1, "uniqueItems": True}
+
+
+INFERENCE = fields(
+    {
+        "models": several(TEXT),
+        "tasks": mapping({"enum": list(known_models.TASKS)}),
+        "precisions": several({"enum": list(inference_field.PRECISIONS)}),
+        "engines": several({"enum": list(inference_field.ENGINES)}),
+        "int8": several({"enum": list(inference_field.INT8)}),
+        "channels_last": {"anyOf": [SWITCH, {"const": "auto"}]},
+        "batch_sizes": several(count(1)),
+        "sequence_lengths": several(count(2)),
+        "new_tokens": count(1),
+        "instances_per_node": several({"anyOf": [count(1), {"enum": [inference_field.AUTO, inference_field.CORES]}]}),
+        "threads_per_instance": several(count(1)),
+        "rates": {"type": "array", "items": NUMBER},
+        "seconds": NUMBER,
+        "warmup": count(0),
+        "p99_ms": {"anyOf": [NUMBER, {"type": "null"}]},
+        "budget": NUMBER,
+        "agreement": {"type": "number", "minimum": 0, "maximum": 1},
+        "emulation": SWITCH,
+        "evaluation": mapping({"type": "string", "pattern": r"^[^/]+/.*\.csv$"}),
+    },
+    ("models",),
+)
+
 # The form of each value, by the function that checks it.
 FORMS: dict[Callable[[object, Path], Any], Schema] = {
     job_fields._name: whole(job_fields.NAME),
@@ -106,6 +139,7 @@ FORMS: dict[Callable[[object, Path], Any], Schema] = {
     job_fields._whole: count(0),
     job_fields._switch: SWITCH,
     job_fields._measure: {"anyOf": [SWITCH, fields({"warmup_steps": count(0), "split": SWITCH})]},
+    inference_field.read: INFERENCE,
     job_fields._watch: fields({each.name: SWITCH for each in dataclasses.fields(job_fields.Watch)}),
 }
 
@@ -149,7 +183,11 @@ def schema() -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Job file of amx.cluster",
         "description": "What to train, and how: see docs/job_files.md.",
-        **fields(properties, ("name", "script")),
+        **fields(properties, ("name",)),
+        # A job of kind inference has the collection's own script.
+        "if": {"properties": {"kind": {"const": "inference"}}, "required": ["kind"]},
+        "then": {"required": ["inference"]},
+        "else": {"required": ["script"]},
     }
 
 

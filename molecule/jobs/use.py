@@ -10,8 +10,10 @@ import sys
 from journeys import (
     away,
     example,
+    inference,
     killed_rank,
     measured,
+    prediction,
     project,
     reboot,
     same_result,
@@ -38,6 +40,9 @@ JOURNEYS = [
     [secret.secrets_reach_the_ranks_and_nothing_else],
     [scaling.a_sweep_is_interrupted_and_continued],
     [scaling.a_page_shows_the_sweep],
+    [inference.every_task_is_measured_in_every_precision],
+    [prediction.an_instance_is_killed],
+    [prediction.a_prediction_is_interrupted_and_continued],
     [slow_network.nobody_is_named_where_hosts_are_alike],
     [slow_network.a_slow_host_is_named_and_no_other],
 ]

@@ -61,7 +61,8 @@ class ActionModule(ActionBase):
             for note in seen["status"].get("notes", [])[notes:]:
                 display.display(f"  restarted: {note}")
             notes = len(seen["status"].get("notes", []))
-            if asked.get("show") != "log" and progress != shown and (ended or time.monotonic() >= due):
+            news = asked.get("show") != "log" and progress not in ("", shown)
+            if news and (ended or time.monotonic() >= due):
                 display.display(f"  {progress}")
                 hosts = describe_hosts(ranks, seen["ranks"])
                 if hosts and not ended:

@@ -15,6 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 
 def backends(run: Run) -> dict[str, str]:
@@ -59,6 +60,9 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"}
         try:
             job = load(Path(options["file"]), options["override"])
+            if job.kind == kinds.INFERENCE.name and not options["derive"]:
+                said = f"job {job.name} is of kind {job.kind}: playbooks/infer.yml -e job={job.file} runs it"
+                return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
             if options["verify_with"]:
                 job = derive.verification(job, Path(options["verify_with"]))
             if options["derive"]:
@@ -78,7 +82,7 @@ class ActionModule(ActionBase):
                 hosts = choose_hosts(job, options["hosts"])
                 run = Run(job, settings)
                 result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
-                result["backends"] = backends(run)
+                result.update(backends=backends(run), cores=run.cores())
         except ValueError as error:
             return {"failed": True, "msg": str(error)}
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}

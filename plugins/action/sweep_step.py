@@ -9,7 +9,6 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_request, sweep_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps
 
@@ -59,11 +58,7 @@ class ActionModule(ActionBase):
         if earlier and not again:
             return sweep.continued(earlier, wanted.content)
         if not self._task.check_mode:
-            wanted.path.parent.parent.mkdir(parents=True, exist_ok=True)
-            aside = directory.set_aside(wanted.path.parent)
-            if aside:
-                wanted.path.parent.rename(aside)
-            wanted.path.parent.mkdir(mode=0o700)
+            sweeps.begin_anew(wanted.path)
         return wanted.content
 
     def record(

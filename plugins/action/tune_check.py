@@ -8,8 +8,9 @@ from typing import Any
 from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import cores_of
 from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_request
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, tunes
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps, tunes
 
 
 class ActionModule(ActionBase):
@@ -21,11 +22,20 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
-            argument_spec={**tunes.ARGUMENTS, "backend": {"type": "str", "default": "auto"}}
+            argument_spec={
+                **tunes.ARGUMENTS,
+                "backend": {"type": "str", "default": "auto"},
+                "cores": {"type": "raw", "default": {}},
+                "write_to": {"type": "str", "choices": tunes.WRITE_TO, "default": "job"},
+            }
         )
         try:
             said = tunes.misspelt(list(load_extra_vars(self._loader))) if context.CLIARGS else ""
             wanted = tunes.read(options)
+            cores = cores_of(wanted.job, sweeps.plain(options["cores"]))
+            if options["write_to"] == "inventory":
+                tunes.variables_file((task_vars or {}).get("ansible_inventory_sources") or [])
+                said = said or tunes.unheeded(wanted.job, wanted.request.vary)
             said = said or tunes.refusal(wanted, options["again"])
         except (OSError, ValueError) as error:
             said = str(error)
@@ -44,8 +54,5 @@ class ActionModule(ActionBase):
             "interrupted": [earlier["running"]["job"]] if earlier and earlier.get("running") else [],
             "backends": tune_request.backends(job, options["backend"]),
             "vary": list(wanted.request.vary),
-            "default": {
-                name: getattr(job, name)
-                for name in ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core")
-            },
+            "default": cores,
         }

@@ -30,6 +30,7 @@ class ActionModule(ActionBase):
                 "file": {"type": "path", "required": True},
                 "override": {"type": "raw"},
                 "write": {"type": "bool", "default": False},
+                "write_to": {"type": "str", "choices": tunes.WRITE_TO, "default": "job"},
                 **document.ARGUMENTS,
             }
         )
@@ -37,9 +38,14 @@ class ActionModule(ActionBase):
         if content is None:
             return {"failed": True, "msg": f"{options['path']} is missing, or is not complete JSON"}
         try:
-            wrote = self.write(content, options) if options["write"] and content["diff"] else ""
+            changes = self.changes(content, options, task_vars or {})
+            if options["write"] and changes:
+                self.write(changes, Path(options["file"]))
+            wrote = ", ".join(str(change.path) for change in changes) if options["write"] else ""
+            content = {**content, "diff": "".join(change.diff for change in changes)}
             if options["format"] == "text":
-                display.display(inventory_in_use.commands(tune_text.table(content, options["path"], wrote), task_vars))
+                text = tune_text.table(content, options["path"], wrote, options["write_to"])
+                display.display(inventory_in_use.commands(text, task_vars))
             else:
                 document.emit(content, options)
         except (OSError, ValueError) as error:
@@ -49,15 +55,27 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
         return {"changed": bool(wrote)}
 
-    def write(self, content: dict[str, Any], options: dict[str, Any]) -> str:
-        """Apply the diff to the job file, which must still be what was tuned; return its path."""
+    def changes(
+        self, content: dict[str, Any], options: dict[str, Any], task_vars: dict[str, Any]
+    ) -> list[tunes.Change]:
+        """Return the changes of files that make the winner; of the job file, only if it still is what was tuned."""
+        if not content["diff"]:
+            return []
+        to_inventory = options["write_to"] == "inventory"
+        if not to_inventory and not options["write"]:
+            return [tunes.Change(Path(options["file"]), "", content["diff"], "")]  # as it was found then
         job = load(Path(options["file"]), sweeps.plain(options["override"]))
-        now, after = tunes.diff(content, job)
-        if now != content["diff"]:
+        if tunes.diff(content, job) != content["diff"]:
             raise ValueError(
                 f"{job.file} has been changed since it was tuned: apply the diff in {options['path']} yourself"
             )
-        if not self._task.check_mode:
-            _io.write_text(job.file, after, job.file.stat().st_mode & 0o777)
-            load(job.file)
-        return str(job.file)
+        sources = task_vars.get("ansible_inventory_sources") or []
+        return tunes.changes(content, job, tunes.variables_file(sources) if to_inventory else None)
+
+    def write(self, changes: list[tunes.Change], job_file: Path) -> None:
+        """Apply the changes; the job file must still be one after them."""
+        if self._task.check_mode:
+            return
+        for change in changes:
+            _io.write_text(change.path, change.after, change.path.stat().st_mode & 0o777)
+        load(job_file)

@@ -10,7 +10,6 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps, tunes
 
@@ -40,7 +39,7 @@ class ActionModule(ActionBase):
             if trial:
                 content["running"] = {"job": trial["job"], "trial": trial, "began": time.time()}
             else:
-                content["diff"] = tunes.diff(content, wanted.job)[0]
+                content["diff"] = tunes.diff(content, wanted.job)
             if not self._task.check_mode:
                 _io.write_json(wanted.path, content)
         except (OSError, ValueError) as error:
@@ -66,11 +65,7 @@ class ActionModule(ActionBase):
         if earlier:
             return trials.with_candidates(trials.continued(earlier, wanted.request.budget_minutes), valid)
         if not self._task.check_mode:
-            wanted.path.parent.parent.mkdir(parents=True, exist_ok=True)
-            aside = directory.set_aside(wanted.path.parent)
-            if aside:
-                wanted.path.parent.rename(aside)
-            wanted.path.parent.mkdir(mode=0o700)
+            sweeps.begin_anew(wanted.path)
         return trials.with_candidates(wanted.content, valid)
 
     @staticmethod

@@ -34,7 +34,7 @@ options:
   settings:
     description:
       - What the run is set to besides its file, C(head_address), C(head_interface), C(world_timeout),
-        C(shared_directory), C(user), C(since) and C(backend), that of jobs which leave it open.
+        C(shared_directory), C(user), C(since), and C(backend) and C(cores), those of jobs which leave them open.
     type: dict
     default: {}
   verify_with:
@@ -108,6 +108,10 @@ members:
   returned: when O(hosts) is given
 backends:
   description: The job's backend with a stack of each backend.
+  type: dict
+  returned: when O(hosts) is given
+cores:
+  description: The job's request for the cores of a node, as M(amx.cluster.core_allocation) takes it.
   type: dict
   returned: when O(hosts) is given
 sources:

@@ -24,6 +24,17 @@ options:
     description: The inventory's backend, for jobs that leave it open.
     type: str
     default: auto
+  cores:
+    description: The inventory's cores, for jobs that leave them open.
+    type: raw
+    default: {}
+  write_to:
+    description:
+      - Whether the winner is to be written to the job file, or to C(group_vars/cluster.yml) of the inventory, which
+        must be there then; the job must leave open what is tuned.
+    type: str
+    choices: [job, inventory]
+    default: job
 seealso:
   - module: amx.cluster.tune_step
 """

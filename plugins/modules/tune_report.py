@@ -13,7 +13,7 @@ version_added: 0.1.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Prints the trials of a tuning as a table with the diff that makes the winner of the job file, or as a JSON
+  - Prints the trials of a tuning as a table with the diff that makes the winner, or as a JSON
     document. Applies the diff where that is requested.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -38,9 +38,17 @@ options:
     description: A mapping of fields that win over the file's, as the tuning had it.
     type: raw
   write:
-    description: Whether the diff is applied to the job file. Nothing is written where nothing was faster.
+    description: Whether the diff is applied. Nothing is written where nothing was faster.
     type: bool
     default: false
+  write_to:
+    description:
+      - Whether the diff is one of the job file, or one of C(group_vars/cluster.yml) of the inventory, with
+        C(cluster_cores) and C(cluster_backend) for all jobs that leave these open. Arguments that keep the global batch
+        are changed in the job file in both cases.
+    type: str
+    choices: [job, inventory]
+    default: job
 seealso:
   - module: amx.cluster.tune_step
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_request
 
@@ -106,6 +106,15 @@ def refused(what: str, path: Path, again: bool, differences: Callable[[dict[str,
         f"{path} is the {what} of another request, and results of both cannot be mixed:\n{lines}\n"
         f"Undo the change to continue that {what}, or add -e again=true to start this one; the other is moved aside."
     )
+
+
+def begin_anew(path: Path) -> None:
+    """Make the directory of a measurement's file; an earlier one is moved aside. Raises OSError."""
+    path.parent.parent.mkdir(parents=True, exist_ok=True)
+    aside = directory.set_aside(path.parent)
+    if aside:
+        path.parent.rename(aside)
+    path.parent.mkdir(mode=0o700)
 
 
 def misspelt(names: Sequence[str], options: Sequence[str] = OPTIONS) -> str:

@@ -16,14 +16,12 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS, NAME
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 
 VERIFICATION = "verify"
 """Name of the job that verifies a plan."""
 
-SETTINGS_OF_CORES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core")
-"""The fields of a job that decide which core does what."""
-
-OF_TRIALS = ("hosts", *SETTINGS_OF_CORES, "backend", "args")
+OF_TRIALS = ("hosts", *CORES, "backend", "args")
 """The fields of a job that a trial may change."""
 
 LEFT_OUT = (
@@ -75,11 +73,13 @@ def trial(
     warmup_steps: int = 0,
     measure: bool = True,
     fields: Mapping[str, Any] | None = None,
+    sources: Mapping[str, Any] | None = None,
 ) -> Job:
     """Return the job for so many steps after the warm-up, with the fields of a job file that are to change.
 
     A script of transformers' Trainer makes these steps, and neither evaluates nor saves. A script of another kind runs
     as it does in the job: its arguments are its own. measure: whether the steps are measured, where that can be had.
+    sources: the fields `models` and `data` where they are to be replaced.
     A trial is not restarted, waits for no other job, and nothing is expected of its results. Raises ValueError for a
     field that there is not or that a trial decides itself, a wrong value, and a name that is none for a job.
     """
@@ -88,6 +88,8 @@ def trial(
     if unknown:
         raise ValueError(f"{unknown[0]} is no field that a trial can change: {', '.join(OF_TRIALS)} are")
     parsed = {name: FIELDS[name](value, job.file.parent) for name, value in changes.items() if name != "args"}
+    for name, value in (sources or {}).items():
+        parsed[name] = {**dict.fromkeys(getattr(job, name)), **FIELDS[name](value, job.file.parent)}
     args = changes.get("args", {})
     if job.of_kind().takes_trainer_arguments:
         args = {**dict.fromkeys(LEFT_OUT), **SHORT, "max_steps": warmup_steps + steps, **args}
@@ -104,10 +106,10 @@ def on_hosts(job: Job, count: int) -> Job:
 
 
 def with_cores(job: Job, suffix: str, **cores: int | str) -> Job:
-    """Return the job with another allocation: each of SETTINGS_OF_CORES that is to change."""
-    unknown = sorted(set(cores).difference(SETTINGS_OF_CORES))
+    """Return the job with another allocation: each of CORES that is to change."""
+    unknown = sorted(set(cores).difference(CORES))
     if unknown:
-        raise ValueError(f"{unknown[0]} is no setting of cores: {', '.join(SETTINGS_OF_CORES)} are")
+        raise ValueError(f"{unknown[0]} is no setting of cores: {', '.join(CORES)} are")
     return derived(job, suffix, **cores)
 
 

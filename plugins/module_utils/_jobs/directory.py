@@ -22,7 +22,7 @@ from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, progress, secret_env
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
@@ -32,6 +32,8 @@ STARTING = 30
 RESUMED = "resumed.json"
 # What a job directory was created with, {names: of its entries}: other files in it are of the script.
 CREATED = ".created.json"
+# The script of a job that playbooks/predict.yml has made.
+PREDICTION = "run_prediction.py"
 
 
 def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
@@ -249,10 +251,11 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         whole = log[: log.rfind(b"\n") + 1]
         # A line that is longer than what is read at once has to be told in pieces.
         log = whole or (log if len(log) == limit else b"")
+    ranks = read_json(folder / "ranks.json") or {}
     return {
         "status": status,
-        "progress": read_json(folder / "progress.json") or {},
-        "ranks": read_json(folder / "ranks.json") or {},
+        "progress": read_json(folder / "progress.json") or progress.of_rows(ranks),
+        "ranks": ranks,
         "outcome": read_json(folder / "results.json") or {},
         "log": log.replace(b"\0", b"").decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
@@ -284,7 +287,10 @@ def way_on(folder: Path, status: Mapping[str, Any]) -> str:
     if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
         return ""
     checkpoint = checkpoints.last_complete(folder / "output")
-    file = (read_json(folder / "job.json") or {"job": {}})["job"].get("file", f"{folder.name}.yml")
+    job = (read_json(folder / "job.json") or {"job": {}})["job"]
+    if Path(job.get("script", "")).name == PREDICTION:
+        return "the same command of playbooks/predict.yml goes on with the rows that are predicted"
+    file = job.get("file", f"{folder.name}.yml")
     start = f"playbooks/train.yml -e job={file}"
     if checkpoint:
         return f"ansible-playbook {start} -e job_resume=true resumes it from its {checkpoint.name}"

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
     FIELDS,
     TAKEN,
@@ -84,6 +84,7 @@ class Job:
     launcher: str = known.DEFAULT
     watch: Watch = field(default_factory=Watch)
     measure: Measure | None = None
+    inference: inference_field.Inference | None = None
 
     def __post_init__(self) -> None:
         found = secret_env.found_in(self.env)
@@ -112,6 +113,7 @@ class Job:
             values["checkpoints"] = Checkpoints(**values["checkpoints"])
         values["watch"] = Watch(**values.get("watch", {}))
         values["measure"] = Measure(**values["measure"]) if values.get("measure") else None
+        values["inference"] = inference_field.from_json(values.get("inference"))
         return cls(**values)
 
     def model(self) -> str | None:
@@ -223,12 +225,15 @@ def parse(data: object, path: Path) -> Job:
             near = difflib.get_close_matches(str(key), FIELDS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(FIELDS)}"
             errors.append(f"{key}: unknown field; {hint}")
-    for key in ("name", "script"):
-        if key not in data:
-            errors.append(f"{key}: is missing")
+    inference = data.get("kind") == kinds.INFERENCE.name
+    if inference or "inference" in data:
+        errors += _of_inference(data)
+    errors += [
+        f"{key}: is missing" for key in ("name", "script") if key not in data and (key == "name" or not inference)
+    ]
     values: dict[str, Any] = {}
     for key, check in FIELDS.items():
-        if key in data:
+        if key in data and not (inference and key in NOT_OF_INFERENCE):
             in_project = "project" in data and key in IN_PROJECT
             if in_project and "project" not in values:
                 continue  # its project is wrong already
@@ -242,6 +247,8 @@ def parse(data: object, path: Path) -> Job:
     if "project_max_mb" in data and "project" not in data:
         errors.append("project_max_mb: is the size of a project, and there is none: leave it out")
     if not errors:
+        if inference:
+            values.update(project=inference_field.PROGRAMS, script=inference_field.PROGRAMS / inference_field.SCRIPT)
         job = Job(file=path, **values)
         scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
         errors = ([] if job.project else _same_names(scripts)) + _contradictions(job)
@@ -250,9 +257,34 @@ def parse(data: object, path: Path) -> Job:
     return job
 
 
+# What a job of kind inference does not set: its script is the collection's, and the benchmark decides the rest.
+NOT_OF_INFERENCE = (
+    *("script", "project", "args", "prepare", "precision", "ranks_per_node", "comm_cores", "backend", "expect"),
+    *("checkpoints", "restarts", "min_hosts", "keep_global_batch", "gradient_compression", "measure"),
+)
+
+
+def _of_inference(data: dict[str, Any]) -> list[str]:
+    """Say which fields a job of kind inference does not have, or that another kind has its field."""
+    if data.get("kind") != kinds.INFERENCE.name:
+        return [f"inference: is for kind {kinds.INFERENCE.name}: set kind: {kinds.INFERENCE.name}, or leave it out"]
+    errors = [] if "inference" in data else ["inference: is missing: it lists the models to measure"]
+    hints = {
+        "ranks_per_node": ": set instances_per_node under inference",
+        "precision": ": set precisions under inference",
+    }
+    return errors + [
+        f"{name}: is not for kind {kinds.INFERENCE.name}{hints.get(name, ': leave it out')}"
+        for name in NOT_OF_INFERENCE
+        if name in data
+    ]
+
+
 def _contradictions(job: Job) -> list[str]:
     """Say which fields of a job cannot be true together."""
     errors = []
+    if job.inference:
+        errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
     if job.checkpoints and not job.of_kind().can_resume:
         errors.append(f"checkpoints: is for transformers' Trainer, and kind is {job.kind}: the script saves its own")
     if job.kind == kinds.TRAINER.name and os.path.normpath(str(job.args.get("output_dir", "output"))) != "output":

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
@@ -467,4 +467,5 @@ FIELDS: dict[str, Callable[[object, Path], Any]] = {
     "launcher": lambda value, _directory: _one_of(value, tuple(known.LAUNCHERS)),
     "watch": _watch,
     "measure": _measure,
+    "inference": inference_field.read,
 }

@@ -27,8 +27,9 @@ class Kind:
 TRAINER = Kind("trainer", "a script that trains with transformers' Trainer", True, True, True)
 TORCH = Kind("torch", "a script of one's own that calls torch.distributed itself", True, False, False)
 RANKS = Kind("ranks", "independent ranks that need not know of each other", False, False, False)
+INFERENCE = Kind("inference", "independent ranks that measure inference", False, False, False)
 VERIFICATION = Kind("verification", "ranks that report where they run", True, False, False)
 
-KINDS = {kind.name: kind for kind in (TRAINER, TORCH, RANKS, VERIFICATION)}
+KINDS = {kind.name: kind for kind in (TRAINER, TORCH, RANKS, INFERENCE, VERIFICATION)}
 # Those that a job file can name; the others are derived.
-IN_JOB_FILES = (TRAINER.name, TORCH.name, RANKS.name)
+IN_JOB_FILES = (TRAINER.name, TORCH.name, RANKS.name, INFERENCE.name)

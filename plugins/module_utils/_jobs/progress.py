@@ -23,20 +23,43 @@ def describe(progress: Mapping[str, Any]) -> str:
 
     progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
     began and time (seconds since the Unix epoch), first_step (that it began after, where it goes on from a checkpoint),
-    metrics ({name: latest value}).
+    metrics ({name: latest value}); or what of_rows returns.
     """
     step, last = progress["step"], progress["max_steps"]
-    parts = [f"step {step}/{last}"]
+    unit = progress.get("unit", "step")
+    parts = [f"{unit} {step}/{last}"]
     if progress.get("epoch") is not None:
         parts.append(f"epoch {progress['epoch']:.2f}")
     parts += [f"{words} {progress['metrics'][key]:.4g}" for key, words in METRICS.items() if key in progress["metrics"]]
     elapsed = progress["time"] - progress["began"]
     made = step - progress.get("first_step", 0)
     if made > 0 and elapsed > 0:
-        parts.append(f"{made * progress['samples_per_step'] / elapsed:.1f} samples/s")
+        parts.append(f"{made * progress['samples_per_step'] / elapsed:.1f} {'rows' if unit == 'row' else 'samples'}/s")
         if step < last:
             parts.append(f"{duration((last - step) * elapsed / made)} left")
     return "  ".join(parts)
+
+
+def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how far a prediction is, in the form of progress.json; empty for a job that predicts no rows.
+
+    ranks: ranks.json. A rank's `rows` are {rows (that it has), of (all of its own), first (that were there when it
+    began), began, time}; rows count once they are predicted, and those of a rank that has not told anything do not.
+    """
+    told = [rank["rows"] for rank in ranks.values() if rank.get("rows")]
+    if not told:
+        return {}
+    return {
+        "unit": "row",
+        "step": sum(one["rows"] for one in told),
+        "max_steps": sum(one["of"] for one in told),
+        "first_step": sum(one["first"] for one in told),
+        "began": min(one["began"] for one in told),
+        "time": max(one["time"] for one in told),
+        "samples_per_step": 1,
+        "epoch": None,
+        "metrics": {},
+    }
 
 
 def first_failure(log: str, lines: int = 12) -> str:

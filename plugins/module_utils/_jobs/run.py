@@ -6,12 +6,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+
+# The fields of a job that decide which core does what.
+CORES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core")
 
 
 @dataclass(frozen=True)
@@ -21,9 +27,10 @@ class Settings:
     head: the host that launches and supervises it; head_address, head_interface: its address on the cluster network,
     and the interface that has it, which may have another name on other hosts. world_timeout: seconds that rank 0 waits
     for the others. shared_directory: whether the hosts share the job directories. user, since: who started it on the
-    control node, and when (ISO 8601, UTC). backend: the inventory's, for a job that leaves it open. start: tells this
-    start from every other one. project: what project.Project.summary returns, and `paths`, the directories in the job
-    directory from which its modules are imported; empty without one.
+    control node, and when (ISO 8601, UTC). backend, cores: the inventory's, for a job that leaves them open; cores is
+    a mapping of CORES or of some of them. start: tells this start from every other one. project: what
+    project.Project.summary returns, and `paths`, the directories in the job directory from which its modules are
+    imported; empty without one.
     """
 
     head: str
@@ -35,6 +42,7 @@ class Settings:
     since: str = ""
     start: str = ""
     backend: str = "auto"
+    cores: dict[str, Any] = field(default_factory=dict)
     project: dict[str, Any] = field(default_factory=dict)
 
 
@@ -52,18 +60,55 @@ class Run:
     def backend(self, stack: str) -> str:
         """Return the backend of this run with a stack of that backend. Raises ValueError where it cannot be had.
 
-        The inventory's is for jobs that leave it open and whose launcher and stack have it.
+        The inventory's is for jobs that leave it open and whose launcher and stack have it. Ranks of inference form no
+        group, nor do independent ranks that request gloo: theirs is the one without communication cores and libraries
+        of its own, which every torch has.
         """
+        if self.job.kind == kinds.INFERENCE.name or (self.job.backend == "gloo" and not self.job.of_kind().needs_group):
+            return "gloo"
         launcher = LAUNCHERS[self.job.launcher]
         if self.job.backend == "auto" and self.settings.backend != "auto":
             with contextlib.suppress(ValueError):
                 return launcher.backend(self.settings.backend, stack)
         return launcher.backend(self.job.backend, stack)
 
+    def cores(self) -> dict[str, int | str]:
+        """Return the request of this run for a node's cores, with CORES. Raises ValueError as cores_of does."""
+        return cores_of(self.job, self.settings.cores)
+
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Run:
         """Return the run that to_json wrote."""
         return cls(Job.from_json(content["job"]), Settings(**content["settings"]))
+
+
+def cores_of(job: Job, inventory: object) -> dict[str, int | str]:
+    """Return a job's request for a node's cores: its own CORES, or the inventory's if it leaves all of them open.
+
+    They belong together: communication cores that suit eight ranks do not suit the one rank that another job sets.
+    inventory: its cluster_cores. Raises ValueError for what is wrong with these.
+    """
+    if not isinstance(inventory, Mapping):
+        raise ValueError(f"cluster_cores: {inventory!r} is not a mapping such as {{ranks_per_node: 2}}")
+    errors: list[str] = []
+    checked: dict[str, int | str] = {}
+    for name, value in inventory.items():
+        if name not in CORES:
+            errors.append(f"cluster_cores: {name} is not one of {', '.join(CORES)}")
+            continue
+        try:
+            checked[str(name)] = FIELDS[name](value, Path())
+        except ValueError as error:
+            errors.append(f"cluster_cores: {name}: {error}")
+    if errors:
+        raise ValueError("\n".join(errors))
+    own = {name: getattr(job, name) for name in CORES}
+    return {**own, **checked} if leaves_cores_open(job) else own
+
+
+def leaves_cores_open(job: Job) -> bool:
+    """Tell whether a job has none of CORES set."""
+    return all(getattr(job, each.name) == each.default for each in fields(Job) if each.name in CORES)
 
 
 def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:

@@ -360,7 +360,9 @@ class Supervisor:
         after = batches.kept(before, asked.ranks) if self.run.job.keep_global_batch else asked
         others = {name: value for name, value in self.more.items() if name not in after.arguments()}
         self.more = {**others, **(after.arguments() if after != asked else {})}
-        changed = batches.change(before, after, asked, checkpoints.step(resumed) if resumed else 0)
+        changed = ""
+        if self.run.job.of_kind().needs_group:  # other ranks have no batch together
+            changed = batches.change(before, after, asked, checkpoints.step(resumed) if resumed else 0)
         if after.ranks != before.ranks:
             changed = f"{after.ranks} instead of {before.ranks} ranks on {', '.join(names)}; {changed}".rstrip("; ")
         if changed:

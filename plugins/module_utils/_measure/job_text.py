@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Change fields of a job file in its text: comments, order and all other lines stay as they are."""
+"""Change fields of a job file or of an inventory's variables in its text: comments and all other lines stay."""
 
 from __future__ import annotations
 
@@ -11,22 +11,30 @@ from typing import Any
 
 
 def changed(text: str, fields: Mapping[str, Any]) -> str:
-    """Return the text of a job file with these fields set; those of a mapping, such as args, within the file's own.
+    """Return the text of a file with these fields set; those of a mapping, such as args, within the file's own.
 
-    Values are numbers, words, true and false. Raises ValueError where that cannot be done with these lines alone.
+    Values are numbers, words, true and false. A file without a value gets its first ones. Raises ValueError where that
+    cannot be done with these lines alone.
     """
     import yaml  # only here: the control node has it
 
-    wanted = _apart(yaml.safe_load(text))
+    wanted = _apart(_read(text, yaml))
+    if wanted is None:
+        lines = [f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}"]
+        for name, value in fields.items():
+            inner = value.items() if isinstance(value, Mapping) else ()
+            flow = ", ".join(f"{key}: {_scalar(item)}" for key, item in inner)
+            lines.append(f"{name}: {f'{{{flow}}}' if inner else _scalar(value)}\n")
+        return "".join(lines)
     if not isinstance(wanted, dict):
-        raise ValueError("the job file holds no mapping of fields")
+        raise ValueError("the file holds no mapping of fields")
     for path, value in _flat(fields):
         if _get(wanted, path, None) == value and _has(wanted, path):
             continue
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         text = _set(text, root, path, value, yaml)
         _put(wanted, path, value)
-    found = yaml.safe_load(text)
+    found = _read(text, yaml)
     if found != wanted:
         raise ValueError("the fields could not be changed without changing others: set them in the file yourself")
     return text
@@ -38,6 +46,21 @@ def diff(before: str, after: str, name: str) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
     )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def _read(text: str, yaml: Any) -> Any:
+    """Return what YAML holds; what has a tag of Ansible's, such as !vault, as a string. Raises ValueError."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    Loader.add_multi_constructor("!", lambda _loader, tag, node: f"{tag} {node.value}")
+    try:
+        return yaml.load(text, Loader=Loader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        # Without the lines that a parser's message quotes, which may have a secret.
+        raise ValueError(f"the file is not YAML{f', see its line {mark.line + 1}' if mark else ''}") from None
 
 
 def _apart(value: Any) -> Any:
@@ -91,7 +114,7 @@ def _set(text: str, root: Any, path: tuple[str, ...], value: Any, yaml: Any) -> 
     if name in known:
         node = known[name]
         if not isinstance(node, yaml.ScalarNode) and not node.flow_style:
-            raise ValueError(f"{name} in the job file is more than one value: set it to {value} yourself")
+            raise ValueError(f"{name} in the file is more than one value: set it to {value} yourself")
         begin, end = node.start_mark.index, node.end_mark.index
         if begin == end:
             written = f" {written}"  # `name:` without a value

@@ -98,3 +98,26 @@ def samples_per_epoch(progress: Mapping[str, Any]) -> int | None:
     if not epoch or not step or not samples:
         return None
     return round(step / epoch) * int(samples)
+
+
+def differences(earlier: Mapping[str, Any], wanted: Mapping[str, Any], version: int, playbook: str) -> list[str]:
+    """Say what keeps earlier trials of a job from being continued as others, a line for each.
+
+    Both have `version` and `request`: {job: its fields, contents: {name: digest} of its files, and what else must be
+    the same}. version: of what this code writes. playbook: what wrote it.
+    """
+    if earlier.get("version") != version or not isinstance(earlier.get("request"), Mapping):
+        return [f"it was not written by this version of {playbook}"]
+    before, after = earlier["request"], wanted["request"]
+    fields = sorted(
+        name for name in {*before["job"], *after["job"]} if before["job"].get(name) != after["job"].get(name)
+    )
+    found = [f"the job's {name} differs" for name in fields]
+    names = {*before["contents"], *after["contents"]}
+    found += [
+        f"the content of {name} differs"
+        for name in sorted(names)
+        if before["contents"].get(name) != after["contents"].get(name)
+    ]
+    others = [name for name in after if name not in ("job", "contents") and before.get(name) != after[name]]
+    return found + [f"{name} differs: {before.get(name)}, now {after[name]}" for name in others]

@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import SETTINGS_OF_CORES
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tune_request import Request
 
@@ -64,21 +64,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> di
 
 def differences(earlier: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
     """Say what keeps an earlier tuning from being continued as another one, a line for each."""
-    if earlier.get("version") != VERSION or not isinstance(earlier.get("request"), Mapping):
-        return ["it was not written by this version of playbooks/tune.yml"]
-    before, after = earlier["request"], wanted["request"]
-    fields = sorted(
-        name for name in {*before["job"], *after["job"]} if before["job"].get(name) != after["job"].get(name)
-    )
-    found = [f"the job's {name} differs" for name in fields]
-    names = {*before["contents"], *after["contents"]}
-    found += [
-        f"the content of {name} differs"
-        for name in sorted(names)
-        if before["contents"].get(name) != after["contents"].get(name)
-    ]
-    others = [name for name in after if name not in ("job", "contents") and before.get(name) != after[name]]
-    return found + [f"{name} differs: {before.get(name)}, now {after[name]}" for name in others]
+    return runs.differences(earlier, wanted, VERSION, "playbooks/tune.yml")
 
 
 def continued(earlier: Mapping[str, Any], budget_minutes: float) -> dict[str, Any]:
@@ -263,9 +249,16 @@ def changes(content: Mapping[str, Any], job: Job) -> dict[str, Any]:
     if content["verdict"] != "faster" or not content["winner"]:
         return {}
     default, winner = content["candidates"][0], content["winner"]
-    found = {name: winner[name] for name in (*SETTINGS_OF_CORES, "backend") if winner[name] != default[name]}
+    found = {name: winner[name] for name in (*CORES, "backend") if winner[name] != default[name]}
     args = arguments(content, job, winner)
     return {**found, **({"args": args} if args else {})}
+
+
+def variables(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the variables of an inventory that stand for fields of a job file, of those that have one."""
+    cores = {name: changes[name] for name in CORES if name in changes}
+    found: dict[str, Any] = {"cluster_cores": cores} if cores else {}
+    return {**found, **({"cluster_backend": changes["backend"]} if "backend" in changes else {})}
 
 
 def arguments(content: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> dict[str, int] | None:
@@ -369,7 +362,7 @@ def _trial(
 
 def derivation(content: Mapping[str, Any], job: Job, trial: Mapping[str, Any]) -> dict[str, Any]:
     """Return how the job is turned into a trial: the arguments of derive.trial."""
-    fields = {name: trial["settings"][name] for name in (*SETTINGS_OF_CORES, "backend")}
+    fields = {name: trial["settings"][name] for name in (*CORES, "backend")}
     return {
         "suffix": trial["job"][len(job.name) + 1 :],
         "steps": trial["steps"],

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import SETTINGS_OF_CORES, derived
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 
 # The settings of a job that a tuning changes.
-VARIED = (*SETTINGS_OF_CORES, "backend")
+VARIED = (*CORES, "backend")
 # Seconds that a trial takes at least, whatever the job is: its checks, its plan and its launch.
 LEAST_SECONDS = 6
 

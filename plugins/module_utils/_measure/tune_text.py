@@ -13,9 +13,17 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import columns, 
 
 NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")
 
+WRITE = {
+    "job": "To write this to the job file, add -e write=true; to the inventory, -e write_to=inventory.",
+    "inventory": "To write this, add -e write=true.",
+}
 
-def table(content: Mapping[str, Any], path: str, wrote: str = "") -> str:
-    """Return the trials of a tuning, what came of it and the diff. wrote: the job file, if the diff was applied."""
+
+def table(content: Mapping[str, Any], path: str, wrote: str = "", to: str = "job") -> str:
+    """Return the trials of a tuning, what came of it and the diff.
+
+    wrote: the files, if the diff was applied to them. to: `inventory` if its variables are to hold the winner.
+    """
     lines = [
         f"Job {content['job']}: {content['used_minutes']:.1f} of {content['budget_minutes']:g} min used",
         "",
@@ -38,7 +46,11 @@ def table(content: Mapping[str, Any], path: str, wrote: str = "") -> str:
             lines += wrapped(f"- {trial['job']} failed: ", " ".join(trial["reason"].split())[:400])
     if content["diff"]:
         lines += ["", content["diff"].rstrip(), ""]
-        lines.append(f"Written to {wrote}." if wrote else "To write this to the job file, add -e write=true.")
+        if to == "inventory":
+            lines += wrapped("", "Jobs that set neither cores nor backend take these variables of the inventory, too.")
+        lines.append(f"Written to {wrote}." if wrote else WRITE[to])
+    elif to == "inventory" and content["verdict"] == "faster":
+        lines += ["", "The inventory has these settings already."]
     return "\n".join([*lines, f"All figures: {path}"])
 
 

@@ -696,6 +696,8 @@ class Heartbeat:
         self.gradient: dict[str, Any] | None = None
         # What returns the times of the steps, in a job that is measured.
         self.measured: Any = None
+        # How many rows a rank of a prediction has, as roles/infer/files/inference/run_prediction.py reports them.
+        self.rows: dict[str, Any] | None = None
         # What rank 0 wrote since the last message, for a supervisor on another host.
         self.files: dict[str, Any] = {}
 
@@ -877,6 +879,8 @@ class Heartbeat:
             "gradient": self.gradient,
             "ended": self.ended,
         }
+        if self.rows is not None:
+            told["rows"] = self.rows
         if self.measured is not None:
             with contextlib.suppress(Exception):
                 told["measured"] = self.measured()

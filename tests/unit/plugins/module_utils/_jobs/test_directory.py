@@ -304,3 +304,13 @@ def test_a_log_that_is_too_long_loses_its_middle(folder: Path) -> None:
     assert (text.split("\n", 1)[0], text[-5:]) == ("first", "last\n")
     assert "\0" not in text
     assert looks < 10
+
+
+def test_a_prediction_is_resumed_by_its_own_playbook(tmp_path: Path) -> None:
+    folder = tmp_path / "demo-predict"
+    folder.mkdir()
+    (folder / "job.json").write_text(json.dumps({"job": {"script": f"/program/{directory.PREDICTION}"}}))
+    status = {"job": "demo-predict", "state": "stopped", "reason": "", "pid": 1}
+    (folder / "status.json").write_text(json.dumps(status))
+    advice = directory.look(folder)["status"]["advice"]
+    assert advice == "the same command of playbooks/predict.yml goes on with the rows that are predicted"

@@ -32,6 +32,17 @@ def test_describe(changes: dict[str, Any], text: str) -> None:
     assert progress.describe({**AT_40, **changes}) == text
 
 
+def test_rows_of_all_ranks() -> None:
+    told = {"of": 100, "first": 20, "began": 1000.0, "time": 1010.0}
+    ranks: dict[str, dict[str, Any]] = {
+        "0": {"host": "node0", "rows": {**told, "rows": 60}},
+        "1": {"host": "node1", "rows": {**told, "rows": 80, "began": 1002.0, "time": 1020.0}},
+        "2": {"host": "node1"},
+    }
+    assert progress.describe(progress.of_rows(ranks)) == "row 140/200  5.0 rows/s  12 s left"
+    assert progress.of_rows({"0": {"host": "node0"}}) == {}
+
+
 LOG = """\
 step 1
 --- rank 3 on node1 failed ---

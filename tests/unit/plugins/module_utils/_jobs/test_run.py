@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, choose_hosts, members
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, choose_hosts, cores_of, members
 from support.runs import run
 
 USABLE = ["node0", "node1", "node2"]
@@ -48,3 +49,49 @@ def test_hosts_that_are_not_there(hosts: Any, error: str) -> None:
 def test_a_run_survives_the_way_through_json() -> None:
     made = run({"head_address": "10.0.0.1", "user": "ann"}, args={"seed": 1})
     assert Run.from_json(json.loads(json.dumps(made.to_json()))) == made
+
+
+def test_independent_ranks_can_do_without_the_backend_of_the_stack() -> None:
+    assert run(kind="ranks", backend="gloo").backend("ccl") == "gloo"
+    with pytest.raises(ValueError, match="backend: gloo is not in this stack"):
+        run(kind="torch", backend="gloo").backend("ccl")
+
+
+CORES = {"ranks_per_node": "auto", "comm_cores": "auto", "reserved_cores": "auto", "threads_per_core": 1}
+
+
+def test_a_job_that_leaves_its_cores_open_takes_the_inventorys() -> None:
+    job = run().job
+    assert cores_of(job, {}) == CORES
+    assert cores_of(job, {"ranks_per_node": 4, "threads_per_core": 2}) == {
+        **CORES,
+        "ranks_per_node": 4,
+        "threads_per_core": 2,
+    }
+    settings = replace(run().settings, cores={"ranks_per_node": 4})
+    assert Run.from_json(json.loads(json.dumps(Run(job, settings).to_json()))).cores()["ranks_per_node"] == 4
+
+
+@pytest.mark.parametrize("field", [{"ranks_per_node": 1}, {"reserved_cores": 0}, {"threads_per_core": 2}])
+def test_a_job_that_sets_some_of_its_cores_takes_none_of_the_inventorys(field: dict[str, Any]) -> None:
+    assert cores_of(replace(run().job, **field), {"comm_cores": 3, "ranks_per_node": 9}) == {**CORES, **field}
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("four", "cluster_cores: 'four' is not a mapping such as {ranks_per_node: 2}"),
+        (
+            {"ranks": 4},
+            "cluster_cores: ranks is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core",
+        ),
+        (
+            {"comm_cores": -1, "ranks": 2},
+            "cluster_cores: comm_cores: -1 is not a whole number of at least 0\ncluster_cores: ranks is not one of "
+            "ranks_per_node, comm_cores, reserved_cores, threads_per_core",
+        ),
+    ],
+)
+def test_cores_of_an_inventory_that_are_wrong(given: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        cores_of(run().job, given)

@@ -84,6 +84,46 @@ def test_the_diff_is_one_that_patch_takes(tmp_path: Path) -> None:
     assert job_text.diff(JOB, JOB, "job.yml") == ""
 
 
+INVENTORY = """\
+# The variables of a cluster.
+ansible_user: ubuntu
+cluster_prefix: /opt/amx-cluster  # here
+
+# cluster_backend (auto, mpi or gloo): how ranks communicate.
+# cluster_backend: auto
+cluster_cores: {ranks_per_node: 2}  # tuned in May
+job_env:
+  HF_TOKEN: !vault |
+    $ANSIBLE_VAULT;1.1;AES256
+    6138
+"""
+
+
+def test_variables_of_an_inventory_keep_their_comments_and_vaults() -> None:
+    after = job_text.changed(
+        INVENTORY, {"cluster_cores": {"ranks_per_node": 4, "comm_cores": 1}, "cluster_backend": "mpi"}
+    )
+    assert (
+        after
+        == INVENTORY.replace("{ranks_per_node: 2}", "{ranks_per_node: 4, comm_cores: 1}") + "cluster_backend: mpi\n"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "---\n", "# nothing yet\n# at all"])
+def test_a_file_without_variables_gets_its_first(text: str) -> None:
+    after = job_text.changed(text, {"cluster_cores": {"ranks_per_node": 4, "comm_cores": 1}, "cluster_backend": "mpi"})
+    assert after.startswith(text)
+    assert after.endswith(
+        "\ncluster_cores: {ranks_per_node: 4, comm_cores: 1}\ncluster_backend: mpi\n" if text else "mpi\n"
+    )
+    assert yaml.safe_load(after) == {"cluster_cores": {"ranks_per_node": 4, "comm_cores": 1}, "cluster_backend": "mpi"}
+
+
+def test_what_is_no_yaml_is_refused_without_its_words() -> None:
+    with pytest.raises(ValueError, match=r"^the file is not YAML, see its line \d$"):
+        job_text.changed("token: secret\n  other: [\n", {"x": 1})
+
+
 CHANGED = st.sampled_from(["ranks_per_node", "comm_cores", "backend"])
 OTHERS = st.sampled_from(["args", "name", "env"])
 KEYS = st.one_of(CHANGED, OTHERS)

@@ -1,0 +1,69 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Well-known models by short names: where they come from, and what they are for.
+
+NAME is the model of the hub, NAME-configured is one of its size with random weights, and NAME-small is a small one of
+its architecture with random weights: these two are made from a configuration on the hosts, and need no download.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+CLASSIFICATION = "text-classification"
+ANSWERING = "question-answering"
+GENERATION = "text-generation"
+IMAGES = "image-classification"
+TASKS = (CLASSIFICATION, ANSWERING, GENERATION, IMAGES)
+
+SMALL, CONFIGURED = "small", "configured"
+VARIANTS = (SMALL, CONFIGURED)
+
+
+@dataclass(frozen=True)
+class Known:
+    """A well-known model. tasks: those that its architecture has a head for, the usual one first.
+
+    hub: its repository. parameters: how many it has, rounded, as its model card or paper gives them.
+    """
+
+    hub: str
+    tasks: tuple[str, ...]
+    parameters: float
+
+
+_TEXTS = (CLASSIFICATION, ANSWERING)
+MODELS: dict[str, Known] = {
+    "distilbert": Known("distilbert/distilbert-base-uncased-finetuned-sst-2-english", _TEXTS, 67e6),
+    "bert-base": Known("google-bert/bert-base-uncased", _TEXTS, 110e6),
+    "bert-large": Known(
+        "google-bert/bert-large-uncased-whole-word-masking-finetuned-squad", (ANSWERING, CLASSIFICATION), 335e6
+    ),
+    "roberta-base": Known("FacebookAI/roberta-base", _TEXTS, 125e6),
+    "resnet-50": Known("microsoft/resnet-50", (IMAGES,), 26e6),
+    "vit-base": Known("google/vit-base-patch16-224", (IMAGES,), 86e6),
+    "llama-1b": Known("TinyLlama/TinyLlama-1.1B-Chat-v1.0", (GENERATION,), 1.1e9),
+}
+# A small variant has at most about so many.
+SMALL_PARAMETERS = 20e6
+
+# What the class of a model ends with that transformers has for a task, as `architectures` in config.json names it.
+HEADS = {
+    "ForSequenceClassification": CLASSIFICATION,
+    "ForQuestionAnswering": ANSWERING,
+    "ForCausalLM": GENERATION,
+    "LMHeadModel": GENERATION,
+    "ForImageClassification": IMAGES,
+}
+
+
+def variant(name: str) -> tuple[str, str]:
+    """Return (the well-known name, its variant) of NAME-small and NAME-configured; empty texts for another name."""
+    base, _dash, kind = name.rpartition("-")
+    return (base, kind) if kind in VARIANTS and base in MODELS else ("", "")
+
+
+def task_of(architectures: list[str]) -> str:
+    """Return the task that a model's classes, from its config.json, are for; an empty text where none is."""
+    return next((task for name in architectures for end, task in HEADS.items() if name.endswith(end)), "")

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the instances of an inference benchmark left on a host, summarised there; and what several hosts' come to.
+
+An instance writes output/inference/CELL-RANK.json in the job directory (docs/inference_engines.md). It may have many
+latencies; what leaves the host is a sample of those of all its instances (requests.merged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._measure import requests
+
+DIRECTORY = "output/inference"
+MEASURED, REFUSED, FAILED, SKIPPED = "measured", "refused", "failed", "skipped"
+# The worse of several instances' states comes first: a cell is measured only where all instances measured it.
+STATES = (FAILED, REFUSED, SKIPPED, MEASURED)
+_MS = 1e-3  # milliseconds of a microsecond
+
+
+def of_host(job: Path, start: str = "") -> dict[str, dict[str, Any]]:
+    """Return {cell: summary} of the instances' files in a job directory, those of this host.
+
+    A summary has what `all_hosts` puts together. start: as Settings has it; the files of another start are none.
+    """
+    if start and ((read_json(job / "job.json") or {}).get("settings") or {}).get("start") != start:
+        return {}
+    cells: dict[str, list[dict[str, Any]]] = {}
+    for path in sorted((job / DIRECTORY).glob("*-*.json")):
+        content = read_json(path)
+        if content and content.get("version") == 1 and isinstance(content.get("cell"), str):
+            cells.setdefault(content["cell"], []).append(content)
+    return {cell: _summary(sorted(found, key=lambda one: one["rank"])) for cell, found in cells.items()}
+
+
+def _summary(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    state, reason = _state(instances)
+    good = [one for one in instances if one["state"] == MEASURED]
+    found: dict[str, Any] = {
+        "instances": len(instances),
+        "state": state,
+        "reason": reason,
+        "throughput": requests.together([_throughput(one) for one in good]),
+        "latencies_us": requests.merged([_closed_loop(one) for one in good]),
+        **{name: _most(instances, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
+        "isa": next((one["isa"] for one in good if one.get("isa")), None),
+        "emulated": any(one.get("emulated") for one in instances),
+        "int8_route": next((one["int8_route"] for one in good if one.get("int8_route")), None),
+        "agreement": next((one["agreement"] for one in good if one.get("agreement")), None),
+        "new_weights": next((one["new_weights"] for one in good if one.get("new_weights")), []),
+        "generation": _generation(good),
+        "open_loop": _open_loop(good),
+    }
+    return found
+
+
+def _state(parts: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    worst = min(parts, key=lambda one: STATES.index(one["state"]))
+    return worst["state"], worst["reason"]
+
+
+def _throughput(one: Mapping[str, Any]) -> dict[str, float | None]:
+    told = one.get("throughput")
+    if told:
+        return dict(told)
+    seconds = one["seconds"]
+    return {"value": one["samples"] / seconds if seconds else 0.0, "low": None, "high": None}
+
+
+def _sample(values: Sequence[float], count: int) -> dict[str, Any]:
+    return {"values": list(values), "count": count}
+
+
+def _closed_loop(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sample of a closed loop: the share of its time that was not the driver's is the sum of latencies."""
+    sample = _sample(one["latencies_us"], one["count"])
+    if one.get("overhead") is None:
+        return sample
+    return {**sample, "total": one["seconds"] * 1e6 * (1 - one["overhead"])}
+
+
+def _most(parts: Sequence[Mapping[str, Any]], name: str) -> float | None:
+    return max((one[name] for one in parts if one.get(name) is not None), default=None)
+
+
+def _generation(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    told = [one["generation"] for one in parts if one.get("generation")]
+    if not told:
+        return None
+    return {
+        name: requests.merged([_sample(one[name], len(one[name])) for one in told])
+        for name in ("prefill_us", "per_token_us")
+    }
+
+
+def _open_loop(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    rates = [entry["rate"] for entry in parts[0].get("open_loop") or []] if parts else []
+    found = []
+    for place, rate in enumerate(rates):
+        each = [one["open_loop"][place] for one in parts if len(one.get("open_loop") or []) > place]
+        found.append(
+            {
+                "rate": rate,
+                "latencies_us": requests.merged([_sample(one["latencies_us"], one["count"]) for one in each]),
+                "per_second": sum(one["count"] / one["seconds"] for one in each if one["seconds"]),
+                "offered": sum(one.get("offered", one["count"]) for one in each),
+            }
+        )
+    return found
+
+
+def all_hosts(cell: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]], expected: int) -> dict[str, Any]:
+    """Return what a cell came to over all hosts: its fields in inference.json that are not known before it.
+
+    cell: with batch_size and new_tokens. hosts: {name: summary}. expected: the number of instances; where some left no
+    result, the cell has failed.
+    """
+    parts = list(hosts.values())
+    there = sum(part["instances"] for part in parts)
+    state, reason = FAILED, "no instance left a result"
+    if parts:
+        state, reason = _state(parts)
+        if there < expected and state != FAILED:
+            state, reason = FAILED, f"{expected - there} of {expected} instances left no result"
+        elif state != MEASURED and len(parts) > 1:
+            names = [name for name, part in hosts.items() if part["state"] == state]
+            reason = f"{reason} (on {', '.join(names)})" if len(names) < len(parts) else reason
+    if state != MEASURED:
+        return {**NOTHING, "state": state, "reason": reason, "peak_memory_bytes": _most(parts, "peak_memory_bytes")}
+    batch = cell["batch_size"]
+    return {
+        "state": state,
+        "reason": "",
+        "throughput": requests.together([part["throughput"] for part in parts]),
+        "latency_ms": requests.summary(requests.merged([part["latencies_us"] for part in parts]), _MS),
+        **{name: _most(parts, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
+        "isa": ", ".join(sorted({part["isa"] for part in parts if part["isa"]})) or None,
+        "emulated": any(part["emulated"] for part in parts),
+        "int8_route": next((part["int8_route"] for part in parts if part["int8_route"]), None),
+        "agreement": next((part["agreement"] for part in parts if part["agreement"]), None),
+        "new_weights": next((part["new_weights"] for part in parts if part.get("new_weights")), []),
+        "generation": _generated(cell, parts),
+        "open_loop": [
+            {
+                "rate": entry["rate"],
+                "latency_ms": requests.summary(
+                    requests.merged([part["open_loop"][place]["latencies_us"] for part in parts]), _MS
+                ),
+                "throughput": batch * sum(part["open_loop"][place]["per_second"] for part in parts),
+                "offered": sum(part["open_loop"][place]["offered"] for part in parts),
+            }
+            for place, entry in enumerate(parts[0]["open_loop"])
+            if all(len(part["open_loop"]) > place for part in parts)
+        ],
+    }
+
+
+# What a cell has before it is measured.
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(
+        ("throughput", "latency_ms", "first_call_seconds", "peak_memory_bytes", "overhead", "isa", "int8_route")
+    ),
+    "emulated": False,
+    "agreement": None,
+    "new_weights": [],
+    "generation": None,
+    "open_loop": [],
+}
+
+
+def _generated(cell: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    told = [part["generation"] for part in parts if part["generation"]]
+    if not told:
+        return None
+    prefill, token = (requests.merged([one[name] for one in told]) for name in ("prefill_us", "per_token_us"))
+    speed = requests.together([part["throughput"] for part in parts])
+    return {
+        "prefill_ms": requests.summary(prefill, _MS),
+        "per_token_ms": requests.summary(token, _MS),
+        "tokens_per_second": (speed["value"] or 0.0) * (cell["new_tokens"] or 1) if speed else None,
+    }

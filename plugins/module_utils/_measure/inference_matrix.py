@@ -1,0 +1,180 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What an inference benchmark measures: its models with their sources and tasks, and the matrix of cells."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import PurePosixPath
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import OF_JOB, Inference
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import SOURCES, Source
+
+# What an instance is told of a cell, beside what it is to measure with.
+TOLD = (
+    *("id", "model", "task", "path", "small", "configured", "precision", "int8", "engine", "channels_last"),
+    *("batch_size", "sequence_length", "new_tokens", "evaluation"),
+)
+
+
+def request(job: Job) -> Inference:
+    """Return the request of a job of kind inference. Raises ValueError for another one."""
+    if job.inference is None:
+        raise ValueError(
+            f"job {job.name} is of kind {job.kind}, and inference is measured of kind inference: write a job file such "
+            "as jobs/inference.yml"
+        )
+    return job.inference
+
+
+def models(job: Job, prefix: str) -> dict[str, dict[str, Any]]:
+    """Return {model: {source, entry, path, small, configured, task, evaluation}} of a job's request.
+
+    source: as a job file has it, with the `entry` of `models` that provides it and its `path` in the job directory;
+    None for a variant of a well-known model, which is made on the hosts. task: empty where the model's config.json is
+    to tell it. prefix: where the cluster's jobs are.
+    """
+    wanted = request(job)
+    found = {}
+    for name in wanted.models:
+        base, kind = known_models.variant(name)
+        known = known_models.MODELS.get(base or name)
+        one: dict[str, Any] = dict.fromkeys(("source", "entry", "path", "small", "configured"))
+        one["task"] = wanted.tasks.get(name, "")
+        if name in job.models:
+            one.update(source=of_source(job.models[name]), entry=name)
+        elif name.startswith(OF_JOB):
+            of = name[len(OF_JOB) :]
+            where = str(PurePosixPath(prefix) / "jobs" / of / "output")
+            one.update(source={"directory": where, "at": "head"}, entry=f"job-{of}")
+        elif base:
+            one[kind] = base
+        elif known:
+            one.update(source={"hub": known.hub}, entry=name)
+        if known and name not in job.models:
+            one["task"] = one["task"] or known.tasks[0]
+        one["path"] = f"models/{one['entry']}" if one["entry"] else None
+        given = wanted.evaluation.get(name)
+        one["evaluation"] = f"datasets/{given}" if given else None
+        found[name] = one
+    return found
+
+
+def provided(
+    model: Mapping[str, Any], name: str, error: str, config: Mapping[str, Any], trained: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what is known of a model after it was provided: with its task, `error` and `data`.
+
+    error: why it cannot be had, empty where it can. config: its config.json. trained: the job.json of the job that
+    trained it, which has the name of its evaluation data; `data` is where these are, as in a job file, by entry.
+    """
+    found = {**model, "error": error, "data": {}}
+    if error and name.startswith(OF_JOB):
+        of = name[len(OF_JOB) :]
+        found["error"] = (
+            f"the model that job {of} trained is missing: run playbooks/train.yml with its job file ({error})"
+        )
+    if not error and not found["task"]:
+        found["task"] = known_models.task_of(list(map(str, config.get("architectures") or [])))
+        if not found["task"]:
+            known = ", ".join(known_models.TASKS)
+            said = f"config.json has architectures {config.get('architectures')}" if config else "it has no config.json"
+            found["error"] = f"the task of {name} is not known ({said}): set tasks: {{{name}: TASK}}, one of {known}"
+    file = ((trained.get("job") or {}).get("args") or {}).get("validation_file")
+    if (
+        not error
+        and not found["evaluation"]
+        and isinstance(file, str)
+        and file.startswith("data/")
+        and file.endswith(".csv")
+    ):
+        directory = str(PurePosixPath(model["source"]["directory"]).parent / "data")
+        found["data"] = {model["entry"]: {"directory": directory, "at": "head"}}
+        found["evaluation"] = f"datasets/{model['entry']}/{file[len('data/') :]}"
+    return found
+
+
+def of_source(source: Source) -> dict[str, Any]:
+    """Return a source as a job file has it."""
+    values = asdict(source)
+    kind = next(name for name in SOURCES if values[name])
+    given = {name: values[name] for name in (kind, *SOURCES[kind]) if values[name]}
+    if given.get("at") == "control":
+        del given["at"]
+    return given
+
+
+def cells(
+    wanted: Inference, about: Mapping[str, Mapping[str, Any]], settings: Sequence[Mapping[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Yield the cells of a benchmark, those of a model together, as inference.json has them before they are measured.
+
+    about: as `models` returns it, with each model's `task`, and `error` where it cannot be had. settings: of the
+    instances, as _cores.instances.common returns them; a cell of one that a host refuses is refused with its reason.
+    """
+    number = 0
+    for name, model in about.items():
+        for variant in _variants(wanted, str(model["task"])):
+            for place, setting in enumerate(settings):
+                number += 1
+                error = model.get("error") or setting["error"]
+                yield {
+                    "id": f"c{number:03}",
+                    "model": name,
+                    **{key: model.get(key) for key in ("path", "small", "configured", "evaluation")},
+                    "task": model["task"] or None,
+                    **variant,
+                    "setting": place,
+                    **_of_setting(setting),
+                    "instances": setting["total"],
+                    "state": "refused" if error else "pending",
+                    "reason": error,
+                }
+
+
+def _of_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the instances of a cell and their threads; of a setting that is refused, what was requested."""
+    found = {"instances_per_node": setting["instances"], "threads_per_instance": setting["threads"]}
+    if setting["error"]:
+        name, _equals, value = setting["name"].partition("=")
+        found[name] = int(value) if value.isdigit() else value
+    return found
+
+
+def _variants(wanted: Inference, task: str) -> Iterator[dict[str, Any]]:
+    """Yield what a model of this task is measured with, beside its instances."""
+    images = task == known_models.IMAGES
+    lengths: Sequence[int | None] = [None] if images else wanted.sequence_lengths
+    layouts = [False, True] if wanted.channels_last is None else [wanted.channels_last]
+    precisions: list[tuple[str, str | None]] = []
+    for precision in wanted.precisions:
+        precisions += [(precision, way) for way in wanted.int8] if precision == "int8" else [(precision, None)]
+    for length, batch, (precision, int8), engine, layout in itertools.product(
+        lengths, wanted.batch_sizes, precisions, wanted.engines, layouts if images else [False]
+    ):
+        yield {
+            "precision": precision,
+            "int8": int8,
+            "engine": engine,
+            "channels_last": layout,
+            "batch_size": batch,
+            "sequence_length": length,
+            "new_tokens": wanted.new_tokens if task == known_models.GENERATION else None,
+        }
+
+
+def told(cell: Mapping[str, Any], wanted: Inference, seconds: float) -> dict[str, Any]:
+    """Return a cell as the instances are told of it; seconds: of the closed loop, and of each open one."""
+    return {
+        **{name: cell[name] for name in TOLD},
+        "rates": wanted.rates,
+        "seconds": seconds,
+        "warmup": wanted.warmup,
+        "emulation": wanted.emulation,
+    }

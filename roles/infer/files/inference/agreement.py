@@ -1,0 +1,90 @@
+"""How far the answers of a variant of a model agree with those of the model in fp32 as it was loaded."""
+
+from __future__ import annotations
+
+import csv
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import tasks
+from models import Loaded, Unavailable
+from tasks import Inputs
+
+# How many samples are compared at most: of random inputs, and of evaluation data.
+RANDOM, EVALUATED = 64, 256
+RANDOM_INPUTS, EVALUATION_DATA = "random inputs", "evaluation data"
+SEED = 1000
+
+
+def samples(loaded: Loaded, cell: Mapping[str, Any]) -> tuple[list[Inputs], str]:
+    """Return batches of inputs to compare, and what they are; raises Unavailable, or OSError for a file it cannot read.
+
+    All have the cell's shape: its evaluation data (a CSV file with the columns of the task, cells of text tasks only),
+    or random inputs where it has none.
+    """
+    size, length = int(cell["batch_size"]), cell.get("sequence_length")
+    if not cell.get("evaluation"):
+        batches = max(1, RANDOM // size)
+        return [tasks.synthetic(loaded, size, length, SEED + number) for number in range(batches)], RANDOM_INPUTS
+    path = Path(os.environ.get("AMX_CLUSTER_JOB", "."), cell["evaluation"])
+    with path.open(encoding="utf-8-sig", newline="") as stream:
+        rows = [row for row, _number in zip(csv.DictReader(stream), range(max(EVALUATED, size)))]
+    rows = rows[: len(rows) // size * size] or (rows * size)[:size]
+    if not rows:
+        raise Unavailable(f"{path} has no rows to compare predictions of")
+    try:
+        columns = tasks.choose_columns(loaded.task, list(rows[0]))
+        encoded = tasks.encode(loaded, rows, columns, length, fixed=True)
+    except ValueError as error:
+        raise Unavailable(f"{path}: {error}") from error
+    entries = encoded.entries() // size * size
+    parts = [range(begin, begin + size) for begin in range(0, entries, size)]
+    return [Inputs({name: tensor[part.start : part.stop] for name, tensor in encoded.items()}) for part in parts], (
+        EVALUATION_DATA
+    )
+
+
+def answers(
+    call: Callable[[Inputs], Mapping[str, Any]], batches: Sequence[Inputs], seconds: float
+) -> list[dict[str, Any]]:
+    """Return the outputs for each batch, as many as can be had in so many seconds, at least one."""
+    end = time.monotonic() + seconds
+    found: list[dict[str, Any]] = []
+    for batch in batches:
+        found.append({name: tensor.float().clone() for name, tensor in call(batch).items()})
+        if time.monotonic() > end:
+            break
+    return found
+
+
+def compare(
+    task: str, reference: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]
+) -> dict[str, float | None]:
+    """Return {equal: share of equal predictions, largest_difference: of any logit, samples}; see tasks for outputs.
+
+    A prediction is the label of the largest logit, the first and last token of an answer, or each new token (after one
+    that differs, the rest of that text mostly does too). A model with one logit predicts no label: `equal` is None.
+    """
+    equal, count, largest = 0.0, 0, 0.0
+    classes = True
+    for one, other in zip(reference, others):
+        same: Any = None
+        for name, expected in one.items():
+            found = other[name].float()
+            if task == "text-generation":
+                hits = (found == expected).float().mean(dim=1)
+            else:
+                largest = max(largest, float((found - expected).abs().max()))
+                classes = classes and expected.shape[1] > 1
+                hits = (found.argmax(dim=1) == expected.argmax(dim=1)).float()
+            same = hits if same is None else same * hits
+        equal += float(same.sum())
+        count += len(same)
+    return {
+        "equal": equal / count if count and classes else None,
+        "largest_difference": None if task == "text-generation" else largest,
+        "samples": count,
+    }

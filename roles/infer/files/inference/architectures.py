@@ -1,0 +1,100 @@
+"""Well-known architectures, of which a model can be made without its files: in its full size, or a small variant."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+TEXT = ("text-classification", "question-answering")
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """A well-known architecture: the class of its configuration, its tasks, and the values of two sizes."""
+
+    config: str
+    tasks: tuple[str, ...]
+    full: dict[str, Any]
+    small: dict[str, Any]
+    image_size: tuple[int, int] = (0, 0)  # full and small, in pixels
+    known_as: str = ""  # the model of the hub that has the full size
+
+
+_ENCODER = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
+_BERT = {
+    "bert-base": {"vocab_size": 30522},
+    "bert-large": {
+        "vocab_size": 30522,
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
+}
+# The full sizes are those of the hub's models of these names (config.json there).
+ARCHITECTURES = {
+    "distilbert": Architecture(
+        "DistilBertConfig",
+        TEXT,
+        {"vocab_size": 30522},
+        {"vocab_size": 1024, "dim": 128, "n_layers": 2, "n_heads": 2, "hidden_dim": 256},
+        known_as="distilbert-base-uncased",
+    ),
+    "bert-base": Architecture(
+        "BertConfig", TEXT, _BERT["bert-base"], {"vocab_size": 1024, **_ENCODER}, known_as="bert-base-uncased"
+    ),
+    "bert-large": Architecture(
+        "BertConfig",
+        TEXT,
+        _BERT["bert-large"],
+        {"vocab_size": 1024, **_ENCODER, "num_hidden_layers": 4},
+        known_as="bert-large-uncased",
+    ),
+    "roberta-base": Architecture(
+        "RobertaConfig",
+        TEXT,
+        {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
+        {"vocab_size": 1024, "max_position_embeddings": 514, "type_vocab_size": 1, **_ENCODER},
+        known_as="roberta-base",
+    ),
+    "resnet-50": Architecture(
+        "ResNetConfig",
+        ("image-classification",),
+        {"num_labels": 1000},
+        {"num_labels": 10, "embedding_size": 16, "hidden_sizes": [32, 64, 128, 256], "depths": [1, 1, 1, 1]},
+        (224, 64),
+        "microsoft/resnet-50",
+    ),
+    "vit-base": Architecture(
+        "ViTConfig",
+        ("image-classification",),
+        {"num_labels": 1000},
+        {"num_labels": 10, "image_size": 64, **_ENCODER},
+        (224, 64),
+        "google/vit-base-patch16-224",
+    ),
+    "llama-1b": Architecture(
+        "LlamaConfig",
+        ("text-generation",),
+        {
+            "vocab_size": 128256,
+            "hidden_size": 2048,
+            "intermediate_size": 8192,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 8,
+            "max_position_embeddings": 131072,
+            "tie_word_embeddings": True,
+        },
+        {
+            "vocab_size": 1024,
+            "hidden_size": 128,
+            "intermediate_size": 256,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "tie_word_embeddings": True,
+        },
+        known_as="meta-llama/Llama-3.2-1B",
+    ),
+}

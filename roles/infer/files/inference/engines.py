@@ -1,0 +1,251 @@
+"""Ways to run a model: eager, torch.compile, a frozen trace, IPEX; each in fp32, bf16 or int8.
+
+`prepare` returns what answers requests. Which engine does what, and what it needs: docs/inference_engines.md.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import precision
+from models import Loaded, Unavailable
+from tasks import Inputs
+
+ENGINES = ("eager", "compile", "trace", "ipex")
+
+
+class Prepared:
+    """A model that answers: call it with tasks.Inputs, it returns outputs as tasks describes them.
+
+    fixed_shapes: every call must have the shape of the example: tasks.in_batches and tasks.encode with fixed=True.
+    int8_route: the name of the way to int8, None for other precisions. emulated: the CPU has no instructions for the
+    precision. marks: for text-generation, seconds (time.perf_counter) of the last call: its begin, then each token.
+    """
+
+    def __init__(self, call: Callable[[Inputs], dict[str, Any]]) -> None:
+        self.call = call
+        self.fixed_shapes = False
+        self.int8_route: str | None = None
+        self.emulated = False
+        self.marks: list[float] = []
+
+    def __call__(self, inputs: Inputs) -> dict[str, Any]:
+        """Return the outputs for inputs; call it within torch.inference_mode()."""
+        return self.call(inputs)
+
+
+def prepare(loaded: Loaded, cell: Mapping[str, Any], example: Inputs, calibration: Sequence[Inputs] = ()) -> Prepared:
+    """Convert a loaded model, which is used up by it, to the precision and engine of a cell.
+
+    Keys of the cell that count: precision, int8 (None: dynamic), engine, channels_last, emulation, new_tokens, and
+    stop_at_end (text-generation: end a text where the model ends it; else it always makes new_tokens). example: inputs
+    of the shape that will come. calibration: inputs of static int8, the example where there are none. The first call
+    may take much longer than the next (torch.compile). Raises Unavailable for what cannot run here.
+    """
+    check(cell, loaded.task)
+    emulated = precision.check(cell["precision"], bool(cell.get("emulation")), precision.cpu_flags())
+    model = loaded.model
+    if cell.get("channels_last"):
+        import torch
+
+        model = model.to(memory_format=torch.channels_last)
+    route = None
+    if cell["precision"] == "bf16":
+        model = precision.to_bf16(model)
+    elif cell["precision"] == "int8" and cell["engine"] == "ipex":
+        model, route = _ipex_int8(model, cell.get("int8") == "static", list(calibration) or [example])
+    elif cell["precision"] == "int8" and (cell.get("int8") or "dynamic") == "dynamic":
+        route = precision.int8_dynamic(model)
+    elif cell["precision"] == "int8":
+        first = _caller(loaded, cell, model)
+        route = precision.int8_static(model, first, list(calibration) or [example])
+    prepared = _ENGINES[cell["engine"]](loaded, cell, model, example)
+    prepared.emulated = emulated
+    prepared.int8_route = route
+    return prepared
+
+
+def check(cell: Mapping[str, Any], task: str) -> None:
+    """Raise Unavailable for an engine that this host or this task has not, and combinations that do not work.
+
+    Imports nothing large: it may be called before a model is loaded.
+    """
+    engine = cell["engine"]
+    if engine not in ENGINES:
+        raise Unavailable(f"{engine} is not one of the engines {', '.join(ENGINES)}")
+    if engine == "compile" and compiler() is None:
+        raise Unavailable("torch.compile needs a C++ compiler, and this host has none: install g++ (or set CXX)")
+    if engine == "compile" and cell["precision"] == "int8":
+        raise Unavailable("torch.compile does not take the int8 layers of torch.ao: use eager or trace for int8")
+    if engine == "trace" and task == "text-generation":
+        raise Unavailable("a trace cannot generate text, whose cache grows with each token: use eager or compile")
+    if engine == "ipex" and cell["precision"] == "int8" and task == "text-generation":
+        raise Unavailable("IPEX's int8 is traced, and a trace cannot generate text: use eager for int8")
+    if engine == "ipex" and importlib.util.find_spec("intel_extension_for_pytorch") is None:
+        raise Unavailable("this stack has no IPEX: use a stack that has it, such as ipex-2.8")
+    if cell.get("channels_last") and task != "image-classification":
+        raise Unavailable(f"channels_last is for image-classification, not for {task}")
+
+
+def compiler() -> str | None:
+    """Return the C++ compiler that torch.compile would use (torch._inductor.cpp_builder), None without one."""
+    names = [os.environ["CXX"]] if os.environ.get("CXX") else ["g++", "clang++"]
+    return next((found for found in map(shutil.which, names) if found), None)
+
+
+def _caller(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Callable[[Inputs], dict[str, Any]]:
+    """Return what asks a model (or what behaves like its forward) about inputs."""
+    import torch
+
+    if loaded.task == "text-generation":
+        return _generator(loaded, cell, model, [])
+    bf16 = cell["precision"] == "bf16"
+    channels_last = bool(cell.get("channels_last"))
+    names = ("start_logits", "end_logits") if loaded.task == "question-answering" else ("logits",)
+
+    def call(inputs: Inputs) -> dict[str, Any]:
+        tensors: dict[str, Any] = inputs
+        if "pixel_values" in tensors:
+            pixels = tensors["pixel_values"]
+            if bf16:
+                pixels = pixels.to(torch.bfloat16)
+            if channels_last:
+                pixels = pixels.contiguous(memory_format=torch.channels_last)
+            tensors = {"pixel_values": pixels}
+        outputs = model(**tensors)
+        return {name: outputs[name] for name in names}
+
+    return call
+
+
+class _Marks:
+    """Writes down when each token came: generate() hands them to it (a streamer), first the prompt."""
+
+    def __init__(self, marks: list[float]) -> None:
+        self.marks = marks
+
+    def put(self, _tokens: Any) -> None:
+        self.marks.append(time.perf_counter())
+
+    def end(self) -> None:
+        pass
+
+
+def _generator(
+    loaded: Loaded, cell: Mapping[str, Any], model: Any, marks: list[float]
+) -> Callable[[Inputs], dict[str, Any]]:
+    import torch
+    import transformers
+
+    new_tokens = int(cell.get("new_tokens") or 16)
+    padding = model.generation_config.pad_token_id
+    if padding is None:
+        ends = model.generation_config.eos_token_id
+        padding = ends[0] if isinstance(ends, list) else ends if ends is not None else 0
+    if not hasattr(transformers, "TextStreamer"):
+        raise Unavailable(f"tokens are timed with transformers 4.28 or newer, and this is {transformers.__version__}")
+    options: dict[str, Any] = {"max_new_tokens": new_tokens, "do_sample": False, "pad_token_id": padding}
+    if not cell.get("stop_at_end"):
+        options["min_new_tokens"] = new_tokens
+
+    def call(inputs: Inputs) -> dict[str, Any]:
+        marks.clear()
+        sequences = model.generate(**inputs, **options, streamer=_Marks(marks))
+        tokens = sequences[:, inputs["input_ids"].shape[1] :]
+        if cell.get("stop_at_end"):
+            ends = model.generation_config.eos_token_id
+            ended = torch.isin(tokens, torch.tensor(ends if isinstance(ends, list) else [ends] if ends else []))
+            tokens = tokens.masked_fill(ended.int().cumsum(dim=1) > 0, -1)
+            tokens = torch.nn.functional.pad(tokens, (0, new_tokens - tokens.shape[1]), value=-1)
+        return {"tokens": tokens}
+
+    return call
+
+
+def _of_model(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Prepared:
+    if loaded.task != "text-generation":
+        return Prepared(_caller(loaded, cell, model))
+    marks: list[float] = []
+    prepared = Prepared(_generator(loaded, cell, model, marks))
+    prepared.marks = marks
+    return prepared
+
+
+def _eager(loaded: Loaded, cell: Mapping[str, Any], model: Any, _example: Inputs) -> Prepared:
+    return _of_model(loaded, cell, model)
+
+
+def _compiled(loaded: Loaded, cell: Mapping[str, Any], model: Any, _example: Inputs) -> Prepared:
+    import torch
+
+    if loaded.task == "text-generation":
+        # A cache that grows would have every token compiled anew.
+        model.generation_config.cache_implementation = "static"
+    model.forward = torch.compile(model.forward)
+    prepared = _of_model(loaded, cell, model)
+    prepared.fixed_shapes = True
+    return prepared
+
+
+def _traced(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:
+    import torch
+
+    dtype = torch.bfloat16 if cell["precision"] == "bf16" else torch.float32
+    tensors = {name: tensor.to(dtype) if name == "pixel_values" else tensor for name, tensor in example.items()}
+    if cell.get("channels_last"):
+        tensors["pixel_values"] = tensors["pixel_values"].contiguous(memory_format=torch.channels_last)
+    model.config.return_dict = True
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            traced = torch.jit.trace(model, example_kwarg_inputs=tensors, strict=False, check_trace=False)
+            traced = torch.jit.freeze(traced)
+    except Exception as error:  # Whatever torch raises, this model cannot be traced.
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise Unavailable(f"{loaded.name} cannot be traced: {reason}") from error
+    prepared = Prepared(_caller(loaded, cell, traced))
+    prepared.fixed_shapes = True
+    return prepared
+
+
+def _ipex(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:
+    """IPEX's optimize, then a frozen trace, as its documentation has it; text-generation without the trace.
+
+    https://intel.github.io/intel-extension-for-pytorch/cpu/2.8.0+cpu/tutorials/examples.html
+    """
+    import intel_extension_for_pytorch as ipex
+    import torch
+
+    dtype = torch.bfloat16 if cell["precision"] == "bf16" else torch.float32
+    if loaded.task == "text-generation":
+        return _eager(loaded, cell, ipex.llm.optimize(model, dtype=dtype, inplace=True), example)
+    if cell["precision"] == "int8":
+        return _traced(loaded, cell, model, example)
+    return _traced(loaded, cell, ipex.optimize(model, dtype=dtype, inplace=True), example)
+
+
+def _ipex_int8(model: Any, static: bool, calibration: Sequence[Inputs]) -> tuple[Any, str]:
+    """IPEX's int8: return the quantized model, which is traced afterwards, and the name of the way.
+
+    https://intel.github.io/intel-extension-for-pytorch/cpu/2.8.0+cpu/tutorials/features/int8_overview.html
+    """
+    import torch
+    from intel_extension_for_pytorch import quantization
+
+    name = "default_static_qconfig_mapping" if static else "default_dynamic_qconfig_mapping"
+    mapping = getattr(quantization, name)
+    ready = quantization.prepare(model, mapping, example_kwarg_inputs=dict(calibration[0]), inplace=True)
+    if static:
+        with torch.no_grad():
+            for inputs in calibration:
+                ready(**inputs)
+    return quantization.convert(ready), f"IPEX {'static' if static else 'dynamic'}"
+
+
+_ENGINES = {"eager": _eager, "compile": _compiled, "trace": _traced, "ipex": _ipex}

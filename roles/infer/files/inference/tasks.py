@@ -1,0 +1,315 @@
+"""What goes into a model and what comes out, for each of the four tasks (models.TASKS).
+
+Inputs are a mapping of tensors that a model's forward() takes, all with the same first dimension. Outputs are a mapping
+of tensors with that dimension too, whatever the engine: `logits` (text-classification, image-classification),
+`start_logits` and `end_logits` (question-answering), `tokens` (text-generation: the new tokens, shape (entries,
+new_tokens), -1 after the end of a text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from models import Loaded, Unavailable
+
+# Columns by task, the first set that a file has is used; as in jobs/scripts/train_text.py.
+COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
+    "text-classification": (
+        ("sentence1", "sentence2"),
+        ("question1", "question2"),
+        ("premise", "hypothesis"),
+        ("question", "sentence"),
+        ("sentence",),
+        ("sentence1",),
+        ("text",),
+    ),
+    "question-answering": (("question", "context"),),
+    "text-generation": (("prompt",), ("text",)),
+    "image-classification": (("image",), ("path",), ("file",)),
+}
+# The columns that decode adds.
+PREDICTED = {
+    "text-classification": ("predicted_label", "predicted_score"),
+    "question-answering": ("predicted_answer", "predicted_score"),
+    "text-generation": ("generated_text",),
+    "image-classification": ("predicted_label", "predicted_score"),
+}
+# Tokens that two parts of a context share that is longer than the model reads at once, and the longest answer.
+STRIDE = 64
+ANSWER_TOKENS = 30
+CANDIDATES = 20
+
+
+class Inputs(dict[str, Any]):
+    """Tensors by the names of forward()'s arguments, and what decode needs to know of them.
+
+    rows: for each entry the index of the row that it is of; a question with a long context has several entries.
+    offsets: for each entry, for question-answering, the characters (first, after the last) of each token in the
+    context, None for tokens outside it.
+    """
+
+    rows: list[int]
+    offsets: list[list[tuple[int, int] | None]]
+
+    def __init__(self, tensors: Mapping[str, Any], rows: Sequence[int] = (), offsets: Sequence[Any] = ()) -> None:
+        super().__init__(tensors)
+        self.rows = list(rows) or list(range(self.entries()))
+        self.offsets = list(offsets)
+
+    def entries(self) -> int:
+        """Return the first dimension of the tensors."""
+        return len(next(iter(self.values()))) if self else 0
+
+
+def choose_columns(task: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns of a file with these names that a task reads. Raises ValueError when it has none."""
+    for columns in COLUMNS[task]:
+        if set(columns) <= set(names):
+            return columns
+    choices = " or ".join("+".join(columns) for columns in COLUMNS[task])
+    raise ValueError(f"{task} needs the columns {choices}, and there are: {', '.join(names)}")
+
+
+def synthetic(loaded: Loaded, batch_size: int, sequence_length: int | None, seed: int) -> Inputs:
+    """Return random inputs: (batch_size, sequence_length) tokens without padding, or pictures (batch_size, 3, edge,
+    edge) of `loaded.image_size`. The same seed gives the same inputs.
+
+    Raises Unavailable for a sequence that is longer than the model takes.
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    if loaded.task == "image-classification":
+        channels = int(getattr(loaded.config, "num_channels", 3))
+        shape = (batch_size, channels, loaded.image_size, loaded.image_size)
+        return Inputs({"pixel_values": torch.randn(shape, generator=generator)})
+    length = sequence_length or 128
+    check_length(loaded, length)
+    # The first numbers of a vocabulary are special tokens: padding among them changes what the model does.
+    first = min(999, int(loaded.config.vocab_size) // 2)
+    tokens = torch.randint(first, int(loaded.config.vocab_size), (batch_size, length), generator=generator)
+    return Inputs({"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
+
+
+def check_length(loaded: Loaded, sequence_length: int) -> None:
+    """Raise Unavailable when the model cannot take so many tokens."""
+    longest = loaded.longest()
+    if longest is not None and sequence_length > longest:
+        raise Unavailable(f"{loaded.name} takes at most {longest} tokens, and sequence_length is {sequence_length}")
+
+
+def encode(
+    loaded: Loaded,
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    sequence_length: int | None,
+    fixed: bool = False,
+) -> Inputs:
+    """Turn rows into inputs. `columns`: one or two texts; question and context; a prompt; the path of a picture.
+
+    Texts are cut to sequence_length tokens (None: the model's longest), long contexts of question-answering become
+    several entries that overlap. Padded to the longest of them; fixed: to sequence_length, so that every call has the
+    same shape. Raises Unavailable where the model has no tokenizer (image processor), and ValueError, KeyError or
+    OSError for a row that is broken - encode rows one by one to find out which.
+    """
+    if loaded.task == "image-classification":
+        return _pictures(loaded, [row[columns[0]] for row in rows])
+    if loaded.tokenizer is None:
+        raise Unavailable(f"{loaded.name} has no tokenizer: its directory needs tokenizer.json or vocab.txt")
+    length = sequence_length or loaded.longest() or 512
+    check_length(loaded, length)
+    tokenizer = loaded.tokenizer
+    for row in rows:
+        for column in columns:
+            if not isinstance(row[column], str):
+                raise ValueError(f"{column} is {row[column]!r}, not a text")
+    texts = [[row[column] for row in rows] for column in columns]
+    options: dict[str, Any] = {
+        "max_length": length,
+        "padding": "max_length" if fixed else "longest",
+        "return_tensors": "pt",
+    }
+    if tokenizer.pad_token is None:  # Llama and GPT-2 have none: what is padded is masked anyway.
+        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
+    if loaded.task == "question-answering":
+        return _questions(loaded, texts, options)
+    tokenizer.padding_side = "left" if loaded.task == "text-generation" else "right"
+    encoded = tokenizer(*texts, truncation=True, **options)
+    return Inputs(_of_forward(loaded, encoded))
+
+
+def _of_forward(loaded: Loaded, encoded: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("input_ids", "attention_mask", "token_type_ids")
+    kept = {name: encoded[name] for name in names if name in encoded}
+    # DistilBERT and RoBERTa know no token types, though the files of some tokenizers make them.
+    if getattr(loaded.config, "type_vocab_size", 0) < 2:
+        kept.pop("token_type_ids", None)
+    return kept
+
+
+def _questions(loaded: Loaded, texts: Sequence[Sequence[str]], options: Mapping[str, Any]) -> Inputs:
+    tokenizer = loaded.tokenizer
+    if not tokenizer.is_fast:
+        raise Unavailable(f"{loaded.name}: question-answering needs a fast tokenizer (tokenizer.json)")
+    tokenizer.padding_side = "right"
+    length = options["max_length"]
+    stride = min(STRIDE, length // 4)
+    # A question may take half of the tokens: the context has to move on.
+    questions = []
+    for text in (text.strip() for text in texts[0]):
+        where = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)["offset_mapping"]
+        questions.append(text[: where[: length // 2][-1][1]] if where else text)
+    encoded = tokenizer(
+        questions,
+        list(texts[1]),
+        truncation="only_second",
+        stride=stride,
+        return_overflowing_tokens=True,
+        return_offsets_mapping=True,
+        **options,
+    )
+    rows = encoded["overflow_to_sample_mapping"].tolist()
+    offsets = [
+        [tuple(where) if inside == 1 else None for inside, where in zip(encoded.sequence_ids(part), spans)]
+        for part, spans in enumerate(encoded["offset_mapping"].tolist())
+    ]
+    return Inputs(_of_forward(loaded, encoded), rows, offsets)
+
+
+def _pictures(loaded: Loaded, paths: Sequence[str]) -> Inputs:
+    if loaded.image_processor is None:
+        raise Unavailable(
+            f"{loaded.name} cannot read pictures: that needs preprocessor_config.json in its directory, and Pillow "
+            "(`requirements: [pillow]` in the job)"
+        )
+    import PIL.Image
+
+    pictures = []
+    for path in paths:
+        with PIL.Image.open(path) as picture:
+            pictures.append(picture.convert("RGB"))
+    return Inputs({"pixel_values": loaded.image_processor(pictures, return_tensors="pt")["pixel_values"]})
+
+
+def in_batches(
+    call: Callable[[Inputs], Mapping[str, Any]], inputs: Inputs, batch_size: int, fixed: bool = False
+) -> dict[str, Any]:
+    """Ask a model about any number of inputs, batch by batch; return the outputs of all of them in their order.
+
+    Entries of like length come together, without the padding that they do not need. fixed: every call has the shape
+    (batch_size, length of the inputs); the last batch is filled up with copies.
+    """
+    import torch
+
+    count = inputs.entries()
+    order = list(range(count))
+    mask = inputs.get("attention_mask")
+    lengths = mask.sum(dim=1).tolist() if mask is not None else [0] * count
+    if not fixed and mask is not None:
+        order.sort(key=lambda entry: lengths[entry])
+    found: list[Mapping[str, Any]] = []
+    for begin in range(0, count, batch_size):
+        chosen = order[begin : begin + batch_size]
+        filled = chosen + chosen[-1:] * (batch_size - len(chosen)) if fixed else chosen
+        batch = {name: tensor[filled] for name, tensor in inputs.items()}
+        if not fixed and mask is not None:
+            longest = max(1, max(lengths[entry] for entry in chosen))
+            left = bool((batch["attention_mask"][:, 0] == 0).any())  # padded on the left, for generation
+            cut = slice(-longest, None) if left else slice(0, longest)
+            batch = {name: tensor[:, cut] for name, tensor in batch.items()}
+        outputs = call(Inputs(batch))
+        found.append({name: tensor[: len(chosen)].clone() for name, tensor in outputs.items()})
+    if not found:
+        return {}
+    place = torch.tensor(order).argsort()
+    return {name: _joined([part[name] for part in found])[place] for name in found[0]}
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """Concatenate outputs whose lengths may differ: logits of padding become the least there is."""
+    import torch
+
+    if parts[0].dim() != 2 or len({part.shape[1] for part in parts}) == 1:
+        return torch.cat(list(parts))
+    longest = max(part.shape[1] for part in parts)
+    least = torch.finfo(torch.float32).min
+    return torch.cat(
+        [torch.nn.functional.pad(part.float(), (0, longest - part.shape[1]), value=least) for part in parts]
+    )
+
+
+def decode(
+    loaded: Loaded, outputs: Mapping[str, Any], inputs: Inputs, rows: Sequence[Mapping[str, Any]], columns: Any = None
+) -> list[dict[str, Any]]:
+    """Return the predicted columns (PREDICTED) of each row; `outputs` are those of all of its `inputs`.
+
+    columns: as for encode, question-answering needs them where they have other names than question and context.
+    A label is a name of the configuration's id2label, its score the probability (0 to 1). A model of regression
+    predicts `predicted_score` alone, one of several labels at once those above one half, joined by `;`.
+    """
+    if loaded.task == "question-answering":
+        return _answers(outputs, inputs, rows, (columns or COLUMNS[loaded.task][0])[1])
+    if loaded.task == "text-generation":
+        return _texts(loaded, outputs)
+    logits = outputs["logits"].float()
+    names = loaded.config.id2label
+    kind = getattr(loaded.config, "problem_type", None)
+    if kind == "regression" or logits.shape[1] == 1:
+        return [{"predicted_score": value} for value in logits[:, 0].tolist()]
+    if kind == "multi_label_classification":
+        return [
+            {
+                "predicted_label": ";".join(str(names[label]) for label, value in enumerate(row) if value > 0.5),
+                "predicted_score": max(row),
+            }
+            for row in logits.sigmoid().tolist()
+        ]
+    scores, labels = logits.softmax(dim=1).max(dim=1)
+    return [
+        {"predicted_label": str(names[label]), "predicted_score": score}
+        for label, score in zip(labels.tolist(), scores.tolist())
+    ]
+
+
+def _answers(
+    outputs: Mapping[str, Any], inputs: Inputs, rows: Sequence[Mapping[str, Any]], context: str
+) -> list[dict[str, Any]]:
+    best: dict[int, tuple[float, str]] = {}
+    starts, ends = outputs["start_logits"].float(), outputs["end_logits"].float()
+    for entry, row in enumerate(inputs.rows):
+        offsets = inputs.offsets[entry]
+        span = best_span(starts[entry].tolist(), ends[entry].tolist(), offsets)
+        if span is not None and (row not in best or span[0] > best[row][0]):
+            best[row] = span[0], str(rows[row][context])[slice(*span[1])]
+    empty = (None, "")
+    return [
+        {"predicted_answer": best.get(row, empty)[1], "predicted_score": best.get(row, empty)[0]}
+        for row in range(len(rows))
+    ]
+
+
+def best_span(
+    start: Sequence[float], end: Sequence[float], offsets: Sequence[tuple[int, int] | None]
+) -> tuple[float, tuple[int, int]] | None:
+    """Return (score, (first character, after the last)) of the best answer of at most ANSWER_TOKENS tokens, or None.
+
+    start, end: logits by token. offsets: see Inputs. The score is the sum of two logits, as SQuAD's scripts have it.
+    """
+    inside = [token for token, where in enumerate(offsets) if where is not None]
+    starts = sorted(inside, key=lambda token: -start[token])[:CANDIDATES]
+    ends = sorted(inside, key=lambda token: -end[token])[:CANDIDATES]
+    spans = [(start[i] + end[j], (i, j)) for i in starts for j in ends if i <= j < i + ANSWER_TOKENS]
+    if not spans:
+        return None
+    score, (i, j) = max(spans)
+    first, last = offsets[i], offsets[j]
+    assert first is not None and last is not None
+    return score, (first[0], last[1])
+
+
+def _texts(loaded: Loaded, outputs: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if loaded.tokenizer is None:
+        raise Unavailable(f"{loaded.name} has no tokenizer: its directory needs tokenizer.json or vocab.txt")
+    known = [[token for token in row if token >= 0] for row in outputs["tokens"].tolist()]
+    return [{"generated_text": text} for text in loaded.tokenizer.batch_decode(known, skip_special_tokens=True)]

@@ -1,0 +1,100 @@
+"""The instances of one host begin each measurement together: files in the job directory are their barrier.
+
+An instance that has failed in a cell, or whose process has ended, is not waited for. Nothing here hangs: every wait has
+a time limit.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+# Seconds between two looks, and how long an instance that was never seen may take to start.
+LOOK, START_SECONDS = 0.01, 120.0
+
+
+class Host:
+    """The instances of this host: `number` of `count`, which meet in a directory of their own.
+
+    Files there: alive.N (locked as long as the instance's first process lives), POINT.N (it is there), gone.CELL.N (it
+    does not take part in the cell any more), NAME.said (what the first instance announced).
+    """
+
+    def __init__(self, directory: Path, number: int, count: int) -> None:
+        self.directory = directory
+        self.number = number
+        self.count = count
+        directory.mkdir(parents=True, exist_ok=True)
+        self.began = time.monotonic()
+        # What an earlier start of the job left behind.
+        for old in directory.glob(f"*.{number}"):
+            if not old.name.startswith("alive."):
+                old.unlink()
+        if number == 0:
+            for old in directory.glob("*.said"):
+                old.unlink()
+        self.lock = os.open(directory / f"alive.{number}", os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self.lock, fcntl.LOCK_EX)
+
+    def leave(self) -> None:
+        """In a child of the instance: do not keep the lock when the instance itself has ended."""
+        os.close(self.lock)
+
+    def gone(self, cell: str) -> None:
+        """This instance does not take part in the cell any more."""
+        (self.directory / f"gone.{cell}.{self.number}").touch()
+
+    def wait(self, cell: str, point: str, seconds: float) -> bool:
+        """Wait until every instance that takes part in the cell is at the point; return whether all of them were."""
+        (self.directory / f"{cell}.{point}.{self.number}").touch()
+        end = time.monotonic() + seconds
+        others = [number for number in range(self.count) if number != self.number]
+        complete = True
+        while others:
+            for number in list(others):
+                if (self.directory / f"{cell}.{point}.{number}").exists():
+                    others.remove(number)
+                elif not self._takes_part(cell, number):
+                    others.remove(number)
+                    complete = False
+            if time.monotonic() > end:
+                return False
+            if others:
+                time.sleep(LOOK)
+        return complete
+
+    def announce(self, name: str, text: str) -> None:
+        """Tell the other instances something, once; the first instance decides."""
+        path = self.directory / f"{name}.said"
+        part = path.with_suffix(".part")
+        part.write_text(text, encoding="utf-8")
+        part.replace(path)
+
+    def hear(self, name: str, cell: str, seconds: float) -> str | None:
+        """Return what the first instance announced; None when it does not take part any more, or in time."""
+        path = self.directory / f"{name}.said"
+        end = time.monotonic() + seconds
+        while not path.exists():
+            if not self._takes_part(cell, 0) and not path.exists():
+                return None
+            if time.monotonic() > end:
+                return None
+            time.sleep(LOOK)
+        return path.read_text(encoding="utf-8")
+
+    def _takes_part(self, cell: str, number: int) -> bool:
+        if (self.directory / f"gone.{cell}.{number}").exists():
+            return False
+        try:
+            other = os.open(self.directory / f"alive.{number}", os.O_RDONLY)
+        except FileNotFoundError:
+            return time.monotonic() - self.began < START_SECONDS
+        try:
+            fcntl.flock(other, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(other)
+        return False
