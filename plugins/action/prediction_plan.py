@@ -1,0 +1,141 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, predictions, sweeps
+
+ABOUT = """\
+# The job of a prediction, written by playbooks/predict.yml. It is started by that playbook, which also fetches what it
+# has predicted.
+---
+"""
+
+
+class ActionModule(ActionBase):
+    """Makes the job of a prediction on the control node, and says how it goes on."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(
+            argument_spec={
+                **predictions.ARGUMENTS,
+                "found": {"type": "dict", "default": {}},
+                "described": {"type": "dict", "default": {}},
+                "described_sha256": {"type": "str", "default": ""},
+                "described_directory": {"type": "str", "default": ""},
+                "status": {"type": "dict", "default": {}},
+                "job_json": {"type": "str", "default": ""},
+            }
+        )
+        try:
+            wanted = predictions.read(options)
+            return self.plan(wanted, sweeps.plain(options))
+        except (OSError, ValueError) as error:
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+
+    def plan(self, wanted: predictions.Wanted, options: dict[str, Any]) -> dict[str, Any]:
+        """Return the job and what is to be done. Raises ValueError for what cannot be, before a change."""
+        model = options["found"] if options["found"] else predictions.model_here(wanted)
+        described = options["described"] or wanted.described
+        where = f"{wanted.data.removeprefix(logic.HEAD)}"
+        task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
+        columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], described, where)
+        name = Path(where).name
+        data = wanted.found["data"] or {"name": name, "sha256": options["described_sha256"]}
+        cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"])
+        now = logic.compared(data, {"name": wanted.model_name(), "sha256": model["sha256"]}, columns, cell)
+        refused = predictions.refusal(wanted, options["again"], now)
+        if refused:
+            raise ValueError(refused)
+        earlier = None if options["again"] else wanted.earlier()
+        content = earlier or {
+            "version": 1,
+            "job": wanted.name,
+            "state": "incomplete",
+            "started": sweeps.now(),
+            "ended": "",
+            "request": now,
+            "token": predictions.fresh_token(),
+            "chunk_rows": logic.chunk_rows(described["rows"], cell["batch_size"]),
+            "hosts": wanted.hosts,
+        }
+        request = {
+            "version": 1,
+            "digest": logic.digest(now, content["token"]),
+            "data": f"datasets/{logic.INPUT}/{name}",
+            "columns": columns,
+            "predicted": list(described["predicted"][task]),
+            "chunk_rows": content["chunk_rows"],
+            "hosts": wanted.hosts,
+            "cell": cell,
+        }
+        how = self.how(wanted, request["digest"], options)
+        on_head = bool(wanted.trained_by) or wanted.model.startswith(logic.HEAD)
+        fields = logic.job_fields(
+            wanted.name,
+            Path(options["program"]).resolve(),
+            request,
+            {"directory": model["directory"], **({"at": "head"} if on_head else {})},
+            {"directory": options["described_directory"], "at": "head"}
+            if options["described_directory"]
+            else {"directory": str(wanted.folder / logic.INPUT)},
+            wanted.setting,
+        )
+        file = wanted.folder / "job.yml"
+        if not self._task.check_mode:
+            self.write(wanted, earlier, content, fields)
+        return {"changed": False, "how": how, "file": str(file), "digest": request["digest"], "request": request}
+
+    @staticmethod
+    def how(wanted: predictions.Wanted, digest: str, options: dict[str, Any]) -> str:
+        """Return start, follow (it runs) or collect (it has ended), from the job of this name on the head."""
+        status = options["status"].get("status") or {}
+        try:
+            job = json.loads(base64.b64decode(options["job_json"]) or b"{}").get("job", {})
+            same = json.loads(job.get("args", {}).get("request", "{}")).get("digest") == digest
+        except (ValueError, AttributeError):
+            same = False
+        if status.get("state") == "running" and not same:
+            raise ValueError(
+                f"job {wanted.name} is running since {status['started']} for another prediction: wait for its end "
+                f"(playbooks/logs.yml -e job={wanted.name}), stop it (playbooks/stop.yml -e job={wanted.name}), or "
+                "name this one with -e predict_name=NAME"
+            )
+        if not same:
+            return "start"
+        return {"running": "follow", "succeeded": "collect"}.get(status.get("state", ""), "start")
+
+    @staticmethod
+    def write(
+        wanted: predictions.Wanted, earlier: dict[str, Any] | None, content: dict[str, Any], fields: dict[str, Any]
+    ) -> None:
+        """Write prediction.json and the job file; another prediction in their place is moved aside. Raises OSError."""
+        if not earlier:
+            wanted.folder.parent.mkdir(parents=True, exist_ok=True)
+            aside = directory.set_aside(wanted.folder)
+            if aside:
+                wanted.folder.rename(aside)
+            wanted.folder.mkdir(mode=0o700)
+        if "at" not in fields["data"][logic.INPUT]:
+            place = wanted.folder / logic.INPUT
+            place.mkdir(exist_ok=True)
+            link = place / Path(wanted.data).name
+            link.unlink(missing_ok=True)
+            link.symlink_to(wanted.data)
+        text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
+        _io.write_text(wanted.folder / "job.yml", ABOUT + text)
+        _io.write_json(wanted.path, content)

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, sweeps
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Verifies what was fetched of a prediction to the control node, and shows it."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(
+            argument_spec={
+                "directory": {"type": "path", "required": True},
+                "summary": {"type": "dict", "required": True},
+                "outcome": {"type": "dict", "default": {}},
+                "output_file": {"type": "str", "default": ""},
+                **document.ARGUMENTS,
+            }
+        )
+        try:
+            return self.report(Path(options["directory"]), sweeps.plain(options))
+        except (OSError, ValueError) as error:
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+
+    def report(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+        """Complete prediction.json, copy the output to where it is wanted, and show what came of it."""
+        content = _io.read_json(folder / predictions.FILE)
+        if content is None:
+            raise ValueError(f"{folder / predictions.FILE} is gone, or is not complete JSON")
+        summary, outcome = options["summary"], options["outcome"]
+        damaged = file_set.differences(folder, summary["files"])
+        if damaged:
+            raise ValueError(
+                f"{folder} failed verification: {file_set.describe(damaged)}. Run the same command again, which "
+                "fetches it once more"
+            )
+        output = folder / summary["files"][0]["file"]
+        if options["output_file"]:
+            target = Path(options["output_file"]).expanduser().absolute()
+            part = target.with_name(f".{target.name}.part")
+            shutil.copyfile(output, part)
+            part.replace(target)
+            output = target
+        rejected = folder / summary["files"][1]["file"] if summary["rejected"] else None
+        content.update(
+            {key: value for key, value in summary.items() if key not in ("version", "request")},
+            state="complete",
+            ended=sweeps.now(),
+            seconds=outcome.get("seconds"),
+            attempts=outcome.get("attempts", []),
+            notes=outcome.get("notes", []),
+            output=str(output),
+            rejected_rows=str(rejected) if rejected else None,
+        )
+        _io.write_json(folder / predictions.FILE, content)
+        if options["format"] == "json":
+            document.emit(content, options)
+        else:
+            display.display(text(content))
+        return {"changed": True, "path": str(folder / predictions.FILE), "output": str(output)}
+
+
+def text(content: dict[str, Any]) -> str:
+    """Return what came of a prediction, for a person."""
+    lines = [f"{count(content['predicted'], 'row')} predicted by {count(content['instances'], 'instance')}"]
+    if content["rows_per_second"]:
+        lines[0] += f", {content['rows_per_second']:.1f} rows/s while they computed"
+    if content["seconds"]:
+        lines[0] += f"; the last start took {duration(content['seconds'])}"
+    restarts = len(content["attempts"]) - 1
+    if restarts > 0:
+        why = "; ".join(attempt["reason"] for attempt in content["attempts"] if attempt.get("reason"))
+        lines.append(f"started again {count(restarts, 'time')}: {why}")
+    if content["rejected_rows"]:
+        rejected = count(content["rejected"], "row")
+        lines.append(f"{rejected} could not be predicted: line numbers and reasons are in {content['rejected_rows']}")
+    return "\n".join([*lines, f"The output is {content['output']}"])

@@ -1,0 +1,173 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The files of batch predictions on hosts: trained models, chunks of earlier starts, and the output of all hosts."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, transfers
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+# Beside the model in a job's output: what a prediction does not need.
+LEFT_OUT = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "predictions", "prediction.json")
+LEFT_OUT_ENDS = ("_results.json", ".md", ".lock", ".log")
+CHUNKS = "output/predictions"
+# Arguments of training scripts that name a file of training data.
+TRAINING_FILES = ("train_file", "dataset_file", "validation_file")
+
+
+def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
+    """Return what a job has trained: {directory, files, sha256, config, args, trained_on}. Raises OSError, ValueError.
+
+    jobs: the directory of the job directories. The directory is the job's output, with other files beside the model's.
+    """
+    folder = jobs / name
+    if not (folder / "status.json").is_file():
+        there = sorted(
+            path.parents[1].name for path in jobs.glob("*/output/config.json") if ".2" not in path.parents[1].name
+        )
+        hint = f"; {', '.join(there)} left a model" if there else ""
+        raise ValueError(
+            f"there is no job {name} in {jobs}{hint}: train it with playbooks/train.yml -e job=FILE, or name a "
+            "directory with -e model=DIRECTORY"
+        )
+    status = directory.look(folder, limit=0)["status"]
+    if status["state"] != "succeeded":
+        raise ValueError(
+            f"job {name} {'is running' if status['state'] == 'running' else 'has not succeeded: it ' + status['state']}"
+            f"{': ' + status['reason'] if status.get('reason') else ''}, so its model is not complete: wait for its "
+            f"end (playbooks/status.yml -e job={name}), or train it again (playbooks/train.yml)"
+        )
+    output = folder / "output"
+    files = [path for path in sorted(output.glob("*")) if path.is_file() and _is_of_model(path.name)]
+    job = (read_json(folder / "job.json") or {"job": {}})["job"]
+    args = job.get("args", {})
+    found = _read(output, files, record, f"job {name}")
+    return {**found, "args": args, "trained_on": trained_on(folder, args)}
+
+
+def _is_of_model(name: str) -> bool:
+    return not name.startswith((".", *LEFT_OUT)) and not name.endswith(LEFT_OUT_ENDS)
+
+
+def of_directory(path: Path, record: Record) -> dict[str, Any]:
+    """Return what of_job does for a directory with a model. Raises OSError, ValueError."""
+    if not path.is_dir():
+        raise ValueError(f"there is no directory {path}: name one with a model, with -e model=DIRECTORY")
+    files = [one for one in sorted(path.glob("*")) if one.is_file() and not one.name.startswith(".")]
+    return {**_read(path, files, record, str(path)), "args": {}, "trained_on": []}
+
+
+def _read(place: Path, files: Sequence[Path], record: Record, what: str) -> dict[str, Any]:
+    config = read_json(place / "config.json")
+    if config is None or not any(path.match(pattern) for path in files for pattern in WEIGHTS):
+        missing = "config.json" if config is None else f"weights ({', '.join(WEIGHTS)})"
+        raise ValueError(f"{what} left no model: {place} has no {missing}")
+    listed = [{"file": path.name, "sha256": file_set.recorded_sha256(path, record)} for path in files]
+    return {
+        "directory": str(place),
+        "files": [one["file"] for one in listed],
+        "sha256": file_set.key(listed),
+        "config": config,
+    }
+
+
+def trained_on(folder: Path, args: Mapping[str, Any]) -> list[str]:
+    """Return the columns of the training data of the job in `folder`; empty where no file of it tells."""
+    for name in TRAINING_FILES:
+        if not isinstance(args.get(name), str):
+            continue
+        for place in (folder / args[name], folder / "project" / args[name]):
+            try:
+                with place.open(encoding="utf-8-sig", newline="") as stream:
+                    if place.suffix == ".csv":
+                        return next(csv.reader(stream), [])
+                    first = json.loads(stream.readline())
+                    return list(first) if isinstance(first, dict) else []
+            except (OSError, ValueError, csv.Error):
+                continue
+    return []
+
+
+def link(source: Path, names: Sequence[str], target: Path) -> None:
+    """Put hard links to files into a new directory, all or none; copies where that cannot be. Raises OSError."""
+    part = target.with_name(f".{target.name}.{os.getpid()}")
+    part.mkdir(parents=True)
+    try:
+        for name in names:
+            try:
+                os.link(source / name, part / name)
+            except OSError:
+                shutil.copy2(source / name, part / name)
+        part.replace(target)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def request_of(folder: Path) -> dict[str, Any]:
+    """Return the request of the prediction in a job directory; empty where there is none."""
+    job = (read_json(folder / "job.json") or {}).get("job", {})
+    try:
+        request = json.loads(job.get("args", {}).get("request", "{}"))
+    except (TypeError, ValueError):
+        return {}
+    return request if isinstance(request, dict) else {}
+
+
+def chunks(folder: Path) -> list[int]:
+    """Return the numbers of the chunks in a job directory."""
+    return sorted(int(path.name.partition("-")[2]) for path in (folder / CHUNKS).glob("chunk-*"))
+
+
+def carry_over(folder: Path, digest: str) -> list[int]:
+    """Link the chunks of earlier starts of a prediction into its new job directory; return the numbers of all there.
+
+    Earlier starts are those that were moved aside and have the same digest. Raises OSError.
+    """
+    with directory.privately():
+        (folder / CHUNKS).mkdir(parents=True, exist_ok=True)
+    for earlier in sorted(folder.parent.glob(f"{folder.name}.2*"), reverse=True):
+        if request_of(earlier).get("digest") != digest:
+            continue
+        for path in (earlier / CHUNKS).glob("chunk-*"):
+            target = folder / CHUNKS / path.name
+            if not target.exists():
+                os.link(path, target)
+    return chunks(folder)
+
+
+def collect(folder: Path, here: str, shared: bool) -> dict[str, Any]:
+    """Copy the chunks of all hosts of the plan to this one, the head, and join them; return the summary.
+
+    Raises OSError, and ValueError where a host's chunks cannot be had, or some are missing.
+    """
+    plan = read_json(folder / "plan.json") or {}
+    if not plan.get("hosts"):
+        raise ValueError(f"{folder} has no plan.json")
+    for host in plan["hosts"]:
+        if host["host"] != here and not shared:
+            # As if another host had written what is here: the chunks of all are kept.
+            problem = transfers.fetch(host["host"], folder / CHUNKS, lambda: False, before=here)
+            if problem:
+                raise ValueError(problem)
+    python = f"{plan['environment']}/bin/python"
+    with directory.privately():
+        ran = subprocess.run(
+            [python, "shards.py", str(folder)], cwd=folder / "project", capture_output=True, text=True, check=False
+        )
+    if ran.returncode:
+        raise ValueError((ran.stderr.strip().splitlines() or ["it ended without a message"])[-1])
+    summary: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
+    return summary

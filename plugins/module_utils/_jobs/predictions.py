@@ -1,0 +1,266 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Batch predictions: what is requested, as a job of independent ranks, and what tells two requests apart.
+
+What the ranks run is in roles/infer/files/inference. A *setting* says how a model is run; playbooks/infer.yml writes
+the fastest one into recommended-MODEL.yml.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import NAME
+
+SUFFIX = "predict"
+FILE = "prediction.json"
+HEAD = "head:"
+# The names of the model and of the data in the job directory.
+MODEL, INPUT = "model", "input"
+# Ends of the names of classes that were trained for a task whose rows are text.
+TASKS = {
+    "text-classification": ("ForSequenceClassification",),
+    "question-answering": ("ForQuestionAnswering",),
+    "text-generation": ("ForCausalLM", "LMHeadModel"),
+}
+# How a model is run where no setting says it.
+DEFAULTS: dict[str, Any] = {
+    "precision": "fp32",
+    "int8": None,
+    "engine": "eager",
+    "channels_last": False,
+    "batch_size": 16,
+    "sequence_length": None,
+    "new_tokens": None,
+    "emulation": False,
+}
+# What a setting has besides: of which model it is, and how cores are divided.
+OF_MODEL = ("model", "source", "task")
+OF_CORES = ("instances_per_node", "threads_per_instance")
+CHOICES = {
+    "precision": ("fp32", "bf16", "int8"),
+    "int8": ("dynamic", "static", None),
+    "engine": ("eager", "compile", "trace", "ipex"),
+}
+SEQUENCE_LENGTH, NEW_TOKENS = 128, 64
+# Arguments of training scripts that name a column, in their order, and the longest sequence.
+COLUMN_ARGUMENTS = (
+    ("text_column_names",),
+    ("text_column_name",),
+    ("text_column",),
+    ("sentence1_key", "sentence2_key"),
+    ("question_column", "context_column"),
+)
+LENGTH_ARGUMENTS = ("max_seq_length", "max_length", "block_size")
+# Chunks that the data are divided into at least, where they have so many batches, and rows of a chunk at most.
+CHUNKS, MOST_ROWS = 256, 2000
+RESTARTS = 5
+
+
+def read_setting(content: object, where: str) -> dict[str, Any]:
+    """Return a checked setting, as written. where: what to call it in messages. Raises ValueError."""
+    if not isinstance(content, dict):
+        raise ValueError(f"{where} is no mapping such as {{precision: bf16, batch_size: 16}}")
+    known = (*DEFAULTS, *OF_MODEL, *OF_CORES)
+    unknown = [str(name) for name in content if name not in known]
+    if unknown:
+        raise ValueError(f"{where}: {unknown[0]} is no setting: {', '.join(known)} are")
+    for name, choices in CHOICES.items():
+        if name in content and content[name] not in choices:
+            raise ValueError(f"{where}: {name}: {content[name]!r} is not one of {', '.join(map(str, choices))}")
+    for name in ("batch_size", "sequence_length", "new_tokens", *OF_CORES):
+        value = content.get(name)
+        if value is None or (value == "auto" and name == "instances_per_node"):
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{where}: {name}: {value!r} is not a whole number of at least 1")
+    return dict(content)
+
+
+def other_model(setting: Mapping[str, Any], job: str, directory: str) -> str:
+    """Return of which other model a setting is; an empty string when it is of this one, or of none in particular.
+
+    job: the job that trained the model; empty for a model in `directory`.
+    """
+    source, name = setting.get("source") or {}, setting.get("model")
+    given = str(source.get("directory", "")) if isinstance(source, Mapping) else str(source)
+    if job:
+        right = [f"job:{job}", job]
+        if name in right or given in right or given.rstrip("/").endswith((f"/jobs/{job}/output", f"/jobs/{job}")):
+            return ""
+    elif (given and Path(given).expanduser() == Path(directory.removeprefix(HEAD))) or (
+        name and not given and Path(directory).name == name
+    ):
+        return ""
+    return str(name or given or "")
+
+
+def task_of(config: Mapping[str, Any], wanted: str, what: str) -> str:
+    """Return the task of a model by its config.json. wanted: the task requested, if any. Raises ValueError."""
+    trained = next(iter(config.get("architectures") or []), "")
+    found = next((task for task, ends in TASKS.items() if trained.endswith(ends)), "")
+    if not found:
+        raise ValueError(
+            f"{what} is a {trained or 'model without architectures in its config.json'}, and predictions are made by "
+            f"models for {', '.join(TASKS)}"
+        )
+    if wanted and wanted != found:
+        raise ValueError(f"{what} is a {trained}, a model for {found}, and not for {wanted}")
+    return found
+
+
+def columns_of(
+    task: str,
+    given: Sequence[str],
+    args: Mapping[str, Any],
+    trained_on: Sequence[str],
+    data: Mapping[str, Any],
+    where: str,
+) -> list[str]:
+    """Return the columns of the data that the model reads.
+
+    given: by the user, who is right. args, trained_on: the training job's arguments, and the columns of its training
+    data as far as they are known. data: as run_prediction.describe returns it. Raises ValueError where the data do not
+    have them, or have columns of the names that are added.
+    """
+    sets = [list(columns) for columns in data["sets"][task]]
+    there = data["columns"]
+    wanted = list(given) or _of_arguments(args) or next((one for one in sets if set(one) <= set(trained_on)), [])
+    if not wanted:
+        wanted = next((one for one in sets if set(one) <= set(there)), [])
+    has = f"it has {', '.join(there) or 'none'}"
+    if not wanted:
+        choices = " or ".join(" and ".join(one) for one in sets)
+        raise ValueError(f"{where} has no columns for {task}, {choices}; {has}: name them with -e columns=A,B")
+    missing = [name for name in wanted if name not in there]
+    if missing:
+        reason = "" if given else ", which the model was trained on"
+        name_them = "correct -e columns" if given else "name the columns to be read with -e columns=A,B"
+        raise ValueError(f"{where} has no column {', '.join(missing)}{reason}; {has}: {name_them}")
+    least = 2 if task == "question-answering" else 1
+    most = 1 if task == "text-generation" else 2
+    if not least <= len(wanted) <= most:
+        raise ValueError(f"{task} reads {least if least == most else f'{least} or {most}'} columns, not {len(wanted)}")
+    taken = [name for name in data["predicted"][task] if name in there]
+    if taken:
+        raise ValueError(f"{where} has a column {taken[0]} already, which the prediction adds: rename it")
+    return wanted
+
+
+def _of_arguments(args: Mapping[str, Any]) -> list[str]:
+    """Return the columns that the arguments of a training script name."""
+    for names in COLUMN_ARGUMENTS:
+        values = [args[name] for name in names if args.get(name)]
+        if values:
+            flat = [part for value in values for part in (value if isinstance(value, list) else str(value).split(","))]
+            return [str(part).strip() for part in flat]
+    return []
+
+
+def cell(setting: Mapping[str, Any], task: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the model is run, as models.load and engines.prepare take it; `path` is in the job directory."""
+    chosen = {key: setting.get(key, value) for key, value in DEFAULTS.items()}
+    if chosen["channels_last"] in ("auto", None):
+        chosen["channels_last"] = False
+    if chosen["sequence_length"] is None:
+        lengths = [args[key] for key in LENGTH_ARGUMENTS if isinstance(args.get(key), int) and args[key] > 0]
+        chosen["sequence_length"] = lengths[0] if lengths else SEQUENCE_LENGTH
+    if task == "text-generation":
+        chosen.update(new_tokens=chosen["new_tokens"] or NEW_TOKENS, stop_at_end=True)
+    return {"id": SUFFIX, "model": name, "task": task, "path": f"models/{MODEL}", **chosen}
+
+
+def chunk_rows(count: int, batch_size: int) -> int:
+    """Return how many rows a chunk has, for about so many rows: whole batches, and work for all instances."""
+    batches = max(1, min(MOST_ROWS, -(-count // CHUNKS)) // batch_size)
+    return batches * batch_size
+
+
+def compared(
+    data: Mapping[str, Any], model: Mapping[str, Any], columns: Sequence[str], how: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what tells two requests apart. data, model: each with name and sha256. how: the cell."""
+    settled = {key: how[key] for key in ("task", *DEFAULTS)}
+    return {
+        "data": {"name": data["name"], "sha256": data["sha256"]},
+        "model": {"name": model["name"], "sha256": model["sha256"]},
+        "columns": list(columns),
+        **settled,
+    }
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return what differs between two requests, as compared() returns them, a line each; only what both have counts."""
+    found = []
+    for key, old in before.items():
+        new = after.get(key, old)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            if new and old["sha256"] != new["sha256"]:
+                names = f"{old['name']} ({_short(old)}), now {new['name']} ({_short(new)})"
+                found.append(f"the {key} {'differ' if key == 'data' else 'differs'}: {names}")
+        elif old != new:
+            texts = [", ".join(map(str, value)) if isinstance(value, list) else str(value) for value in (old, new)]
+            found.append(f"{key} {'differ' if key == 'columns' else 'differs'}: {texts[0]}, now {texts[1]}")
+    return found
+
+
+def _short(one: Mapping[str, Any]) -> str:
+    return f"SHA-256 {str(one.get('sha256'))[:12]}"
+
+
+def digest(request: Mapping[str, Any], token: str) -> str:
+    """Return what chunks of a request are marked with. token: tells one prediction from a later one of the same."""
+    # What the data and the model are called does not count.
+    content = {key: value["sha256"] if isinstance(value, Mapping) else value for key, value in request.items()}
+    return hashlib.sha256(json.dumps([content, token], sort_keys=True).encode()).hexdigest()[:32]
+
+
+def job_name(name: str) -> str:
+    """Return the name of the job that predicts with the model of another, or of a directory. Raises ValueError."""
+    made = f"{name}-{SUFFIX}"
+    if not NAME.fullmatch(made):
+        raise ValueError(
+            f"{made!r} is not a name of a job (lower-case letters, digits, '.', '_' and '-', at most 63): choose one "
+            "with -e predict_name=NAME"
+        )
+    return made
+
+
+def job_fields(
+    name: str,
+    project: Path,
+    request: Mapping[str, Any],
+    model: Mapping[str, Any],
+    data: Mapping[str, Any],
+    setting: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the fields of the job file of a prediction: an ordinary job of independent ranks.
+
+    project: the directory of the ranks' program. model, data: sources of a job file. It goes on without a host that is
+    lost, and is started again when a rank was ended from outside.
+    """
+    precision = request["cell"]["precision"]
+    fields: dict[str, Any] = {
+        "name": name,
+        "description": f"Predict the rows of {Path(request['data']).name} with {request['cell']['model']}",
+        "project": str(project),
+        "script": directory.PREDICTION,
+        "kind": kinds.RANKS.name,
+        "args": {"request": json.dumps(request)},
+        "models": {MODEL: dict(model)},
+        "data": {INPUT: dict(data)},
+        "precision": precision if precision in ("fp32", "bf16") else "fp32",
+        "ranks_per_node": setting.get("instances_per_node") or "auto",
+        "comm_cores": 0,
+        "backend": "gloo",  # ranks that form no group need no other: every torch has it
+        "restarts": RESTARTS,
+        "min_hosts": 1,
+        "watch": {"gradients": False, "group": False},
+    }
+    return fields

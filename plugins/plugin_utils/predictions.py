@@ -1,0 +1,243 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Batch predictions on the control node: the request, and prediction.json among the results."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
+from ansible_collections.amx.cluster.plugins.plugin_utils import sweeps
+
+ARGUMENTS: dict[str, Any] = {
+    "job": {"type": "str", "default": ""},
+    "model": {"type": "str", "default": ""},
+    "data": {"type": "str", "default": ""},
+    "setting": {"type": "raw"},
+    "task": {"type": "str", "default": ""},
+    "columns": {"type": "raw", "default": []},
+    "predict_name": {"type": "str", "default": ""},
+    "output_file": {"type": "str", "default": ""},
+    "override": {"type": "raw"},
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "results": {"type": "path", "required": True},
+    "program": {"type": "path", "required": True},
+    "again": {"type": "bool", "default": False},
+}
+OPTIONS = tuple(name for name in ARGUMENTS if name not in ("hosts", "results", "program"))
+OPTIONS = (*OPTIONS, "format", "query", "output")
+PROGRAM = directory.PREDICTION
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A prediction that was requested.
+
+    name: of its job. trained_by: the job whose model it is; empty where that is in `model`, a directory (head:PATH for
+    one on the head). data: a file on the control node, or head:PATH. found: what is known of the data and the model so
+    far, in the form of predictions.compared. folder: the directory of its results.
+    """
+
+    name: str
+    trained_by: str
+    model: str
+    data: str
+    setting: dict[str, Any]
+    columns: list[str]
+    hosts: list[str]
+    described: dict[str, Any]
+    found: dict[str, Any]
+    folder: Path
+    output_file: Path | None
+
+    @property
+    def path(self) -> Path:
+        """The path of prediction.json."""
+        return self.folder / predictions.FILE
+
+    def earlier(self) -> dict[str, Any] | None:
+        """Return the prediction of this name that there is already."""
+        return read_json(self.path)
+
+    def model_name(self) -> str:
+        """Return what the model is called in messages."""
+        return f"job {self.trained_by}" if self.trained_by else self.model
+
+
+def read(options: Mapping[str, Any]) -> Wanted:
+    """Check the request as far as that needs no host. options: see ARGUMENTS. Raises ValueError and OSError."""
+    trained_by, model = _model(options)
+    data = options["data"]
+    if not data:
+        raise ValueError("no data were named: add -e data=FILE, a CSV, JSON lines or Parquet file")
+    setting, where = _setting(options["setting"])
+    other = predictions.other_model(setting, trained_by, model)
+    if other:
+        this = f"job {trained_by}" if trained_by else model
+        raise ValueError(
+            f"{where} is a setting of model {other}, and this prediction is made with {this}: name the setting that "
+            f"playbooks/infer.yml wrote for it, or leave it out"
+        )
+    name = predictions.job_name(
+        options["predict_name"].removesuffix(f"-{predictions.SUFFIX}") or _short(trained_by, model)
+    )
+    columns = _words(options["columns"])
+    hosts = _hosts(name, options)
+    described: dict[str, Any] = {}
+    found: dict[str, Any] = {"data": {}, "model": {}}
+    if columns:
+        found["columns"] = columns
+    if not data.startswith(predictions.HEAD):
+        path = Path(data).expanduser().absolute()
+        described = describe(path, Path(options["program"]))
+        found["data"] = {"name": path.name, "sha256": file_set.sha256(path)}
+        data = str(path)
+    elif not data.removeprefix(predictions.HEAD).startswith("/"):
+        raise ValueError(f"data: {data} is not head:/PATH with an absolute path on the head")
+    folder = Path(options["results"]).expanduser().absolute() / name
+    output_file = Path(options["output_file"]).expanduser().absolute() if options["output_file"] else None
+    return Wanted(
+        name, trained_by, model, data, {**setting, **_task(options, setting)}, columns, hosts, described, found, folder,
+        output_file,
+    )  # fmt: skip
+
+
+def _model(options: Mapping[str, Any]) -> tuple[str, str]:
+    job, model = options["job"], options["model"]
+    if bool(job) == bool(model):
+        raise ValueError(
+            "no model was named: add -e job=NAME, a job that playbooks/train.yml ran, or -e model=DIRECTORY"
+            if not job
+            else "job and model were both named: a prediction is made with one of them"
+        )
+    if job:
+        return (load(Path(job)).name if job.endswith((".yml", ".yaml")) else job), ""
+    if model.startswith(predictions.HEAD):
+        if not model.removeprefix(predictions.HEAD).startswith("/"):
+            raise ValueError(f"model: {model} is not head:/PATH with an absolute path on the head")
+        return "", model.rstrip("/")
+    place = Path(model).expanduser().absolute()
+    if not (place / "config.json").is_file():
+        what = "has no config.json" if place.is_dir() else "is not there"
+        raise ValueError(f"model: {place} {what}: name a directory on the control node as save_pretrained writes it")
+    return "", str(place)
+
+
+def _short(trained_by: str, model: str) -> str:
+    """Return what a prediction is called where the user has not said."""
+    return trained_by or Path(model.removeprefix(predictions.HEAD)).name.lower()
+
+
+def _setting(given: object) -> tuple[dict[str, Any], str]:
+    """Return the setting, and what it is called in messages."""
+    if not given:
+        return {}, "setting"
+    if isinstance(given, Mapping):
+        return predictions.read_setting(sweeps.plain(given), "setting"), "setting"
+    path = Path(str(given)).expanduser().absolute()
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"setting: there is no file {path}: playbooks/infer.yml writes such a file") from None
+    except yaml.YAMLError as error:
+        raise ValueError(f"setting: {path} is not YAML: {' '.join(str(error).split())}") from None
+    return predictions.read_setting(content, str(path)), str(path)
+
+
+def _task(options: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
+    given, of_setting = options["task"], setting.get("task")
+    if given and of_setting and given != of_setting:
+        raise ValueError(f"task is {given}, and the setting is for {of_setting}: leave one of them out")
+    return {"task": given} if given else {}
+
+
+def _words(given: Any) -> list[str]:
+    words = given.split(",") if isinstance(given, str) else [str(word) for word in given or []]
+    return [word.strip() for word in words if word.strip()]
+
+
+def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:
+    """Return the hosts of the prediction: all, or those of the override's field."""
+    override = sweeps.plain(options["override"]) or {}
+    if not isinstance(override, dict):
+        raise ValueError("override is no mapping of fields, as with -e '{override: {hosts: 2}}'")
+    wanted = FIELDS["hosts"](override["hosts"], Path()) if "hosts" in override else None
+    return choose_hosts(Job(file=Path("override"), name=name, script=Path(PROGRAM), hosts=wanted), options["hosts"])
+
+
+def describe(path: Path, program: Path) -> dict[str, Any]:
+    """Return what run_prediction.describe does of a file here. Raises ValueError with what is wrong with it."""
+    ran = subprocess.run(
+        [sys.executable, "-B", PROGRAM, "--describe", str(path)],
+        cwd=program,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        said = (ran.stderr.strip().splitlines() or ["the data cannot be described"])[-1]
+        if "has no pyarrow" in said:
+            said += ": install pyarrow there, or put the file on the head and name it with -e data=head:/PATH"
+        raise ValueError(f"data: {said}")
+    described: dict[str, Any] = json.loads(ran.stdout)
+    return described
+
+
+def refusal(wanted: Wanted, again: bool, now: Mapping[str, Any] | None = None) -> str:
+    """Return why the prediction cannot begin, or go on, for what is among the results; empty when it can.
+
+    now: the request in full; what is known of it before a host was asked, where it is left out.
+    """
+    file = wanted.output_file
+    if file and file.is_dir():
+        return f"output_file: {file} is a directory: name a file"
+    if file and not file.parent.is_dir():
+        return f"output_file: there is no directory {file.parent} on the control node"
+    if file and file.exists():
+        return f"output_file: {file} exists already: remove it, or name another file"
+    if again or not wanted.path.exists():
+        return ""
+    earlier = wanted.earlier()
+    if earlier is None:
+        return f"{wanted.path} is not complete JSON: add -e again=true to start anew; it is moved aside"
+    found = predictions.differences(earlier["request"], now or wanted.found)
+    name = "give this prediction another name with -e predict_name=NAME, or add -e again=true to make it in its place"
+    if found:
+        lines = "\n".join(f"- {line}" for line in found)
+        return (
+            f"{wanted.path} is of another prediction, and rows of both cannot be mixed:\n{lines}\n"
+            f"Undo the change to go on with that one, {name}; the other is moved aside."
+        )
+    if earlier["state"] == "complete":
+        return (
+            f"{wanted.folder} has the output of this prediction already, made {earlier['ended']}: {name}; what is "
+            "there is moved aside."
+        )
+    return ""
+
+
+def fresh_token() -> str:
+    """Return what tells a prediction that begins now from all others."""
+    return secrets.token_hex(8)
+
+
+def model_here(wanted: Wanted) -> dict[str, Any]:
+    """Return what the module prediction_model does, for a model in a directory on the control node."""
+    return prediction_files.of_directory(Path(wanted.model), Record())

@@ -1,0 +1,94 @@
+"""What a prediction refuses before any host is contacted, and how an existing one is protected: real runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.refusals import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    made = Cluster(tmp_path)
+    made.inventory(head=["node0"], workers=["node1"])
+    (tmp_path / "rows.csv").write_text("id,text\n1,one\n2,two\n")
+    (tmp_path / "empty.csv").write_text("id,text\n")
+    (tmp_path / "rows.txt").write_text("one\n")
+    (tmp_path / "of_other.yml").write_text("{model: 'job:other', precision: bf16, batch_size: 4}\n")
+    (tmp_path / "wrong.yml").write_text("{precision: fp16}\n")
+    (tmp_path / "out.csv").write_text("mine\n")
+    return made
+
+
+def refused(cluster: Cluster, *options: str) -> str:
+    """Return what predict.yml says, which must fail without asking a host and without a change."""
+    said = cluster.refusal("predict.yml", "-e", f"predict_results={cluster.folder}/results", *options)
+    assert "node0]" not in said, "a host was asked"
+    assert not cluster.prefix.exists()
+    # As one line: Ansible breaks and indents messages of several.
+    return " ".join(said.split())
+
+
+JOB = ("-e", "job=demo")
+DATA = ("-e", "data=rows.csv")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([*DATA], "no model was named: add -e job=NAME, a job that "),
+        ([*JOB, *DATA, "-e", "model=here"], "job and model were both named"),
+        ([*DATA, "-e", "model=here"], "/here is not there: name a directory on the control node"),
+        ([*JOB], "no data were named: add -e data=FILE, a CSV, JSON lines or Parquet file"),
+        ([*JOB, "-e", "data=none.csv"], "data: there is no file "),
+        ([*JOB, "-e", "data=empty.csv"], "empty.csv is empty: there is no row in it"),
+        ([*JOB, "-e", "data=rows.txt"], "its name must end in one of .csv"),
+        ([*JOB, "-e", "data=head:rows.csv"], "is not head:/PATH with an absolute path on the head"),
+        ([*JOB, *DATA, "-e", "setting=none.yml"], "setting: there is no file "),
+        ([*JOB, *DATA, "-e", "setting=wrong.yml"], "precision: 'fp16' is not one of fp32, bf16, int8"),
+        (
+            [*JOB, *DATA, "-e", "setting=of_other.yml"],
+            "of_other.yml is a setting of model job:other, and this prediction is made with job demo",
+        ),
+        ([*JOB, *DATA, "-e", "output_file=out.csv"], "out.csv exists already: remove it, or name another file"),
+        ([*JOB, *DATA, "-e", "output_file=no/out.csv"], "output_file: there is no directory "),
+        ([*JOB, *DATA, "-e", "outputfile=a.csv"], "outputfile: unknown option; did you mean output_file?"),
+        ([*JOB, *DATA, "-e", "{override: {hosts: 3}}"], "requests 3 hosts and the inventory has 2 (node0, node1)"),
+        ([*JOB, *DATA, "-e", "predict_name=My"], "choose one with -e predict_name=NAME"),
+    ],
+)
+def test_requests(cluster: Cluster, options: list[str], message: str) -> None:
+    assert message in refused(cluster, *options)
+
+
+def earlier(cluster: Cluster, content: dict[str, Any] | str) -> Path:
+    """Leave a prediction of the job behind."""
+    path = cluster.folder / "results/demo-predict/prediction.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_a_prediction_of_other_data_or_columns(cluster: Cluster) -> None:
+    request = {"data": {"name": "old.csv", "sha256": "0123456789abcdef"}, "columns": ["id"], "batch_size": 16}
+    path = earlier(cluster, {"version": 1, "state": "incomplete", "request": request})
+    said = refused(cluster, *JOB, *DATA, "-e", "columns=text")
+    assert f"{path} is of another prediction, and rows of both cannot be mixed:" in said
+    assert "- the data differ: old.csv (SHA-256 0123456789ab), now rows.csv (SHA-256 " in said
+    assert "- columns differ: id, now text" in said
+    assert "or add -e again=true to make it in its place; the other is moved aside" in said
+
+
+def test_output_that_exists(cluster: Cluster) -> None:
+    request = {"columns": ["text"]}
+    earlier(cluster, {"version": 1, "state": "complete", "ended": "2026-01-01T00:00:00+00:00", "request": request})
+    said = refused(cluster, *JOB, *DATA)
+    assert "has the output of this prediction already, made 2026-01-01T00:00:00+00:00: give this" in said
+
+
+def test_a_prediction_that_cannot_be_read(cluster: Cluster) -> None:
+    path = earlier(cluster, '{"version": 1, "req')
+    assert f"{path} is not complete JSON: add -e again=true to start anew" in refused(cluster, *JOB, *DATA)

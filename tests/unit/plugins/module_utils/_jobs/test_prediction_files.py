@@ -1,0 +1,111 @@
+"""What of a trained job a prediction needs, and the chunks of its earlier starts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """Return the directory of a job that has trained a model."""
+    output = tmp_path / "demo/output"
+    (output / "checkpoint-5").mkdir(parents=True)
+    (output / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
+    for name in ("model.safetensors", "tokenizer.json", "training_args.bin", "all_results.json", "optimizer.pt"):
+        (output / name).write_text(name)
+    (tmp_path / "demo/data").mkdir()
+    (tmp_path / "demo/data/train.csv").write_text('sentence1,"sentence2",label\na,b,1\n')
+    job = {"args": {"train_file": "data/train.csv", "max_seq_length": 32}}
+    (tmp_path / "demo/job.json").write_text(json.dumps({"job": job}))
+    status(tmp_path, "succeeded")
+    return tmp_path
+
+
+def status(jobs: Path, state: str, reason: str = "") -> None:
+    content = {"job": "demo", "state": state, "reason": reason, "pid": 1}
+    (jobs / "demo/status.json").write_text(json.dumps(content))
+
+
+def test_the_model_of_a_job(jobs: Path) -> None:
+    found = prediction_files.of_job(jobs, "demo", Record())
+    assert found["files"] == ["config.json", "model.safetensors", "tokenizer.json"]
+    assert found["config"] == {"architectures": ["BertForSequenceClassification"]}
+    assert found["args"]["max_seq_length"] == 32
+    assert found["trained_on"] == ["sentence1", "sentence2", "label"]
+    target = jobs / "cache" / found["sha256"]
+    prediction_files.link(Path(found["directory"]), found["files"], target)
+    assert sorted(path.name for path in target.iterdir()) == found["files"]
+    # The job is run again, and its new model is another one.
+    (jobs / "demo").rename(jobs / "demo.20260101T000000Z")
+    assert (target / "model.safetensors").read_text() == "model.safetensors"
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "message"),
+    [
+        (
+            "failed",
+            "out of memory",
+            "job demo has not succeeded: it failed: out of memory, so its model is not complete",
+        ),
+        ("stopped", "", "job demo has not succeeded: it stopped, so its model is not complete"),
+        # Its supervisor, process 1, is none.
+        ("running", "", "job demo has not succeeded: it lost: its supervisor, process 1, is gone"),
+    ],
+)
+def test_a_job_that_has_not_succeeded(jobs: Path, state: str, reason: str, message: str) -> None:
+    status(jobs, state, reason)
+    with pytest.raises(ValueError) as error:
+        prediction_files.of_job(jobs, "demo", Record())
+    assert message in str(error.value)
+
+
+def test_a_job_that_is_missing(jobs: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"there is no job none in .*; demo left a model: train it with playbooks/train"
+    ):
+        prediction_files.of_job(jobs, "none", Record())
+
+
+@pytest.mark.parametrize(("gone", "missing"), [("config.json", "config.json"), ("model.safetensors", "weights")])
+def test_a_job_without_a_model(jobs: Path, gone: str, missing: str) -> None:
+    (jobs / "demo/output" / gone).unlink()
+    with pytest.raises(ValueError, match=f"job demo left no model: .* has no {missing}"):
+        prediction_files.of_job(jobs, "demo", Record())
+    with pytest.raises(ValueError, match="there is no directory"):
+        prediction_files.of_directory(jobs / "none", Record())
+
+
+def test_training_data_of_json_lines(tmp_path: Path) -> None:
+    (tmp_path / "train.json").write_text('{"text": "a", "label": 1}\n')
+    assert prediction_files.trained_on(tmp_path, {"train_file": "train.json"}) == ["text", "label"]
+    assert prediction_files.trained_on(tmp_path, {"train_file": "none.csv"}) == []
+    assert prediction_files.trained_on(tmp_path, {}) == []
+
+
+def start(folder: Path, digest: str, chunks: list[int]) -> None:
+    """Leave the job directory of a prediction with some chunks."""
+    (folder / prediction_files.CHUNKS).mkdir(parents=True)
+    for chunk in chunks:
+        (folder / prediction_files.CHUNKS / f"chunk-{chunk:07d}").write_text(f"{folder.name} {chunk}")
+    job: dict[str, Any] = {"args": {"request": json.dumps({"digest": digest})}}
+    (folder / "job.json").write_text(json.dumps({"job": job}))
+
+
+def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
+    start(tmp_path / "demo-predict.20260101T000000Z", "d1", [0, 1])
+    start(tmp_path / "demo-predict.20260102T000000Z", "d1", [1, 4])
+    start(tmp_path / "demo-predict.20260103T000000Z", "another", [2])
+    start(tmp_path / "demo-predict", "d1", [])
+    folder = tmp_path / "demo-predict"
+    assert prediction_files.carry_over(folder, "d1") == [0, 1, 4]
+    assert prediction_files.carry_over(folder, "d1") == [0, 1, 4]
+    newest = folder / prediction_files.CHUNKS / "chunk-0000001"
+    assert newest.read_text() == "demo-predict.20260102T000000Z 1"
+    assert prediction_files.request_of(tmp_path / "none") == {}

@@ -1,0 +1,186 @@
+"""Predictions as jobs: which task, columns and setting, what tells two requests apart, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
+from hypothesis import given
+from hypothesis import strategies as st
+
+DATA: dict[str, Any] = {
+    "columns": ["id", "sentence1", "sentence2", "text"],
+    "sets": {
+        "text-classification": [["sentence1", "sentence2"], ["text"]],
+        "question-answering": [["question", "context"]],
+        "text-generation": [["prompt"], ["text"]],
+    },
+    "predicted": {
+        "text-classification": ["predicted_label", "predicted_score"],
+        "question-answering": ["predicted_answer", "predicted_score"],
+        "text-generation": ["generated_text"],
+    },
+}
+CLASSIFIER = "text-classification"
+
+
+def columns(task: str = CLASSIFIER, **more: Any) -> list[str]:
+    options = {"given": [], "args": {}, "trained_on": [], "data": DATA, **more}
+    return predictions.columns_of(task, where="rows.csv", **options)
+
+
+def test_columns() -> None:
+    assert columns() == ["sentence1", "sentence2"]
+    assert columns(trained_on=["text", "label"]) == ["text"]
+    assert columns(args={"text_column": "id"}, trained_on=["text"]) == ["id"]
+    assert columns(args={"sentence1_key": "id", "sentence2_key": "text"}) == ["id", "text"]
+    assert columns(args={"text_column_names": "id,text"}) == ["id", "text"]
+    assert columns(given=["text"], args={"text_column": "id"}) == ["text"]
+    assert columns("text-generation") == ["text"]
+
+
+@pytest.mark.parametrize(
+    ("task", "more", "message"),
+    [
+        (
+            CLASSIFIER,
+            {"given": ["title"]},
+            "rows.csv has no column title; it has id, sentence1, sentence2, text: correct -e columns",
+        ),
+        (
+            CLASSIFIER,
+            {"args": {"text_column": "title"}},
+            "rows.csv has no column title, which the model was trained on; it has id, sentence1, sentence2, text: name "
+            "the columns to be read with -e columns=A,B",
+        ),
+        ("question-answering", {}, "rows.csv has no columns for question-answering, question and context; it has"),
+        ("question-answering", {"given": ["text"]}, "question-answering reads 2 columns, not 1"),
+        ("text-generation", {"given": ["id", "text"]}, "text-generation reads 1 columns, not 2"),
+        (
+            CLASSIFIER,
+            {"data": {**DATA, "columns": ["text", "predicted_label"]}},
+            "rows.csv has a column predicted_label already, which the prediction adds: rename it",
+        ),
+    ],
+)
+def test_columns_that_are_refused(task: str, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        columns(task, **more)
+    assert message in str(error.value)
+
+
+def test_tasks() -> None:
+    for architecture, task in (
+        ("BertForSequenceClassification", CLASSIFIER),
+        ("DistilBertForQuestionAnswering", "question-answering"),
+        ("LlamaForCausalLM", "text-generation"),
+        ("GPT2LMHeadModel", "text-generation"),
+    ):
+        assert predictions.task_of({"architectures": [architecture]}, "", "job demo") == task
+    with pytest.raises(
+        ValueError, match=r"job demo is a BertForSequenceClassification, a model for text-class.*not for q"
+    ):
+        predictions.task_of({"architectures": ["BertForSequenceClassification"]}, "question-answering", "job demo")
+    for config in ({"architectures": ["BertModel"]}, {"architectures": None}, {}):
+        with pytest.raises(ValueError, match="predictions are made by models for text-classification"):
+            predictions.task_of(config, "", "job demo")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "setting.yml is no mapping"),
+        ({"batchsize": 1}, "setting.yml: batchsize is no setting"),
+        ({"precision": "fp16"}, "precision: 'fp16' is not one of fp32, bf16, int8"),
+        ({"batch_size": 0}, "batch_size: 0 is not a whole number of at least 1"),
+        ({"batch_size": True}, "batch_size: True is not a whole number"),
+        ({"threads_per_instance": "auto"}, "threads_per_instance: 'auto' is not"),
+    ],
+)
+def test_settings_that_are_refused(content: Any, message: str) -> None:
+    with pytest.raises(ValueError) as error:
+        predictions.read_setting(content, "setting.yml")
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "job", "directory", "other"),
+    [
+        ({}, "demo", "", ""),
+        ({"model": "job:demo"}, "demo", "", ""),
+        ({"model": "demo", "source": {"directory": "/opt/amx/jobs/demo/output", "at": "head"}}, "demo", "", ""),
+        ({"model": "job:other"}, "demo", "", "job:other"),
+        ({"model": "minilm", "source": {"directory": "/models/minilm"}}, "", "/models/minilm", ""),
+        ({"model": "minilm", "source": {"directory": "/models/minilm"}}, "", "head:/models/minilm", ""),
+        ({"model": "minilm", "source": {"directory": "/models/minilm"}}, "", "/models/bert", "minilm"),
+        ({"model": "minilm"}, "", "/models/minilm", ""),
+        ({"model": "job:demo"}, "", "/models/minilm", "job:demo"),
+    ],
+)
+def test_settings_of_other_models(setting: dict[str, Any], job: str, directory: str, other: str) -> None:
+    assert predictions.other_model(setting, job, directory) == other
+
+
+def request(**setting: Any) -> dict[str, Any]:
+    cell = predictions.cell(setting, CLASSIFIER, "job demo", {"max_seq_length": 32})
+    data = {"name": "rows.csv", "sha256": "aaaa"}
+    return predictions.compared(data, {"name": "job demo", "sha256": "bbbb"}, ["text"], cell)
+
+
+def test_what_differs_is_named() -> None:
+    before = request()
+    assert predictions.differences(before, request()) == []
+    assert predictions.differences(before, request(batch_size=4)) == ["batch_size differs: 16, now 4"]
+    after = {**request(), "data": {"name": "new.csv", "sha256": "cccc"}, "columns": ["text", "title"]}
+    assert predictions.differences(before, after) == [
+        "the data differ: rows.csv (SHA-256 aaaa), now new.csv (SHA-256 cccc)",
+        "columns differ: text, now text, title",
+    ]
+    # A file that has another name only is the same data; what is not yet known does not count.
+    assert predictions.differences(before, {"data": {"name": "b.csv", "sha256": "aaaa"}}) == []
+    assert predictions.differences(before, {"data": {}, "model": {}}) == []
+
+
+def test_the_digest_is_that_of_request_and_token() -> None:
+    assert predictions.digest(request(), "t") == predictions.digest(request(), "t")
+    others = {predictions.digest(request(), "u"), predictions.digest(request(batch_size=4), "t")}
+    assert predictions.digest(request(), "t") not in others
+
+
+def test_the_longest_sequence_is_that_of_training() -> None:
+    assert request()["sequence_length"] == 32
+    assert request(sequence_length=64)["sequence_length"] == 64
+    assert predictions.cell({}, CLASSIFIER, "minilm", {})["sequence_length"] == predictions.SEQUENCE_LENGTH
+    assert predictions.cell({}, "text-generation", "llama", {})["new_tokens"] == predictions.NEW_TOKENS
+
+
+@given(count=st.integers(1, 10**8), batch_size=st.integers(1, 512))
+def test_chunks_are_whole_batches(count: int, batch_size: int) -> None:
+    found = predictions.chunk_rows(count, batch_size)
+    assert found % batch_size == 0
+    assert found <= max(batch_size, predictions.MOST_ROWS)
+
+
+def test_the_job_is_an_ordinary_job_of_independent_ranks(tmp_path: Path) -> None:
+    program = Path(__file__).resolve().parents[5] / "roles/infer/files/inference"
+    (tmp_path / "input").mkdir()
+    cell = predictions.cell({}, CLASSIFIER, "job demo", {})
+    content = {"data": "datasets/input/rows.csv", "cell": cell}
+    model = {"directory": "/opt/models/1", "at": "head"}
+    setting = {"instances_per_node": 4}
+    fields = predictions.job_fields("a-predict", program, content, model, {"directory": str(tmp_path)}, setting)
+    job = parse(json.loads(json.dumps(fields)), tmp_path / "job.yml")
+    assert (job.kind, job.comm_cores, job.ranks_per_node) == (kinds.RANKS.name, 0, 4)
+    assert job.restarts > 0
+    assert job.min_hosts == 1
+    assert json.loads(job.args["request"]) == content
+
+
+def test_names() -> None:
+    assert predictions.job_name("demo") == "demo-predict"
+    with pytest.raises(ValueError, match="choose one with -e predict_name=NAME"):
+        predictions.job_name("My Model")
