@@ -32,12 +32,14 @@ requirements:
   - matplotlib
 options:
   job:
-    description: The name of a job. The report is of its results, and of its sweep and tuning where they are there.
+    description:
+      - The name of a job. The report is of its results, and of its sweep, tuning and inference where they are there.
     type: str
     default: ""
   of:
     description:
-      - Further directories with results of a job, a sweep, tuning or a network, a list or separated by commas.
+      - Further directories with results of a job, a sweep, tuning, inference or a network, a list or separated by
+        commas.
     type: raw
     default: ""
   results:

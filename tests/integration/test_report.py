@@ -47,6 +47,27 @@ def test_as_json(cluster: LocalCluster) -> None:
     assert (cluster.folder / "elsewhere" / "report.html").is_file()
 
 
+def test_inference_of_two_clusters(cluster: LocalCluster) -> None:
+    given = {name: cluster.folder / name / "serve-inference" for name in ("here", "there")}
+    report_results.write_inference(given["here"])
+    report_results.write_inference(given["there"], cpu=report_results.ICE_LAKE)
+    words = ["-e", f"of={given['here']},{given['there']}", "-e", f"to={cluster.folder / 'comparison'}"]
+    cluster.succeed("report", cluster.play("report", *words))
+    assert "Xeon Platinum 8375C: distilbert " in cluster.output("report")
+    document = json.loads((cluster.folder / "comparison" / "report.json").read_text())
+    found = {
+        (row["results"], row["model"]): row["samples_per_second"]
+        for row in document["tables"]["inference_recommended"]["rows"]
+    }
+    for path, label in zip(given.values(), ("Xeon Platinum 8488C", "Xeon Platinum 8375C")):
+        chosen = json.loads((path / "inference.json").read_text())["recommended"]
+        assert {model: one["throughput"]["value"] for model, one in chosen.items()} == {
+            model: speed for (results, model), speed in found.items() if results == label
+        }
+    files = set(document["files"])
+    assert {"inference_throughput.png", "inference_throughput.csv", "inference_latency_1.png"} <= files
+
+
 def test_refused(cluster: LocalCluster) -> None:
     report_results.write_sweep(cluster.folder / "results" / "other-scale", job="other")
     assert cluster.play("report", "-e", "of=results/squad-scale,results/other-scale").wait(300) == 2

@@ -1,6 +1,7 @@
-"""Directories of results for reports: a job that was restarted, sweeps of two clusters, tuning and a network.
+"""Directories of results for reports: a job that was restarted, sweeps of two clusters, tuning, inference, a network.
 
-STAND-IN: the figures are made up, the files are as results.yml, scale.yml, tune.yml and network.yml leave them.
+STAND-IN: the figures are made up, the files are as results.yml, scale.yml, tune.yml, infer.yml and network.yml
+leave them.
 """
 
 from __future__ import annotations
@@ -370,3 +371,162 @@ def network(hosts: Sequence[str] = HOSTS, slow: str = "node2", **fields: Any) ->
         "prediction": None,
         **fields,
     }
+
+
+# Of each model: task, milliseconds of a sample on a core in fp32, sequence length, new tokens.
+MODELS: dict[str, tuple[str, float, int | None, int | None]] = {
+    "distilbert": ("text-classification", 260.0, 128, None),
+    "resnet-50": ("image-classification", 190.0, None, None),
+    "llama-1b": ("text-generation", 9000.0, 32, 16),
+}
+# Of each precision with its int8 way: times as fast as fp32, and the share of equal predictions.
+PRECISIONS: dict[tuple[str, str | None], tuple[float, float | None]] = {
+    ("fp32", None): (1.0, None),
+    ("bf16", None): (2.6, 0.998),
+    ("int8", "dynamic"): (2.1, 0.961),
+    ("int8", "static"): (3.4, 0.9995),
+}
+INSTANCES = (1, 2, 4, 8)
+CORES = 32
+NO_BF16 = "the CPU has neither AMX nor AVX-512 for bf16: add emulation: true to the job file to run it all the same"
+NO_STATIC = "static quantization of this model needs calibration data, and the job has none"
+
+
+def percentiles(middle: float, tail: float = 1.6) -> dict[str, Any]:
+    return {
+        "mean": middle * 1.05,
+        "p50": middle,
+        "p90": middle * (1 + 0.6 * (tail - 1)),
+        "p99": middle * tail,
+        "count": 900,
+    }
+
+
+def cell(
+    number: int, model: str, precision: str, way: str | None, batch: int, instances: int, speed: float, rates: bool
+) -> dict[str, Any]:
+    """A cell that was measured. speed: of the cluster, times as fast as the first."""
+    task, work, tokens, new = MODELS[model]
+    gain, equal = PRECISIONS[precision, way]
+    threads = CORES // instances
+    # More threads on a batch gain less and less; more instances share the memory.
+    busy = batch * work / (threads**0.75 * gain * speed) * (1 + 0.05 * instances)
+    value = 2 * instances * batch / busy * 1000
+    return {
+        "id": f"c{number:02}",
+        "model": model,
+        "task": task,
+        "precision": precision,
+        "int8": way,
+        "engine": "eager",
+        "channels_last": True if tokens is None else None,
+        "batch_size": batch,
+        "sequence_length": tokens,
+        "new_tokens": new,
+        "instances_per_node": instances,
+        "threads_per_instance": threads,
+        "hosts": 2,
+        "instances": 2 * instances,
+        "state": "measured",
+        "reason": "",
+        "throughput": {"value": value, "low": value * 0.97, "high": value * 1.02},
+        "latency_ms": percentiles(busy),
+        "first_call_seconds": 0.4,
+        "peak_memory_bytes": 9e8,
+        "isa": "avx512_core_amx" if precision != "fp32" else "avx512_core",
+        "emulated": False,
+        "int8_route": "torchao" if way else None,
+        "agreement": equal
+        and {"equal": equal, "largest_difference": 3.1 * (1 - equal), "samples": 872, "data": "evaluation data"},
+        "generation": new
+        and {
+            "prefill_ms": percentiles(busy * 0.2),
+            "per_token_ms": percentiles(busy * 0.05, 1.2),
+            "tokens_per_second": value * new,
+        },
+        "open_loop": [
+            {
+                "rate": share * 1000 / busy,
+                "latency_ms": percentiles(busy * (1 + share**4 * 3)),
+                "throughput": value * share,
+            }
+            for share in ((0.25, 0.5, 0.75, 0.9) if rates else ())
+        ],
+        "overhead": 0.002,
+    }
+
+
+def inference(cpu: str = SAPPHIRE_RAPIDS, limit: float | None = None, **fields: Any) -> dict[str, Any]:
+    """The content of inference.json; Ice Lake is slower and refuses bf16. limit: of p99, in milliseconds."""
+    slower = cpu == ICE_LAKE
+    cells: list[dict[str, Any]] = []
+    for model in MODELS:
+        for precision, way in PRECISIONS:
+            for batch in (1, 16):
+                for instances in INSTANCES:
+                    made = cell(
+                        len(cells) + 1,
+                        model,
+                        precision,
+                        way,
+                        batch,
+                        instances,
+                        0.55 if slower else 1.0,
+                        rates=model == "distilbert" and batch == 1 and instances == 4,
+                    )
+                    reason = NO_BF16 if slower and precision == "bf16" else ""
+                    reason = NO_STATIC if way == "static" and model != "distilbert" else reason
+                    if reason:
+                        nothing = ("throughput", "latency_ms", "agreement", "generation", "isa", "int8_route")
+                        made.update(state="refused", reason=reason, open_loop=[], **dict.fromkeys(nothing))
+                    cells.append(made)
+    failed = cells[23]
+    failed.update(
+        state="failed", reason="rank 7 on node1 was killed for lack of memory", throughput=None, latency_ms=None
+    )
+    recommended = {}
+    for model in MODELS:
+        there = [one for one in cells if one["model"] == model and one["state"] == "measured"]
+        kept = [one for one in there if limit is None or one["latency_ms"]["p99"] <= limit]
+        if kept:
+            most = max(kept, key=lambda one: float(one["throughput"]["value"]))
+            keys = (
+                "precision",
+                "int8",
+                "engine",
+                "channels_last",
+                "batch_size",
+                "instances_per_node",
+                "threads_per_instance",
+            )
+            recommended[model] = {
+                "cell": most["id"],
+                "settings": {key: most[key] for key in keys},
+                "throughput": most["throughput"],
+                "p99_ms": most["latency_ms"]["p99"],
+                "text": f"{most['precision']} has the most throughput of {len(kept)} cells.",
+            }
+    return {
+        "version": 1,
+        "job": "serve",
+        "started": "2026-11-22T12:00:00+00:00",
+        "ended": "2026-11-22T12:26:00+00:00",
+        "state": "complete",
+        "cpu": cpu,
+        "stack": "native",
+        "hosts": 2,
+        "names": ["node0", "node1"],
+        "limit_p99_ms": limit,
+        "budget_minutes": 30,
+        "used_minutes": 26.0,
+        "cells": cells,
+        "recommended": recommended,
+        "notes": [],
+        **fields,
+    }
+
+
+def write_inference(path: Path, **fields: Any) -> Path:
+    """Write the directory of an inference benchmark. fields: as inference() has them."""
+    write_json(path / "inference.json", inference(**fields))
+    return path

@@ -36,3 +36,8 @@ class Price:
         """Return a cost with its currency."""
         written = f"{cost:.2f}" if cost >= 0.1 else f"{cost:.2g}"
         return f"{written}{f' {self.currency}' if self.currency else ''}"
+
+
+def titled(title: str, price: Price | None) -> str:
+    """Return the title of a column of costs, with the currency where there is one."""
+    return f"{title}, {price.currency}" if price and price.currency else title

@@ -17,6 +17,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     text,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table, figure, shown
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_inference import (
+    measured as measured_cells,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import measured
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
@@ -33,6 +36,8 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> li
     found = [*_of_sweep(tables["scaling"], price)]
     if sources.jobs:
         found += _of_job(sources.jobs[0], price, bool(found))
+    if sources.inferences:
+        found += _of_inference(tables)
     return found[:MOST]
 
 
@@ -79,6 +84,22 @@ def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[s
     return found
 
 
+def _of_inference(tables: Mapping[str, Table]) -> list[tuple[str, str]]:
+    """Return what lower precision gains of the first result's first model, and what it costs."""
+    best = measured_cells(tables["inference_throughput"].rows)
+    mine = [row for row in best if (row["results"], row["model"]) == (best[0]["results"], best[0]["model"])]
+    found = [
+        (shown(row["over_fp32"], "ratio"), f"{row['precision']} over fp32, {row['model']}")
+        for row in mine
+        if row["over_fp32"] and row["precision"] != "fp32"
+    ]
+    return found + [
+        (shown(row["equal"], "share"), f"equal to fp32, {row['precision']}")
+        for row in tables["inference_agreement"].rows
+        if mine and (row["results"], row["model"]) == (mine[0]["results"], mine[0]["model"])
+    ]
+
+
 def notes(sources: Sources, tables: Mapping[str, Table]) -> list[str]:
     """Return what is to be known of the figures, each once."""
     found: list[str] = []
@@ -87,11 +108,12 @@ def notes(sources: Sources, tables: Mapping[str, Table]) -> list[str]:
         own = [text(note) for note in given] if isinstance(given, list) else []
         found += own or (_of_a_sweep_without(source, tables["scaling"]) if source.kind == "sweep" else [])
         found.append(text(mapping(source.content.get("prediction")).get("text")))
-    compared = [source for source in sources.all if source.kind != "network"]
-    for what in ("job", "model", "stack", "precision", "backend"):
-        values = sorted({_value(source, what) for source in compared} - {""})
-        if len(values) > 1:
-            found.append(f"These results differ in {what}: {', '.join(values)}.")
+    training = [source for source in sources.all if source.kind not in ("network", "inference")]
+    for compared in (training, sources.inferences):
+        for what in ("job", "model", "stack", "precision", "backend"):
+            values = sorted({_value(source, what) for source in compared} - {""})
+            if len(values) > 1:
+                found.append(f"These results differ in {what}: {', '.join(values)}.")
     return [note for note in dict.fromkeys(found) if note]
 
 

@@ -239,7 +239,6 @@ def collectives(table: Table, label: str) -> Drawn | None:
     panels = grouped([{**row, "panel": f"{row['tool']}, {row['backend']}"} for row in rows], "panel")
     operations = list(dict.fromkeys(row["operation"] for row in rows))
     made, axes = style.figure(1.0 + 2.5 * len(panels), len(panels))
-    drawn = set()
     for one, (title, mine) in zip(axes, panels.items()):
         for operation, points in grouped(mine, "operation").items():
             place = operations.index(operation)
@@ -257,9 +256,8 @@ def collectives(table: Table, label: str) -> Drawn | None:
                 markersize=4,
                 linewidth=1.5,
                 capsize=2,
-                label=operation if operation not in drawn else None,
+                label=operation,
             )
-            drawn.add(operation)
         one.set_xscale("log", base=2)
         one.set_yscale("log")
         one.yaxis.set_major_formatter(lambda value, _place: _micro(value))
@@ -269,8 +267,7 @@ def collectives(table: Table, label: str) -> Drawn | None:
     step = max(1, -(-len(sizes) // 7))
     axes[-1].set_xticks(sizes[::step], [data_size(size) for size in sizes[::step]])
     axes[-1].set_xlabel("bytes of each rank", color=colour("muted"), fontsize=9)
-    handles = [one.get_legend_handles_labels() for one in axes]
-    style.legend(made, _Handles(handles), 3)
+    style.legend(made, axes, 3)
     largest = [max(points, key=lambda row: float(row["bytes"])) for points in _by(rows).values()]
     said = "; ".join(
         f"{row['operation']} ({row['tool']}, {row['backend']}) of {data_size(row['bytes'])} "
@@ -293,15 +290,3 @@ def _micro(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.3g} µs"
-
-
-class _Handles:
-    """The legend entries of several axes as those of one."""
-
-    def __init__(self, given: Sequence[tuple[list[Any], list[str]]]) -> None:
-        self.given = given
-
-    def get_legend_handles_labels(self) -> tuple[list[Any], list[str]]:
-        return [one for handles, _names in self.given for one in handles], [
-            one for _handles, labels in self.given for one in labels
-        ]

@@ -12,11 +12,13 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import (
+    figures_of_inference,
     figures_of_jobs,
     figures_of_sweeps,
     page,
     reference,
     style,
+    tables_of_inference,
     tables_of_jobs,
     tables_of_sweeps,
     verdict,
@@ -79,6 +81,7 @@ class Report:
                 page.details("Attempts", page.table(tables["attempts"])) if _restarted(tables["attempts"]) else "",
             ],
             "Tuning": [],
+            "Inference": [page.details("All cells", page.table(tables["inference"]))],
             "Network": [],
         }
         drawn = {title: page.figures(self.figures.get(title, ())) for title in places}
@@ -87,6 +90,7 @@ class Report:
         alone = "".join(map(page.figure, hosts)) if len(hosts) == 1 else ""
         drawn["Hosts"] = page.beside(alone, maps) if alone else drawn["Hosts"] + maps
         drawn["Tuning"] = page.beside("".join(map(page.figure, self.figures.get("Tuning", ()))), self._winner())
+        drawn["Inference"] = self._inference()
         drawn["Network"] = page.table(tables["network_findings"]) + drawn["Network"]
         made = {title: page.section(title, drawn[title], *more) for title, more in places.items()}
         notes = page.section("Notes", page.notes(self.verdict.notes))
@@ -99,6 +103,7 @@ class Report:
             page.halves(small if paired else [*small, notes]),
             made["Hosts"] if hosts else "",
             made["Tuning"],
+            made["Inference"],
             made["Network"],
         ]
         return page.page(
@@ -119,9 +124,27 @@ class Report:
         diffs = [page.code(text(tuning.content.get("diff"))) for tuning in self.sources.tunings]
         return "".join(
             [
-                f"<h3>{finals.title}</h3>{page.table(finals)}" if finals.rows else "",
+                page.titled(finals),
                 "<h3>Changes of the winner</h3>" if any(diffs) else "",
                 *diffs,
+            ]
+        )
+
+    def _inference(self) -> str:
+        """Return the figures and tables of inference: throughput beside what it costs in agreement."""
+        titled = {
+            name: page.titled(self.tables[f"inference_{name}"])
+            for name in ("recommended", "agreement", "generation", "not_measured")
+        }
+        drawn = self.figures.get("Inference", ())
+        bars = "".join(page.figure(one) for one in drawn if one.name == "inference_throughput")
+        return "".join(
+            [
+                titled["recommended"],
+                page.beside(bars, titled["agreement"]),
+                page.figures(one for one in drawn if one.name != "inference_throughput"),
+                titled["generation"],
+                titled["not_measured"],
             ]
         )
 
@@ -220,6 +243,7 @@ def make(sources: Sources, price: Price | None = None) -> Report:
         tables_of_jobs.hosts(jobs or runs),
         tables_of_sweeps.trials(sources.tunings),
         tables_of_sweeps.finals(sources.tunings),
+        *tables_of_inference.all_of(sources.inferences),
         tables_of_jobs.pairs(sources.networks),
         tables_of_jobs.collectives(sources.networks),
         tables_of_jobs.findings(sources.networks),
@@ -259,6 +283,11 @@ def _figures(
             sources.jobs,
         ),
         "Tuning": [figures_of_sweeps.trials(tables["trials"])],
+        "Inference": [
+            figures_of_inference.throughput(tables["inference_throughput"]),
+            *figures_of_inference.latencies(tables["inference"]),
+            *figures_of_inference.rates(tables["inference_open_loop"], tables["inference"]),
+        ],
         "Network": [
             *_each(
                 [figures_of_jobs.pairs(tables["network_pairs"], one.label) for one in sources.networks],

@@ -41,10 +41,10 @@ def table(content: Table) -> str:
         return ""
     cells = content.cells()
     step = max(1, -(-len(cells) // ROWS))
-    numeric = [column.form != "text" for column in columns]
-    head = "".join(f"<th{_right(is_)}>{escape(column.title)}</th>" for column, is_ in zip(columns, numeric))
+    look = [_look(column.form) for column in columns]
+    head = "".join(f"<th{one}>{escape(column.title)}</th>" for column, one in zip(columns, look))
     body = "".join(
-        f"<tr{_bad(row)}>{''.join(f'<td{_right(is_)}>{escape(value)}</td>' for value, is_ in zip(shown, numeric))}</tr>"
+        f"<tr{_bad(row)}>{''.join(f'<td{one}>{escape(value)}</td>' for value, one in zip(shown, look))}</tr>"
         for row, shown in list(zip(content.rows, cells))[::step]
     )
     note = f"Every {step}th of {len(cells)} rows; all are in {content.name}.csv"
@@ -53,6 +53,11 @@ def table(content: Table) -> str:
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(content.title)}"><table><thead><tr>{head}'
         f"</tr></thead><tbody>{body}</tbody></table></div>{thinned}"
     )
+
+
+def titled(content: Table) -> str:
+    """Return a table under its title; nothing for one without rows."""
+    return f"<h3>{escape(content.title)}</h3>{table(content)}" if content.rows else ""
 
 
 def transposed(content: Table) -> str:
@@ -70,12 +75,13 @@ def transposed(content: Table) -> str:
     )
 
 
-def _right(numeric: bool) -> str:
-    return ' class="n"' if numeric else ""
+def _look(form: str) -> str:
+    """Return the class of a column: figures stand at the right, names on one line."""
+    return {"text": "", "name": ' class="w"'}.get(form, ' class="n"')
 
 
 def _bad(row: Mapping[str, Any]) -> str:
-    return ' class="bad"' if row.get("state") == "failed" else ""
+    return ' class="bad"' if row.get("state") in ("failed", "refused") else ""
 
 
 def details(title: str, *contents: str) -> str:

@@ -35,6 +35,8 @@ h3{margin:0 0 8px;font-size:16px;font-weight:600}
 gap:44px 40px;align-items:start}
 .figures.one{max-width:620px}
 .scroll+.figures{margin-top:28px}
+.scroll+h3,.figures+h3,.note+h3{margin-top:36px}
+.figures+.figures{margin-top:44px}
 div>h3:not(:first-child){margin-top:24px}
 figure{margin:0;min-width:0}
 figure svg{display:block;width:100%;height:auto;overflow:visible}
@@ -49,6 +51,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:13.5p
 th,td{padding:5px 16px 5px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--grid)}
 th{color:var(--muted);font-weight:500;white-space:nowrap}
 td{max-width:34em;overflow-wrap:break-word}
+td.w{white-space:nowrap}
 th[scope=row]{text-align:left}
 table.facts-of td{overflow-wrap:anywhere}
 td.n,th.n{text-align:right;white-space:nowrap}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is measured, read from directories of results: jobs, sweeps, tuning and networks.
+"""What is measured, read from directories of results: jobs, sweeps, tuning, inference and networks.
 
 Files are read as they are: a part that is missing, or is not what it should be, is left out of the report.
 """
@@ -19,8 +19,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 # What a directory of results has, by the file in it.
-KINDS = {"results.json": "job", "sweep.json": "sweep", "tune.json": "tuning", "network.json": "network"}
-WORDS = {"job": "a job", "sweep": "a sweep", "tuning": "tuning", "network": "a network measurement"}
+KINDS = {
+    "results.json": "job",
+    "sweep.json": "sweep",
+    "tune.json": "tuning",
+    "inference.json": "inference",
+    "network.json": "network",
+}
+WORDS = {"job": "job", "sweep": "sweep", "tuning": "tuning", "inference": "inference", "network": "network measurement"}
 # Bytes of a log that are searched for losses: the last ones.
 SEARCHED = 16 << 20
 
@@ -70,6 +76,9 @@ class Source:
 
     @property
     def model(self) -> str:
+        if self.kind == "inference":
+            models = dict.fromkeys(text(cell.get("model")) for cell in entries(self.content.get("cells")))
+            return names([model for model in models if model], 4)
         return text(self.content.get("model")) or _model(mapping(self.files.get("job.json")).get("job"))
 
     @property
@@ -105,16 +114,20 @@ class Sources:
         return self.of("tuning")
 
     @property
+    def inferences(self) -> list[Source]:
+        return self.of("inference")
+
+    @property
     def networks(self) -> list[Source]:
         return self.of("network")
 
 
 def of_job(name: str, results: Path) -> list[Path]:
-    """Return the directories of a job's results: its own, its sweep's and its tuning's, and the network's if of it.
+    """Return the directories of a job's results: its own, those of sweep, tuning and inference, the network's if of it.
 
     results: the directory into which results are fetched. Raises ValueError when none is there.
     """
-    found = [results / f"{name}{suffix}" for suffix in ("", "-scale", "-tune")]
+    found = [results / f"{name}{suffix}" for suffix in ("", "-scale", "-tune", "-inference")]
     found = [path for path in found if _kinds(path)]
     network = read_json(results / "network" / "network.json") or {}
     if network.get("job") == name:
@@ -165,6 +178,13 @@ def _none(path: Path) -> str:
 
 def _mixed(found: Sequence[Source]) -> str:
     """Return what differs among results that are to be of the same work; an empty string when nothing does."""
+    # Inference is a job of its own, which is not compared with training.
+    inferences = [source for source in found if source.kind == "inference"]
+    others = [source for source in found if source.kind != "inference"]
+    return _differing(others) or _differing(inferences)
+
+
+def _differing(found: Sequence[Source]) -> str:
     for what in ("job", "model", "stack"):
         by_value: dict[str, list[str]] = {}
         for source in found:

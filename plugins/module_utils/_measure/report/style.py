@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,12 +95,17 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def figure(height: float = 3.3, panels: int = 1) -> tuple[Any, list[Any]]:
-    """Return a new figure and its axes, one above the other with a common x axis. height: inches."""
+def figure(height: float = 3.3, panels: int = 1, heights: Sequence[float] = ()) -> tuple[Any, list[Any]]:
+    """Return a new figure and its axes, one above the other. height: inches.
+
+    heights: those of the axes, each with an x axis of its own; without them they are as high as each other, and have
+    one in common.
+    """
     from matplotlib.figure import Figure
 
     made = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor=colour("paper"))
-    axes = list(made.subplots(panels, 1, sharex=True, squeeze=False)[:, 0])
+    shares = {"height_ratios": list(heights)} if heights else {"sharex": True}
+    axes = list(made.subplots(panels, 1, squeeze=False, **shares)[:, 0])
     for one in axes:
         plain(one)
     return made, axes
@@ -126,8 +131,13 @@ def labels(axes: Any, x: str = "", y: str = "") -> None:
 
 
 def legend(made: Any, axes: Any, columns: int = 3) -> None:
-    """Put the legend above the figure, where it covers nothing; none for a single entry without a name."""
-    entries = list(zip(*axes.get_legend_handles_labels()))
+    """Put the legend above the figure, where it covers nothing; none for a single entry without a name.
+
+    axes: those whose entries it has, one or a list of them.
+    """
+    every = axes if isinstance(axes, list) else [axes]
+    named = [entry for one in every for entry in zip(*one.get_legend_handles_labels())]
+    entries = list({name: (handle, name) for handle, name in reversed(named)}.values())[::-1]
     if not entries:
         return
     from matplotlib.container import Container

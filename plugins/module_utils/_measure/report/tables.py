@@ -22,12 +22,35 @@ TIMES = "\N{MULTIPLICATION SIGN}"
 class Column:
     """A column. key: of a row, and in CSV and JSON, where values are as measured. form: how the page shows a value.
 
-    Forms are text, int, figure, ratio, percent, seconds, milliseconds, bytes, gib and mb (bytes a second).
+    Forms are text, name (text that stands on one line), int, figure, ratio, percent, share (a percentage that only all
+    of it makes 100 %), seconds, milliseconds, bytes, gib and mb (bytes a second).
     """
 
     key: str
     title: str
     form: str = "text"
+
+
+# The columns that several tables have.
+RESULTS = Column("results", "results")
+STATE = Column("state", "state")
+REASON = Column("reason", "reason")
+MODEL = Column("model", "model")
+PRECISION = Column("precision", "precision")
+HOST = Column("host", "host")
+HOSTS = Column("hosts", "hosts", "int")
+RANKS = Column("ranks", "ranks", "int")
+THREADS = Column("threads_per_rank", "threads per rank", "int")
+SPEED = Column("samples_per_second", "samples/s", "figure")
+
+
+def spread_columns(name: str, title: str, form: str) -> tuple[Column, ...]:
+    """Return the columns of a figure with its lowest and its highest value, name_low and name_high."""
+    return (
+        Column(name, title, form),
+        Column(f"{name}_low", f"{title}, lowest", form),
+        Column(f"{name}_high", f"{title}, highest", form),
+    )
 
 
 @dataclass(frozen=True)
@@ -79,12 +102,14 @@ def shown(value: Any, form: str = "text") -> str:
         return MISSING
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if form == "text" or not isinstance(value, (int, float)):
+    if form in ("text", "name") or not isinstance(value, (int, float)):
         return str(value)
     if form == "ratio":
         return f"{value:.2f}{TIMES}"
     if form == "percent":
         return f"{value * 100:.0f} %"
+    if form == "share":
+        return f"{min(value, 0.9999 if value < 1 else 1) * 100:.4g} %"
     if form == "seconds":
         return duration(value) if value >= 10 else f"{value:.3g} s"
     if form == "milliseconds":

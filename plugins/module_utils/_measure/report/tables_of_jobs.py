@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price, titled
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     WORDS,
     Source,
@@ -19,7 +19,20 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     short_cpu,
     text,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Column, Table
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
+    HOST,
+    HOSTS,
+    MODEL,
+    PRECISION,
+    RANKS,
+    REASON,
+    RESULTS,
+    SPEED,
+    STATE,
+    THREADS,
+    Column,
+    Table,
+)
 
 # Metrics that say how a script ran, not what a model learnt.
 _NOT_LEARNT = ("runtime", "samples", "steps_per_second", "preparation_time", "total_flos")
@@ -49,7 +62,7 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
         rows.append(
             {
                 "results": source.label,
-                "kind": WORDS[source.kind].removeprefix("a "),
+                "kind": WORDS[source.kind],
                 "state": text(content.get("state")),
                 "started": text(content.get("started")).replace("T", " "),
                 "ended": text(content.get("ended")).replace("T", " "),
@@ -68,20 +81,20 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
             }
         )
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("kind", "kind"),
-        Column("state", "state"),
-        Column("model", "model"),
+        STATE,
+        MODEL,
         Column("stack", "stack"),
         Column("backend", "backend"),
-        Column("precision", "precision"),
+        PRECISION,
         Column("cpu", "CPU"),
-        Column("hosts", "hosts", "int"),
-        Column("ranks", "ranks", "int"),
-        Column("samples_per_second", "samples/s", "figure"),
+        HOSTS,
+        RANKS,
+        SPEED,
         Column("training_seconds", "training", "seconds"),
         Column("seconds", "in all", "seconds"),
-        Column("cost", f"cost{f', {price.currency}' if price and price.currency else ''}", "figure"),
+        Column("cost", titled("cost", price), "figure"),
         Column("started", "started"),
         Column("ended", "ended"),
         Column("directory", "directory"),
@@ -93,7 +106,7 @@ def losses(jobs: Sequence[Source]) -> Table:
     """Return the losses of jobs, and of the runs of sweeps, by step."""
     rows = [{"results": job.label, **point} for job in jobs for point in job.losses]
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("step", "step", "int"),
         Column("epoch", "epoch", "figure"),
         Column("loss", "loss", "figure"),
@@ -122,7 +135,7 @@ def metrics(jobs: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("metric", "metric"),
         Column("before", "before", "figure"),
         Column("after", "after", "figure"),
@@ -155,8 +168,8 @@ def utilization(jobs: Sequence[Source]) -> Table:
                     }
                 )
     columns_of_table = (
-        Column("results", "results"),
-        Column("host", "host"),
+        RESULTS,
+        HOST,
         Column("seconds", "since the start", "seconds"),
         Column("busy_cpus", "CPUs busy", "figure"),
         Column("cpus", "of CPUs", "int"),
@@ -190,13 +203,13 @@ def attempts(jobs: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("attempt", "attempt", "int"),
         Column("from", "from"),
         Column("began_seconds", "began after", "seconds"),
         Column("ended_seconds", "ended after", "seconds"),
         Column("returncode", "exit code", "int"),
-        Column("reason", "reason"),
+        REASON,
     )
     return Table("attempts", "Attempts", columns, rows)
 
@@ -230,14 +243,14 @@ def hosts(jobs: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        Column("results", "results"),
-        Column("host", "host"),
+        RESULTS,
+        HOST,
         Column("address", "address"),
         Column("interface", "interface"),
         Column("isa", "instruction set"),
         Column("amx", "AMX"),
-        Column("ranks", "ranks", "int"),
-        Column("threads_per_rank", "threads per rank", "int"),
+        RANKS,
+        THREADS,
         Column("cores", "core map, by socket and NUMA node"),
     )
     return Table("hosts", "Hosts", columns, rows)
@@ -255,7 +268,7 @@ def versions(jobs: Sequence[Source]) -> Table:
             for name, version in {**python, **packages}.items()
         ]
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("stack", "stack"),
         Column("package", "package"),
         Column("version", "version"),
@@ -281,7 +294,7 @@ def environment(jobs: Sequence[Source]) -> Table:
                 on = "all" if len(where) == len(of_hosts) else ", ".join(where)
                 rows.append({"results": job.label, "hosts": on, "variable": name, "value": value})
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("variable", "variable"),
         Column("value", "value"),
         Column("hosts", "hosts"),
@@ -309,13 +322,13 @@ def pairs(networks: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("from", "from"),
         Column("to", "to"),
         Column("latency_us", "latency, µs", "figure"),
         Column("bandwidth_mbyte_s", "bandwidth, MB/s", "figure"),
-        Column("state", "state"),
-        Column("reason", "reason"),
+        STATE,
+        REASON,
     )
     return Table("network_pairs", "Pairs of hosts", columns, rows)
 
@@ -332,12 +345,12 @@ def collectives(networks: Sequence[Source]) -> Table:
         for entry in entries(network.content.get("collectives"))
     ]
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("tool", "tool"),
         Column("backend", "backend"),
         Column("operation", "operation"),
         Column("bytes", "size", "bytes"),
-        Column("ranks", "ranks", "int"),
+        RANKS,
         Column("microseconds", "median, µs", "figure"),
         Column("low", "lowest, µs", "figure"),
         Column("high", "highest, µs", "figure"),
@@ -352,7 +365,7 @@ def findings(networks: Sequence[Source]) -> Table:
         for network in networks
         for entry in entries(network.content.get("findings"))
     ]
-    columns = (Column("results", "results"), Column("kind", "kind"), Column("text", "finding"))
+    columns = (RESULTS, Column("kind", "kind"), Column("text", "finding"))
     return Table("network_findings", "Findings in the network", columns, rows)
 
 
@@ -365,10 +378,10 @@ def reference(published: Mapping[str, Any]) -> Table:
     ]
     columns = (
         Column("series", "series"),
-        Column("hosts", "hosts", "int"),
+        HOSTS,
         Column("processes", "ranks", "int"),
-        Column("model", "model"),
-        Column("precision", "precision"),
+        MODEL,
+        PRECISION,
         Column("instance", "instance"),
         Column("what", "time of"),
         Column("seconds", "time", "seconds"),

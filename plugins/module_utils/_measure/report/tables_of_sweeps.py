@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price, titled
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
     entries,
@@ -16,10 +16,21 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     number,
     text,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Column, Table
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
+    HOST,
+    HOSTS,
+    RANKS,
+    REASON,
+    RESULTS,
+    SPEED,
+    STATE,
+    THREADS,
+    Column,
+    Table,
+    spread_columns,
+)
 
 SHARES = ("compute", "communication", "input", "other")
-_SPREAD = {"samples_per_second": "samples/s", "epoch_seconds": "time of an epoch", "speedup": "speed-up"}
 FORMS = {"samples_per_second": "figure", "epoch_seconds": "seconds", "speedup": "ratio", "efficiency": "percent"}
 
 
@@ -36,15 +47,6 @@ def spread(value: Any, name: str) -> dict[str, float | None]:
         f"{name}_low": median if low is None or median is None else min(low, median),
         f"{name}_high": median if high is None or median is None else max(high, median),
     }
-
-
-def _spread_columns(name: str, title: str) -> tuple[Column, ...]:
-    form = FORMS[name]
-    return (
-        Column(name, title, form),
-        Column(f"{name}_low", f"{title}, lowest", form),
-        Column(f"{name}_high", f"{title}, highest", form),
-    )
 
 
 def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
@@ -76,22 +78,20 @@ def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
             row["state"] = _state(row)
             rows.append(row)
     columns = (
-        Column("results", "results"),
-        Column("hosts", "hosts", "int"),
-        Column("ranks", "ranks", "int"),
+        RESULTS,
+        HOSTS,
+        RANKS,
         Column("baseline", "baseline"),
-        Column("state", "state"),
+        STATE,
         Column("repeats", "repeats", "int"),
         Column("failed", "failed", "int"),
-        *_spread_columns("samples_per_second", "samples/s"),
-        *_spread_columns("speedup", "speed-up"),
+        *spread_columns("samples_per_second", "samples/s", FORMS["samples_per_second"]),
+        *spread_columns("speedup", "speed-up", FORMS["speedup"]),
         Column("speedup_over_one_process", "speed-up over one process", "ratio"),
-        *_spread_columns("efficiency", "of ideal"),
-        *_spread_columns("epoch_seconds", "time of an epoch"),
+        *spread_columns("efficiency", "of ideal", FORMS["efficiency"]),
+        *spread_columns("epoch_seconds", "time of an epoch", FORMS["epoch_seconds"]),
         Column("epoch_extrapolated", "extrapolated"),
-        Column(
-            "cost_per_epoch", f"cost of an epoch{f', {price.currency}' if price and price.currency else ''}", "figure"
-        ),
+        Column("cost_per_epoch", titled("cost of an epoch", price), "figure"),
     )
     return Table("scaling", "Speed-up by number of hosts", columns, rows)
 
@@ -130,18 +130,18 @@ def runs(sweeps: Sequence[Source]) -> Table:
         for run in entries(sweep.content.get("runs"))
     ]
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("job", "job"),
-        Column("state", "state"),
-        Column("reason", "reason"),
-        Column("hosts", "hosts", "int"),
-        Column("ranks", "ranks", "int"),
+        STATE,
+        REASON,
+        HOSTS,
+        RANKS,
         Column("ranks_per_node", "ranks per host", "int"),
-        Column("threads_per_rank", "threads per rank", "int"),
+        THREADS,
         Column("baseline", "baseline"),
         Column("repeat", "repeat", "int"),
         Column("global_batch", "global batch", "int"),
-        Column("samples_per_second", "samples/s", "figure"),
+        SPEED,
         Column("step_seconds", "step, median", "milliseconds"),
         Column("step_seconds_low", "step, 10th percentile", "milliseconds"),
         Column("step_seconds_high", "step, 90th percentile", "milliseconds"),
@@ -180,10 +180,10 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("where", "where"),
-        Column("hosts", "hosts", "int"),
-        Column("host", "host"),
+        HOSTS,
+        HOST,
         Column("rank", "rank", "int"),
         Column("step_seconds", "step", "milliseconds"),
         *(Column(name, name, "percent") for name in SHARES),
@@ -231,15 +231,15 @@ def trials(tunings: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("settings", "settings"),
         Column("default", "default"),
         Column("winner", "winner"),
         Column("round", "round", "int"),
         Column("steps", "steps", "int"),
-        Column("samples_per_second", "samples/s", "figure"),
-        Column("state", "state"),
-        Column("reason", "reason"),
+        SPEED,
+        STATE,
+        REASON,
         Column("seconds", "trial", "seconds"),
     )
     return Table("trials", "Trials", columns, rows)
@@ -254,10 +254,10 @@ def finals(tunings: Sequence[Source]) -> Table:
         for place, value in enumerate(_numbers(mapping(tuning.content.get("final")).get(what)), 1)
     ]
     columns = (
-        Column("results", "results"),
+        RESULTS,
         Column("what", "plan"),
         Column("run", "run", "int"),
-        Column("samples_per_second", "samples/s", "figure"),
+        SPEED,
     )
     return Table("trials_final", "Winner and default, run again", columns, rows)
 

@@ -27,12 +27,19 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     figure,
     shown,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_inference import (
+    fastest_of_models,
+    setting,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_jobs import throughput
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import (
     measured,
     settings_text,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
+
+# Models of a benchmark that the first lines name.
+MODELS = 3
 
 NOT_LEARNT = "Whether the model still learns was not measured: there is neither a loss nor a metric in these results."
 
@@ -74,6 +81,7 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
         *(_sweep(sweep, tables["scaling"]) for sweep in sources.sweeps),
         *(_job(job) for job in sources.jobs),
         *(_tuning(tuning) for tuning in sources.tunings),
+        *(_inference(inference, tables) for inference in sources.inferences),
         *(_network(network, tables["network_findings"]) for network in sources.networks),
     ]
     value, unit = next(((value, unit) for value, unit, _sentence in heads if value), (MISSING, ""))
@@ -92,7 +100,7 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
 
 def _measured(sources: Sources) -> str:
     """Say what was measured: the job, the model, the precision and the CPUs."""
-    first = (sources.sweeps or sources.jobs or sources.tunings or sources.networks)[0]
+    first = (sources.sweeps or sources.jobs or sources.tunings or sources.inferences or sources.networks)[0]
     jobs = list(dict.fromkeys(source.job for source in sources.all if source.job))
     parts = [f"Job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}" if jobs else "The network"]
     models = list(dict.fromkeys(source.model for source in sources.all if source.model))
@@ -181,6 +189,32 @@ def _tuning(tuning: Source) -> tuple[str, str, str]:
         return "", "", f"{sentence}."
     speed, settings = max(speeds)
     return figure(speed), "samples/s in the best trial", f"{sentence}, the best of them with {settings}."
+
+
+def _inference(inference: Source, tables: Mapping[str, Table]) -> tuple[str, str, str]:
+    name = f"{inference.label}: " if inference.label else ""
+    mine = [row for row in tables["inference"].rows if row["results"] == inference.label]
+    lost = sum(row["state"] != "measured" for row in mine)
+    rest = f" {lost} of {count(len(mine), 'cell')} were not measured." if lost else ""
+    rest += " The benchmark is incomplete." if inference.content.get("state") == "incomplete" else ""
+    of = ("inference_recommended", "inference_throughput")
+    rows = next(
+        filter(None, ([row for row in tables[one].rows if row["results"] == inference.label] for one in of)), []
+    )
+    rows = fastest_of_models(rows)
+    if not rows:
+        return "", "", f"{name}no setting was measured.{rest}"
+    said = "; ".join(
+        f"{row['model']} {figure(row['samples_per_second'])} samples/s"
+        + (f" with p99 {figure(row['p99_ms'])} ms" if row["p99_ms"] else "")
+        + f" ({row['precision']}, {setting(row)})"
+        for row in rows[:MODELS]
+    )
+    more = f"; {count(len(rows) - MODELS, 'further model')} below" if len(rows) > MODELS else ""
+    first = rows[0]
+    on = f" on {count(int(first['hosts']), 'host')}" if first["hosts"] else ""
+    unit = f"samples/s, {first['model']} in {first['precision']}{on}"
+    return figure(first["samples_per_second"]), unit, f"{name}{said}{more}.{rest}"
 
 
 def _network(network: Source, findings: Table) -> tuple[str, str, str]:

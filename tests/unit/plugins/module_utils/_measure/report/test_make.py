@@ -54,7 +54,8 @@ def everything(folder: Path) -> list[Path]:
     report_results.write_sweep(folder / "squad-scale")
     report_results.write_json(folder / "squad-tune" / "tune.json", report_results.tuning())
     report_results.write_json(folder / "network" / "network.json", report_results.network())
-    return [folder / name for name in ("squad", "squad-scale", "squad-tune", "network")]
+    report_results.write_inference(folder / "serve-inference")
+    return [folder / name for name in ("squad", "squad-scale", "squad-tune", "serve-inference", "network")]
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +90,8 @@ def test_ids_are_unique_and_found(written: Path) -> None:
 def test_the_page_has_the_figures_and_says_what_they_show(written: Path, document: dict[str, Any]) -> None:
     page = Page((written / "report.html").read_text())
     names = ["speedup", "efficiency", "samples_per_second", "epoch_seconds", "time_split", "losses", "utilization"]
-    names += ["trials", "network_pairs", "collectives"]
+    names += ["trials", "inference_throughput", *(f"inference_latency_{place}" for place in (1, 2, 3))]
+    names += ["inference_open_loop", "network_pairs", "collectives"]
     assert [figure["name"] for figure in document["figures"]] == names
     assert page.figures == {figure["name"]: figure["alt"] for figure in document["figures"]}
     assert all(re.search(r"\d", alt) for alt in page.figures.values()), "a description without a figure"
@@ -241,6 +243,7 @@ FILES = {
     "utilization.json": "squad",
     "sweep.json": "squad-scale",
     "tune.json": "squad-tune",
+    "inference.json": "serve-inference",
     "network.json": "network",
 }
 

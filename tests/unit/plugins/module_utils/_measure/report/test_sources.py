@@ -37,7 +37,7 @@ def test_every_directory_without_results_is_named(tmp_path: Path) -> None:
     (tmp_path / "half" / "sweep.json").write_text('{"runs": [')
     message = (
         f"{tmp_path / 'none'}: there is no such directory\n"
-        f"{empty} has no results: none of results.json, sweep.json, tune.json, network.json is in it\n"
+        f"{empty} has no results: none of results.json, sweep.json, tune.json, inference.json, network.json is in it\n"
         f"{tmp_path / 'half' / 'sweep.json'} is not JSON: fetch or measure it again"
     )
     with pytest.raises(ValueError, match=refused(message)):
@@ -61,6 +61,16 @@ def test_mixed_results_are_refused_by_name(tmp_path: Path, what: str) -> None:
 def test_a_network_of_no_job_is_mixed_with_any(tmp_path: Path) -> None:
     report_results.write_json(tmp_path / "network" / "network.json", report_results.network())
     assert len(sources.read([report_results.write_sweep(tmp_path / "one"), tmp_path / "network"]).all) == 2
+
+
+def test_inference_is_not_compared_with_training(tmp_path: Path) -> None:
+    paths = [report_results.write_sweep(tmp_path / "one"), report_results.write_inference(tmp_path / "serve-inference")]
+    assert len(sources.read(paths).all) == 2
+    paths.append(report_results.write_inference(tmp_path / "other-inference", job="other"))
+    with pytest.raises(
+        ValueError, match=r"^these results are of different jobs and cannot be compared as they are: serve"
+    ):
+        sources.read(paths)
 
 
 def test_two_clusters_are_told_apart_by_their_cpu(tmp_path: Path) -> None:
@@ -88,6 +98,9 @@ def test_the_results_of_a_job(tmp_path: Path) -> None:
     assert [path.name for path in sources.of_job("squad", tmp_path)] == ["squad", "squad-scale"]
     report_results.write_json(tmp_path / "network" / "network.json", report_results.network(job="squad"))
     assert [path.name for path in sources.of_job("squad", tmp_path)] == ["squad", "squad-scale", "network"]
+    report_results.write_inference(tmp_path / "squad-inference")
+    names = [path.name for path in sources.of_job("squad", tmp_path)]
+    assert names == ["squad", "squad-scale", "squad-inference", "network"]
 
 
 def losses_of(path: Path) -> list[tuple[float | None, float | None, float | None]]:

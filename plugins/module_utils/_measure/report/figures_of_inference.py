@@ -1,0 +1,227 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The figures of inference: each draws rows of its table, and there is none where they hold nothing to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.figures_of_sweeps import errors, grouped
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table, figure, shown
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_inference import (
+    by_instances,
+    by_rate,
+    instances,
+    measured,
+    setting,
+)
+
+Row = Mapping[str, Any]
+# Above this ratio of the highest to the lowest latency their axis is logarithmic.
+LOGARITHMIC = 20
+
+# How opaque the bars of settings are that do not keep the limit of the latency.
+PALE = 0.35
+
+
+def throughput(table: Table) -> Drawn | None:
+    """A bar with its confidence interval for each precision and result, a panel for each model."""
+    models = {model: rows for model, rows in grouped(table.rows, "model").items() if measured(rows)}
+    if not models:
+        return None
+    results = list(grouped(table.rows))
+    heights = [0.4 + len(rows) for rows in models.values()]
+    made, panels = style.figure(0.5 + 0.27 * sum(heights) + 0.28 * len(models), len(models), heights)
+    for axes, (model, rows) in zip(panels, models.items()):
+        _bars(axes, rows, results)
+        axes.set_title(style.short(model, 60), loc="left", fontsize=10, fontweight="bold", color=colour("ink"), pad=4)
+    panels[-1].set_xlabel("samples/s; each model has its own scale", color=colour("muted"), fontsize=9)
+    if len(results) > 1:
+        style.legend(made, panels)
+    there = measured(table.rows)
+    said = "; ".join(
+        ", ".join(filter(None, [row["results"] if len(results) > 1 else "", row["model"], row["precision"]]))
+        + f": {figure(row['samples_per_second'])} samples/s"
+        + (f", {shown(row['over_fp32'], 'ratio')} fp32" if row["over_fp32"] and row["precision"] != "fp32" else "")
+        for row in there
+    )
+    slow = any(row["within_limit"] is False for row in there)
+    note = "Of each model and precision the fastest setting. Error bars: 95 % confidence interval."
+    note += " Pale: no setting keeps the limit of the latency." if slow else ""
+    return Drawn("inference_throughput", "Throughput", f"Samples per second. {said}.", made, table, note)
+
+
+def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
+    """Draw the bars of one model: those of a precision stand together."""
+    by_precision = grouped(rows, "precision")
+    places: dict[int, float] = {}
+    ticks, at = [], 0.0
+    for mine in by_precision.values():
+        for place, row in enumerate(mine):
+            places[id(row)] = at + place
+        ticks.append(at + (len(mine) - 1) / 2)
+        at += len(mine) + 0.25
+    for label, mine in grouped(measured(rows)).items():
+        shade = of_series(results.index(label))
+        low, high = errors(mine, "samples_per_second")
+        bars = axes.barh(
+            [places[id(row)] for row in mine],
+            [row["samples_per_second"] for row in mine],
+            0.78,
+            xerr=[low, high],
+            color=shade,
+            ecolor=colour("ink"),
+            capsize=3,
+            label=style.short(label),
+        )
+        for part, row in zip(bars, mine):
+            part.set_alpha(PALE if row["within_limit"] is False else None)
+            over = row["over_fp32"] if row["precision"] != "fp32" else None
+            axes.annotate(
+                figure(row["samples_per_second"]) + (f" ({shown(over, 'ratio')})" if over else ""),
+                (row["samples_per_second_high"], places[id(row)]),
+                textcoords="offset points",
+                xytext=(6, 0),
+                va="center",
+                fontsize=9,
+                color=colour("ink"),
+            )
+    for row in rows:
+        if not measured([row]):
+            axes.text(0, places[id(row)], f" {row['state']}", va="center", fontsize=9, color=colour("bad"))
+    axes.set_yticks(ticks, [style.short(name, 20) for name in by_precision])
+    axes.set_ylim(at - 0.75, -0.6)
+    axes.set_xlim(0, max(row["samples_per_second_high"] for row in measured(rows)) * 1.24)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False)
+
+
+def latencies(table: Table) -> list[Drawn]:
+    """Latency against throughput as instances grow, a figure for each model."""
+    found = []
+    for model, rows in grouped(table.rows, "model").items():
+        lines = by_instances(rows)
+        drawn = _curves(
+            Curves("inference_latency", "Latency as instances grow", "samples_per_second", "samples/s", "samples/s"),
+            model,
+            lines,
+            table,
+            lambda row: f"{row['instances_per_node']:.0f}",
+        )
+        if drawn:
+            fixed = ", ".join(dict.fromkeys(_without_instances(line[0]) for line in lines))
+            note = f"Beside each point: instances on each host. Lines: p99, dashed: p50. Measured with {fixed}."
+            found.append(replace(drawn, note=note))
+    return _numbered(found)
+
+
+def rates(open_loop: Table, cells: Table) -> list[Drawn]:
+    """Latency at given rates of requests, a figure for each model."""
+    found = []
+    for model, rows in grouped(open_loop.rows, "model").items():
+        lines = by_rate(rows, cells)
+        drawn = _curves(
+            Curves("inference_open_loop", "Latency by rate of requests", "rate", "requests/s of an instance", "/s"),
+            model,
+            lines,
+            open_loop,
+            None,
+        )
+        if drawn:
+            fixed = ", ".join(dict.fromkeys(setting(line[0]) for line in lines))
+            found.append(replace(drawn, note=f"Lines: p99, dashed: p50. Measured with {fixed}."))
+    return _numbered(found)
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What curves of latencies are about. name: of the figure. x: the key of their x axis. unit: of x in words."""
+
+    name: str
+    title: str
+    x: str
+    axis: str
+    unit: str
+
+
+def _curves(
+    what: Curves, model: str, lines: Sequence[Sequence[Row]], table: Table, mark: Callable[[Row], str] | None
+) -> Drawn | None:
+    """Draw p99 and p50 of each line, and the limit of p99. mark: what is written beside a point."""
+    rows = [row for line in lines for row in line]
+    if not rows:
+        return None
+    from matplotlib.ticker import LogLocator
+
+    made, (axes,) = style.figure(3.6)
+    results = list(grouped(rows))
+    several = len(results) > 1
+    precisions = list(dict.fromkeys(row["precision"] for row in rows))
+    said = []
+    for place, line in enumerate(lines):
+        first = line[0]
+        parts = [first["results"] if several else "", first["precision"] if len(precisions) > 1 or not several else ""]
+        label = ", ".join(filter(None, parts))
+        shade = of_series(results.index(first["results"]) if several else place)
+        look = {"color": shade, "marker": style.MARKERS[precisions.index(first["precision"]) % 8]}
+        x = [row[what.x] for row in line]
+        # With several results the legend has their colours, and the markers of the precisions.
+        name = f"_{label}" if several else label
+        axes.plot(x, [row["p99_ms"] for row in line], linewidth=2, markersize=6, label=name, **look)
+        axes.plot(x, [row["p50_ms"] for row in line], linewidth=1.2, markersize=3.5, linestyle=(0, (4, 2)), **look)
+        for row in line if mark else ():
+            axes.annotate(
+                mark(row) if mark else "",
+                (row[what.x], row["p99_ms"]),
+                textcoords="offset points",
+                xytext=(0, 6),
+                ha="center",
+                fontsize=8,
+                color=shade,
+            )
+        points = ", ".join(
+            (f"{instances(row)} " if mark else "")
+            + f"{figure(row[what.x])} {what.unit} p50 {figure(row['p50_ms'])} ms p99 {figure(row['p99_ms'])} ms"
+            for row in line
+        )
+        said.append(f"{label}: {points}" if label else points)
+    if several:
+        for place, label in enumerate(results):
+            axes.plot([], [], color=of_series(place), linewidth=2, label=style.short(label))
+        for place, label in enumerate(precisions):
+            look = {"color": colour("muted"), "marker": style.MARKERS[place % 8]}
+            axes.plot([], [], linestyle="none", label=label, **look)
+    limits = {row["limit_p99_ms"] for row in rows} - {None}
+    highest, lowest = max(row["p99_ms"] for row in rows), min(row["p50_ms"] for row in rows)
+    for limit in sorted(limits):
+        axes.axhline(limit, color=colour("muted"), linewidth=1, linestyle=(0, (1, 2)), label="limit of p99", zorder=1)
+    if highest > LOGARITHMIC * lowest > 0:
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(lambda value, _place: f"{value:g}")
+        axes.yaxis.set_minor_formatter(lambda _value, _place: "")
+    else:
+        axes.set_ylim(0, max([highest, *limits]) * 1.12)
+    axes.set_xlim(left=0)
+    axes.margins(x=0.08)
+    style.labels(axes, what.axis, "latency, ms")
+    style.legend(made, axes)
+    return Drawn(what.name, f"{what.title}: {model}", f"{model}. {'; '.join(said)}.", made, replace(table, rows=rows))
+
+
+def _without_instances(row: Row) -> str:
+    return setting({**row, "instances_per_node": None})
+
+
+def _numbered(found: Sequence[Drawn]) -> list[Drawn]:
+    """Return figures of several models under names that tell them apart."""
+    if len(found) < 2:
+        return list(found)
+    return [replace(one, name=f"{one.name}_{place}") for place, one in enumerate(found, 1)]
