@@ -1,6 +1,7 @@
 """Measure what exchanging gradients costs: steps of a model trained alone, and with DistributedDataParallel by backend.
 
-    measure_training.py [--backends mpi "mpi, bf16 gradients" gloo] [--steps 3] [--rounds 5] [--batch 32] [--length 128] [--views true]
+    measure_training.py [--backends mpi "mpi, bf16 gradients" gloo] [--steps 3] [--rounds 5] [--batch 32]
+        [--length 128] [--views true]
 
 All ranks train a BERT of 23 million parameters from random weights in bf16, by turns: each for itself (at the same
 time, so that they share the machine as the others do), the same with as many bytes sent and received over plain TCP

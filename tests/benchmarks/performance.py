@@ -349,6 +349,13 @@ def described(rounds: int) -> str:
     return f"Measured on {date.today().isoformat()} on one machine with {model}, {rounds} rounds of what takes turns."
 
 
+def write_between(page: Path, tables: str) -> None:
+    """Write tables between the markers of a page."""
+    before, rest = page.read_text(encoding="utf-8").split(MARKERS[0])
+    after = rest.split(MARKERS[1])[1]
+    page.write_text(f"{before}{MARKERS[0]}\n\n{tables}\n\n{MARKERS[1]}{after}", encoding="utf-8")
+
+
 def ready(hosts: Hosts) -> None:
     """Make the hosts clusters, and have them keep no bytecode of Ansible's modules."""
     for name in hosts.names:
@@ -381,11 +388,7 @@ def main() -> None:
             print(f"{sections[-1]}\n", flush=True)
             (hosts.work / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
     if options.write:
-        text = options.write.read_text(encoding="utf-8")
-        before, rest = text.split(MARKERS[0])
-        after = rest.split(MARKERS[1])[1]
-        tables = "\n\n".join([described(options.rounds), *sections])
-        options.write.write_text(f"{before}{MARKERS[0]}\n\n{tables}\n\n{MARKERS[1]}{after}", encoding="utf-8")
+        write_between(options.write, "\n\n".join([described(options.rounds), *sections]))
         print(f"{shlex.quote(str(options.write))} has these tables now", file=sys.stderr)
 
 
