@@ -121,7 +121,7 @@ def main() -> None:
         for number in range(options.rounds):
             content = bench.benchmark()
             for cell in content["cells"]:
-                way = f"infer.yml, {cell['instances']} instances of {cell['threads_per_instance']} cores"
+                way = f"infer.yml, instances x cores: {cell['instances']} x {cell['threads_per_instance']}"
                 key = (cell["precision"], cell["batch_size"])
                 found.setdefault(way, {}).setdefault(key, []).append(cell["throughput"]["value"])
             for way, launcher in PLAIN.items():
