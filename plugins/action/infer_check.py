@@ -9,7 +9,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference
-from ansible_collections.amx.cluster.plugins.plugin_utils import infers, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import infers, inventory_in_use, requested
 
 
 class ActionModule(ActionBase):
@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(argument_spec=infers.ARGUMENTS)
         try:
-            said = infers.misspelt(list(load_extra_vars(self._loader))) if context.CLIARGS else ""
+            said = requested.misspelt(list(load_extra_vars(self._loader)), infers.OPTIONS) if context.CLIARGS else ""
             wanted = infers.read(options)
             said = said or infers.refusal(wanted, options["again"])
         except (OSError, ValueError) as error:

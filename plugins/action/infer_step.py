@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_matrix,
     inference_text,
 )
-from ansible_collections.amx.cluster.plugins.plugin_utils import infers, inventory_in_use, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import infers, inventory_in_use, requested
 
 display = Display()
 
@@ -44,9 +44,9 @@ class ActionModule(ActionBase):
         )
         try:
             wanted = infers.read(options)
-            tried = sweeps.plain(options["tried"])
+            tried = requested.plain(options["tried"])
             content = self.record(wanted, tried, options) if tried else self.begin(wanted, options)
-            content, trial = inference.advance(content, wanted.request, wanted.job, sweeps.now())
+            content, trial = inference.advance(content, wanted.request, wanted.job, requested.now())
             now = time.time()
             if trial:
                 content["running"] = {"job": trial["job"], "trial": trial, "began": now}
@@ -64,14 +64,14 @@ class ActionModule(ActionBase):
         if refused:
             raise ValueError(refused)
         about = {name: _provided(name, model, options["provided"]) for name, model in wanted.models.items()}
-        settings = instances.common(sweeps.plain(options["instances"]))
+        settings = instances.common(requested.plain(options["instances"]))
         earlier = None if options["again"] else wanted.earlier()
         if earlier:
             content = inference.continued(earlier, wanted.request.budget)
         else:
             content = wanted.content
             if not self._task.check_mode:
-                sweeps.begin_anew(wanted.path)
+                requested.begin_anew(wanted.path)
         return inference.with_cells(content, wanted.request, about, settings, options)
 
     @staticmethod
@@ -82,7 +82,7 @@ class ActionModule(ActionBase):
             raise ValueError(f"{wanted.path} is gone, or is not complete JSON")
         running = earlier["running"]
         duration = max(0.0, time.time() - running["began"])
-        content = inference.recorded(earlier, running["trial"], tried, sweeps.plain(options["found"]), duration)
+        content = inference.recorded(earlier, running["trial"], tried, requested.plain(options["found"]), duration)
         display.display(inference_text.line(content, content["trials"][-1]))
         return content
 

@@ -8,7 +8,7 @@ from typing import Any
 from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, predictions, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, predictions, requested
 
 
 class ActionModule(ActionBase):
@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         _result, options = self.validate_argument_spec(argument_spec=predictions.ARGUMENTS)
         try:
             names = list(load_extra_vars(self._loader)) if context.CLIARGS else []
-            said = sweeps.misspelt(names, predictions.OPTIONS)
+            said = requested.misspelt(names, predictions.OPTIONS)
             if not said:
                 wanted = predictions.read(options)
                 said = predictions.refusal(wanted, options["again"])

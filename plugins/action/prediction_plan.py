@@ -11,9 +11,8 @@ from typing import Any
 import yaml
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, predictions, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, predictions, requested
 
 ABOUT = """\
 # The job of a prediction, written by playbooks/predict.yml. It is started by that playbook, which also fetches what it
@@ -43,7 +42,7 @@ class ActionModule(ActionBase):
         )
         try:
             wanted = predictions.read(options)
-            return self.plan(wanted, sweeps.plain(options))
+            return self.plan(wanted, requested.plain(options))
         except (OSError, ValueError) as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
 
@@ -66,7 +65,7 @@ class ActionModule(ActionBase):
             "version": 1,
             "job": wanted.name,
             "state": "incomplete",
-            "started": sweeps.now(),
+            "started": requested.now(),
             "ended": "",
             "request": now,
             "token": predictions.fresh_token(),
@@ -125,11 +124,7 @@ class ActionModule(ActionBase):
     ) -> None:
         """Write prediction.json and the job file; another prediction in their place is moved aside. Raises OSError."""
         if not earlier:
-            wanted.folder.parent.mkdir(parents=True, exist_ok=True)
-            aside = directory.set_aside(wanted.folder)
-            if aside:
-                wanted.folder.rename(aside)
-            wanted.folder.mkdir(mode=0o700)
+            requested.begin_anew(wanted.path)
         if "at" not in fields["data"][logic.INPUT]:
             place = wanted.folder / logic.INPUT
             place.mkdir(exist_ok=True)

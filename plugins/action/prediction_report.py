@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
 
 display = Display()
 
@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
             }
         )
         try:
-            return self.report(Path(options["directory"]), sweeps.plain(options))
+            return self.report(Path(options["directory"]), requested.plain(options))
         except (OSError, ValueError) as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
 
@@ -63,7 +63,7 @@ class ActionModule(ActionBase):
         content.update(
             {key: value for key, value in summary.items() if key not in ("version", "request")},
             state="complete",
-            ended=sweeps.now(),
+            ended=requested.now(),
             seconds=outcome.get("seconds"),
             attempts=outcome.get("attempts", []),
             notes=outcome.get("notes", []),

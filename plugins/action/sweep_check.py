@@ -9,7 +9,7 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested, sweeps
 
 
 class ActionModule(ActionBase):
@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(argument_spec=sweeps.ARGUMENTS)
         try:
-            said = sweeps.misspelt(list(load_extra_vars(self._loader))) if context.CLIARGS else ""
+            said = requested.misspelt(list(load_extra_vars(self._loader)), sweeps.OPTIONS) if context.CLIARGS else ""
             wanted = sweeps.read(options)
             said = said or sweeps.refusal(wanted, options["again"])
         except (OSError, ValueError) as error:

@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_request, sweep_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested, sweeps
 
 display = Display()
 
@@ -36,12 +36,12 @@ class ActionModule(ActionBase):
             if not options["tried"]:
                 content, stop = self.begin(wanted, options["again"]), ""
             else:
-                content, stop = self.record(wanted, sweeps.plain(options["tried"]), options)
+                content, stop = self.record(wanted, requested.plain(options["tried"]), options)
             if stop:
                 return {"failed": True, "msg": inventory_in_use.commands(stop, task_vars)}
             run = self.choose(wanted, content, options["tried"])
             if run:
-                content = sweep.started(content, run["job"], sweeps.now())
+                content = sweep.started(content, run["job"], requested.now())
             self.write(wanted.path, content)
         except (OSError, ValueError) as error:
             return {"failed": True, "msg": str(error)}
@@ -58,7 +58,7 @@ class ActionModule(ActionBase):
         if earlier and not again:
             return sweep.continued(earlier, wanted.content)
         if not self._task.check_mode:
-            sweeps.begin_anew(wanted.path)
+            requested.begin_anew(wanted.path)
         return wanted.content
 
     def record(
@@ -68,7 +68,7 @@ class ActionModule(ActionBase):
         earlier = wanted.earlier()
         if earlier is None:
             raise ValueError(f"{wanted.path} is gone, or is not complete JSON")
-        content, stop = sweep.recorded(earlier, tried, sweeps.now())
+        content, stop = sweep.recorded(earlier, tried, requested.now())
         content["cpu"] = content["cpu"] or options["cpu"] or None
         if not sweep.left(content):
             content = sweep.summarised(content, self.link(options["network"], wanted.hosts))

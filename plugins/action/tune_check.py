@@ -10,7 +10,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import cores_of
 from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_request
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps, tunes
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested, tunes
 
 
 class ActionModule(ActionBase):
@@ -30,9 +30,9 @@ class ActionModule(ActionBase):
             }
         )
         try:
-            said = tunes.misspelt(list(load_extra_vars(self._loader))) if context.CLIARGS else ""
+            said = requested.misspelt(list(load_extra_vars(self._loader)), tunes.OPTIONS) if context.CLIARGS else ""
             wanted = tunes.read(options)
-            cores = cores_of(wanted.job, sweeps.plain(options["cores"]))
+            cores = cores_of(wanted.job, requested.plain(options["cores"]))
             if options["write_to"] == "inventory":
                 tunes.variables_file((task_vars or {}).get("ansible_inventory_sources") or [])
                 said = said or tunes.unheeded(wanted.job, wanted.request.vary)

@@ -11,7 +11,7 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, sweeps, tunes
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested, tunes
 
 display = Display()
 
@@ -64,7 +64,7 @@ class ActionModule(ActionBase):
         to_inventory = options["write_to"] == "inventory"
         if not to_inventory and not options["write"]:
             return [tunes.Change(Path(options["file"]), "", content["diff"], "")]  # as it was found then
-        job = load(Path(options["file"]), sweeps.plain(options["override"]))
+        job = load(Path(options["file"]), requested.plain(options["override"]))
         if tunes.diff(content, job) != content["diff"]:
             raise ValueError(
                 f"{job.file} has been changed since it was tuned: apply the diff in {options['path']} yourself"

@@ -11,7 +11,7 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates
 from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, sweeps, tunes
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested, tunes
 
 display = Display()
 
@@ -33,9 +33,9 @@ class ActionModule(ActionBase):
         )
         try:
             wanted = tunes.read(options)
-            tried = sweeps.plain(options["tried"])
+            tried = requested.plain(options["tried"])
             content = self.record(wanted, tried) if tried else self.begin(wanted, options)
-            content, trial = trials.advance(content, wanted.job, sweeps.now())
+            content, trial = trials.advance(content, wanted.job, requested.now())
             if trial:
                 content["running"] = {"job": trial["job"], "trial": trial, "began": time.time()}
             else:
@@ -55,7 +55,7 @@ class ActionModule(ActionBase):
         refused = tunes.refusal(wanted, options["again"])
         if refused:
             raise ValueError(refused)
-        valid = candidates.common(sweeps.plain(options["candidates"]))
+        valid = candidates.common(requested.plain(options["candidates"]))
         if not valid:
             raise ValueError(
                 f"job {wanted.job.name} has no settings that are valid on every one of {', '.join(wanted.hosts)}: "
@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
         if earlier:
             return trials.with_candidates(trials.continued(earlier, wanted.request.budget_minutes), valid)
         if not self._task.check_mode:
-            sweeps.begin_anew(wanted.path)
+            requested.begin_anew(wanted.path)
         return trials.with_candidates(wanted.content, valid)
 
     @staticmethod

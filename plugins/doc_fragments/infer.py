@@ -10,25 +10,6 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  file:
-    description:
-      - The job file of kind C(inference), on the control node. A relative path is taken from where C(ansible-playbook)
-        was started.
-    type: str
-    default: ""
-  override:
-    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
-    type: raw
-  hosts:
-    description: The hosts of the cluster, the head first.
-    type: list
-    elements: str
-    required: true
-  results:
-    description:
-      - The directory on the control node with results. The benchmark is in C(JOB-inference/inference.json) there.
-    type: path
-    required: true
   prefix:
     description: The directory on every host with the jobs.
     type: path
@@ -43,8 +24,4 @@ options:
     description: >-
       The share of predictions of the recommended setting that are equal to fp32's at least, instead of the job file's.
     type: raw
-  again:
-    description: Whether a benchmark of this job that there is already is moved aside.
-    type: bool
-    default: false
 """

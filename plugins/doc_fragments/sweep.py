@@ -10,22 +10,6 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  file:
-    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
-    type: str
-    default: ""
-  override:
-    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
-    type: raw
-  hosts:
-    description: The hosts that the sweep may use, the head first.
-    type: list
-    elements: str
-    required: true
-  results:
-    description: The directory on the control node with results. The sweep is in C(JOB-scale/sweep.json) there.
-    type: path
-    required: true
   counts:
     description: Numbers of hosts, a list or text such as V(1,2,4). Empty is 1, 2, 4, ... and all.
     type: raw
@@ -48,10 +32,6 @@ options:
     default: strong
   constant_global_batch:
     description: Whether the global batch stays that of one host.
-    type: bool
-    default: false
-  again:
-    description: Whether a sweep of this job that there is already is moved aside.
     type: bool
     default: false
 """

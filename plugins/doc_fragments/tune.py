@@ -10,22 +10,6 @@ class ModuleDocFragment:
 
     DOCUMENTATION = r"""
 options:
-  file:
-    description: The job file, on the control node. A relative path is taken from where C(ansible-playbook) was started.
-    type: str
-    default: ""
-  override:
-    description: A mapping of fields that win over the file's. A mapping in it is merged with the file's.
-    type: raw
-  hosts:
-    description: The hosts of the cluster, the head first.
-    type: list
-    elements: str
-    required: true
-  results:
-    description: The directory on the control node with results. The tuning is in C(JOB-tune/tune.json) there.
-    type: path
-    required: true
   budget:
     description: Minutes that all trials together may take.
     type: raw
@@ -52,8 +36,4 @@ options:
         V(ranks_per_node), V(comm_cores), V(reserved_cores), V(threads_per_core) and V(backend).
     type: raw
     default: []
-  again:
-    description: Whether a tuning of this job that there is already is moved aside.
-    type: bool
-    default: false
 """

@@ -18,6 +18,7 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.requested
   - amx.cluster.infer
 seealso:
   - module: amx.cluster.infer_step

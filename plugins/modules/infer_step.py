@@ -17,6 +17,7 @@ description:
     writes the recommended setting of each model, C(recommended-MODEL.yml).
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.requested
   - amx.cluster.infer
 attributes:
   check_mode:

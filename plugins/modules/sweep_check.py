@@ -19,6 +19,7 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.requested
   - amx.cluster.sweep
 seealso:
   - module: amx.cluster.sweep_step

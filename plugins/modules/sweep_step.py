@@ -17,6 +17,7 @@ description:
     run. It fails when the first run of a sweep failed.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.requested
   - amx.cluster.sweep
 attributes:
   check_mode:

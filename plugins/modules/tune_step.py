@@ -17,6 +17,7 @@ description:
     end it has the winner.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.requested
   - amx.cluster.tune
 attributes:
   check_mode:

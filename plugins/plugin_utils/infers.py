@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,18 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference, inference_matrix
-from ansible_collections.amx.cluster.plugins.plugin_utils import sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
 # The fields of `inference` in a job file that a user can also set with -e.
 FIELDS = ("budget", "p99_ms", "agreement")
 # The options of the actions that belong to an inference benchmark.
 ARGUMENTS: dict[str, Any] = {
-    "file": {"type": "str", "default": ""},
-    "override": {"type": "raw"},
-    "hosts": {"type": "list", "elements": "str", "required": True},
-    "results": {"type": "path", "required": True},
+    **requested.ARGUMENTS,
     "prefix": {"type": "path", "required": True},
     **{name: {"type": "raw"} for name in FIELDS},
-    "again": {"type": "bool", "default": False},
 }
 # What a user can set with -e, of which a name that nearly is one of them is a mistake.
-OPTIONS = ("job", "override", "format", "query", "output", *ARGUMENTS)
+OPTIONS = (*requested.OPTIONS, *ARGUMENTS)
 
 
 @dataclass(frozen=True)
@@ -62,14 +58,14 @@ def read(options: Mapping[str, Any]) -> Wanted:
     except ValueError as error:
         raise ValueError(f"{error}; set a shorter name in {job.file}") from None
     models = inference_matrix.models(job, options["prefix"])
-    content = inference.new(job, sweeps.contents(job), hosts, sweeps.now())
+    content = inference.new(job, requested.contents(job), hosts, requested.now())
     path = Path(options["results"]).expanduser().absolute() / f"{job.name}-inference" / inference.FILE
     return Wanted(job, hosts, request, models, content, path)
 
 
 def _override(options: Mapping[str, Any]) -> Any:
     """Return the fields that win over the job file's, with those of `inference` that have options of their own."""
-    given = sweeps.plain(options["override"]) or {}
+    given = requested.plain(options["override"]) or {}
     wins = {name: _number(options[name]) for name in FIELDS if options.get(name) is not None}
     if not wins or not isinstance(given, dict):
         return given
@@ -80,18 +76,13 @@ def _override(options: Mapping[str, Any]) -> Any:
 def _number(value: Any) -> Any:
     """Return what -e name=VALUE gives as text as the number that a job file would have; other text as it is."""
     try:
-        return float(value) if isinstance(value, str) else sweeps.plain(value)
+        return float(value) if isinstance(value, str) else requested.plain(value)
     except ValueError:
         return str(value)
 
 
 def refusal(wanted: Wanted, again: bool) -> str:
     """Return why the benchmark cannot begin, or go on, for what is among the results; an empty string when it can."""
-    return sweeps.refused(
+    return requested.refused(
         "inference benchmark", wanted.path, again, lambda earlier: inference.differences(earlier, wanted.content)
     )
-
-
-def misspelt(names: Sequence[str]) -> str:
-    """Return what is wrong with the names of a user's variables, as sweeps.misspelt does."""
-    return sweeps.misspelt(names, OPTIONS)

@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
-from ansible_collections.amx.cluster.plugins.plugin_utils import sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
 ARGUMENTS: dict[str, Any] = {
     "job": {"type": "str", "default": ""},
@@ -149,7 +149,7 @@ def _setting(given: object) -> tuple[dict[str, Any], str]:
     if not given:
         return {}, "setting"
     if isinstance(given, Mapping):
-        return predictions.read_setting(sweeps.plain(given), "setting"), "setting"
+        return predictions.read_setting(requested.plain(given), "setting"), "setting"
     path = Path(str(given)).expanduser().absolute()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -174,7 +174,7 @@ def _words(given: Any) -> list[str]:
 
 def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:
     """Return the hosts of the prediction: all, or those of the override's field."""
-    override = sweeps.plain(options["override"]) or {}
+    override = requested.plain(options["override"]) or {}
     if not isinstance(override, dict):
         raise ValueError("override is no mapping of fields, as with -e '{override: {hosts: 2}}'")
     wanted = FIELDS["hosts"](override["hosts"], Path()) if "hosts" in override else None

@@ -14,24 +14,20 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, trials, tune_request
-from ansible_collections.amx.cluster.plugins.plugin_utils import sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
 # The options of the actions that belong to a tuning.
 ARGUMENTS: dict[str, Any] = {
-    "file": {"type": "str", "default": ""},
-    "override": {"type": "raw"},
-    "hosts": {"type": "list", "elements": "str", "required": True},
-    "results": {"type": "path", "required": True},
+    **requested.ARGUMENTS,
     "budget": {"type": "raw", "default": 30},
     "steps": {"type": "raw", "default": 10},
     "warmup_steps": {"type": "raw", "default": 3},
     "repeats": {"type": "raw", "default": 3},
     "tune_batch": {"type": "bool", "default": False},
     "vary": {"type": "raw", "default": []},
-    "again": {"type": "bool", "default": False},
 }
 # What a user can set with -e, of which a name that nearly is one of them is a mistake.
-OPTIONS = ("job", "override", "format", "query", "output", "write", "write_to", *ARGUMENTS)
+OPTIONS = (*requested.OPTIONS, "write", "write_to", *ARGUMENTS)
 # What the winner is written to.
 WRITE_TO = ("job", "inventory")
 # The variables of the group cluster, in the directory of an inventory.
@@ -57,22 +53,17 @@ def read(options: Mapping[str, Any]) -> Wanted:
     """Read the job and check the request. options: see ARGUMENTS. Raises ValueError, which says what is wrong."""
     if not options["file"]:
         raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
-    job = load(Path(options["file"]), sweeps.plain(options["override"]))
+    job = load(Path(options["file"]), requested.plain(options["override"]))
     hosts = choose_hosts(job, options["hosts"])
-    request = tune_request.read({**options, "vary": sweeps.plain(options["vary"])}, job)
-    content = trials.new(job, request, sweeps.contents(job), sweeps.now())
+    request = tune_request.read({**options, "vary": requested.plain(options["vary"])}, job)
+    content = trials.new(job, request, requested.contents(job), requested.now())
     path = Path(options["results"]).expanduser().absolute() / f"{job.name}-tune" / trials.FILE
     return Wanted(job, hosts, request, content, path)
 
 
 def refusal(wanted: Wanted, again: bool) -> str:
     """Return why the tuning cannot begin, or go on, for what is among the results; an empty string when it can."""
-    return sweeps.refused("tuning", wanted.path, again, lambda earlier: trials.differences(earlier, wanted.content))
-
-
-def misspelt(names: Sequence[str]) -> str:
-    """Return what is wrong with the names of a user's variables, as sweeps.misspelt does."""
-    return sweeps.misspelt(names, OPTIONS)
+    return requested.refused("tuning", wanted.path, again, lambda earlier: trials.differences(earlier, wanted.content))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action import job_read, sweep_check, sweep_report, sweep_step
-from ansible_collections.amx.cluster.plugins.plugin_utils import sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested, sweeps
 from support.modules import run_action
 
 
@@ -109,4 +109,4 @@ def test_the_link_of_the_slowest_host(tmp_path: Path) -> None:
     ],
 )
 def test_misspelt_options(name: str, said: str) -> None:
-    assert sweeps.misspelt([name]) == said
+    assert requested.misspelt([name], sweeps.OPTIONS) == said
