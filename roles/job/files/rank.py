@@ -121,8 +121,12 @@ def pin(plan: dict, name: str, local: int) -> None:
 def own_name(plan: dict) -> str:
     """Return this host's name in the plan; raises OSError, or ValueError when it is not in it.
 
-    It is in the file `host`. Where hosts share the directory, it is the one whose address this host has.
+    It is in the file `host`, or in the variable that the launcher names. Where hosts share the directory, it is the one
+    whose address this host has.
     """
+    variable = plan["launcher"].get("host_variable")
+    if variable:
+        return os.environ[variable]
     if not plan.get("shared_directory"):
         with open("host", encoding="utf-8") as stream:
             return stream.read().strip()

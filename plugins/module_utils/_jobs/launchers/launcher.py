@@ -30,7 +30,8 @@ class Launcher:
     number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
     rank.py does. processes: names of its own processes on the hosts. on_hosts: those of them that are on every host,
     where they start ranks. backends: the communication backends that work under it. settled: which further variables of
-    its own a job may not set, as regular expressions, each with what sets them.
+    its own a job may not set, as regular expressions, each with what sets them. in_inventory: whether it starts ranks on
+    hosts of the inventory.
     """
 
     name: str
@@ -40,6 +41,14 @@ class Launcher:
     on_hosts: tuple[str, ...]
     backends: tuple[str, ...]
     settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
+    in_inventory: bool = True
+
+    def not_in_inventory(self) -> str:
+        """Return what to do about a job whose launcher starts no ranks on hosts of the inventory."""
+        return (
+            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: render the job's objects with "
+            "playbooks/manifest.yml, or set launcher to mpirun"
+        )
 
     def for_ranks(self) -> dict[str, Any]:
         """Return what rank.py needs to know of the launcher, as plan.json has it."""

@@ -1,0 +1,50 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Kubernetes: every pod starts torchrun for its own ranks, and the pods meet at the first one.
+
+There is no hostfile and no login: playbooks/manifest.yml renders the objects (module_utils/_kubernetes), and pod.py
+plans each pod's ranks when it starts, by the CPUs that it has then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import torchrun
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed, Launcher
+
+# Has a pod's name where its ranks start.
+POD = "AMX_CLUSTER_POD"
+
+
+class Kubernetes(Launcher):
+    """Pods of a Job, a PyTorchJob or a TrainJob, in each of which torchrun starts the ranks."""
+
+    name = "kubernetes"
+    rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
+    pins = False
+    # None of them is on a host of the inventory.
+    processes = on_hosts = ()
+    backends = ("gloo",)
+    in_inventory = False
+
+    def for_ranks(self) -> dict[str, Any]:
+        """Return what rank.py needs to know of the launcher: also where it finds the name of its pod."""
+        return {**super().for_ranks(), "host_variable": POD}
+
+    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+        """Return nothing: what torchrun needs is in the pod's command, see _kubernetes/pod.py."""
+        return {}
+
+    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+        """Refuse: what a run needs on Kubernetes is objects. Raises ValueError."""
+        raise ValueError(self.not_in_inventory())
+
+    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+        """Return the rank that torchrun reports as killed, in the pod that the plan has it in."""
+        return torchrun.LAUNCHER.killed(log, plan, ended)
+
+
+LAUNCHER = Kubernetes()

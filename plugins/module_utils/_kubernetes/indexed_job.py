@@ -1,0 +1,34 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An Indexed Job with a headless Service: for clusters without an operator (Kubernetes 1.24 and later)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import objects
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import Derived
+
+INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]:
+    """Return the Service and the Job. Pods are NAME-0, NAME-1 ... to each other."""
+    restarts = derived.run.job.restarts
+    template = objects.training_pod(derived, files, "train", INDEX, "OnFailure" if restarts else "Never")
+    template["spec"]["subdomain"] = derived.name
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": objects.metadata(derived),
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": derived.pods,
+            "parallelism": derived.pods,
+            # When a pod is lost, the others' processes fail too.
+            "backoffLimit": restarts * derived.pods,
+            "template": template,
+        },
+    }
+    return [objects.service(derived), job]

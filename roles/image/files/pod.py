@@ -1,0 +1,12 @@
+"""The program of a pod, with the logic that the image brings along: pod.py train | rank | prepare."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import pod
+
+if __name__ == "__main__":
+    pod.main(sys.argv[1:])
