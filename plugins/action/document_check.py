@@ -25,6 +25,6 @@ class ActionModule(ActionBase):
         if not message and options["format"] == "json" and options["reports"] is False:
             message = (
                 "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
-                "scale.yml, tune.yml, infer.yml, predict.yml and network.yml"
+                "scale.yml, tune.yml, infer.yml, predict.yml, network.yml and manifest.yml"
             )
         return {"failed": True, "msg": message} if message else {"changed": False}

@@ -9,9 +9,16 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import settings
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 display = Display()
+
+
+def kubernetes_errors(values: list[Any]) -> list[str]:
+    """Return what is wrong with cluster_kubernetes, where any host has it."""
+    found = [error for value in values if value is not None for error in settings.errors(value)]
+    return list(dict.fromkeys(found))
 
 
 class ActionModule(ActionBase):
@@ -28,6 +35,7 @@ class ActionModule(ActionBase):
             "prefix": {"type": "str"},
             "cache": {"type": "str"},
             "fabric": {"type": "str"},
+            "kubernetes": {"type": "raw"},
         }
         _result, options = self.validate_argument_spec(
             {
@@ -43,6 +51,7 @@ class ActionModule(ActionBase):
             *inventory.become_errors(become, bool(context.CLIARGS.get("become"))),
             *inventory.path_errors({"cluster_prefix": prefix, "cluster_cache": cache}),
             *inventory.fabric_errors(fabric),
+            *kubernetes_errors([one["kubernetes"] for one in options["hosts"]]),
         ]
         if errors:
             lines = "".join(f"- {error}\n" for error in errors)

@@ -48,6 +48,9 @@ options:
       fabric:
         description: The variable C(cluster_fabric) of the host, if it is set.
         type: str
+      kubernetes:
+        description: The variable C(cluster_kubernetes) of the host, if it is set.
+        type: raw
 """
 
 EXAMPLES = r"""
@@ -62,6 +65,7 @@ EXAMPLES = r"""
       prefix: cluster_prefix
       cache: cluster_cache
       fabric: cluster_fabric
+      kubernetes: cluster_kubernetes
 """
 
 RETURN = r"""

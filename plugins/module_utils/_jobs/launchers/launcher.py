@@ -30,8 +30,8 @@ class Launcher:
     number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
     rank.py does. processes: names of its own processes on the hosts. on_hosts: those of them that are on every host,
     where they start ranks. backends: the communication backends that work under it. settled: which further variables of
-    its own a job may not set, as regular expressions, each with what sets them. in_inventory: whether it starts ranks on
-    hosts of the inventory.
+    its own a job may not set, as regular expressions, each with what sets them. in_inventory: whether it starts ranks
+    on hosts of the inventory.
     """
 
     name: str
