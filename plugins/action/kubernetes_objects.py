@@ -88,7 +88,7 @@ class ActionModule(ActionBase):
         return result
 
     def secret(self, options: dict[str, Any], derived: derivation.Derived, run: Run) -> str:
-        """Return the file of the job's Secret where it is requested, else nothing: its values are no part of a review."""
+        """Return the file of the job's Secret where it is requested, else nothing."""
         if not options["secret"] or not derived.secret:
             return ""
         values = secrets(run, options["job_env"], options["override"])

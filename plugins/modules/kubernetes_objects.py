@@ -15,8 +15,8 @@ author:
 description:
   - Derives from a job file, a stack and the description of the nodes what runs the job on Kubernetes, and writes each
     object to a file of its own, for Git and review. No cluster is contacted.
-  - The objects are a PersistentVolumeClaim, a ConfigMap with the job and its scripts, a Job that puts models and data on
-    the volume, and a PyTorchJob, a TrainJob with its TrainingRuntime, or an Indexed Job with a headless Service.
+  - The objects are a PersistentVolumeClaim, a ConfigMap with the job and its scripts, a Job that puts models and data
+    on the volume, and a PyTorchJob, a TrainJob with its TrainingRuntime, or an Indexed Job with a headless Service.
   - Fails, before it writes a file, with every field of the job that pods do not have, and every wrong setting.
   - Files of an earlier rendering that the job no longer has are removed.
 extends_documentation_fragment:

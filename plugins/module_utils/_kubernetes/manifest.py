@@ -55,7 +55,7 @@ def _project(tree: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1, sort_keys=True) + "\n").encode()
+    return (json.dumps(content, indent=1) + "\n").encode()
 
 
 def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]:

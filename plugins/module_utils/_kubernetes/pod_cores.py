@@ -53,8 +53,8 @@ def warning(cpus: Cpus, declared: int, ranks: int) -> list[str]:
     elif cpus.state == MOST:
         found.append(
             f"this pod may use the time of {cpus.quota:g} CPUs, on any of {cpus.allowed}: its ranks are pinned, and "
-            "the system's processes run on the same CPUs. Set cpuManagerPolicy: static in the kubelet's configuration for "
-            "CPUs of its own"
+            "the system's processes run on the same CPUs. Set cpuManagerPolicy: static in the kubelet's configuration "
+            "for CPUs of its own"
         )
     if declared != ranks:
         found.append(
