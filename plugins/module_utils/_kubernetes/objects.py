@@ -207,7 +207,7 @@ def training_pod(
 ) -> Object:
     """Return the template of the pods that train. name, port: of the container and its port, which operators know."""
     trains = container(derived, name, "train", derived.resources.of_container(), index)
-    trains["ports"] = [{"name": port, "containerPort": PORT}]
+    trains["ports"] = [{"name": port, "containerPort": PORT, "protocol": "TCP"}]
     return pod(derived, TRAINS, restart, [trains], files)
 
 

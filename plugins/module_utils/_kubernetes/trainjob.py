@@ -33,7 +33,6 @@ def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]
             "mlPolicy": {"numNodes": derived.pods, "torch": {}},
             "template": {
                 "spec": {
-                    "network": {"enableDNSHostnames": True, "publishNotReadyAddresses": True},
                     "failurePolicy": {"maxRestarts": restarts},
                     "replicatedJobs": [
                         {

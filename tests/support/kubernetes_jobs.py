@@ -1,0 +1,83 @@
+"""Jobs on Kubernetes for tests: settings, stacks and runs, and the judges of what is rendered for them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import kubeflow.training.models
+import kubernetes.client
+import kubernetes_validate
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, settings
+from kubeflow_trainer_api import models as trainer
+from support.checkout import ROOT
+
+STACK: dict[str, Any] = {
+    "name": "native",
+    "backend": "mpi",
+    "interpreter": "3.11",
+    "arguments": {"cpu": {"use_cpu": True}, "distributed": {"ddp_backend": "mpi"}, "bf16": {"bf16": True}},
+}
+CCL_STACK: dict[str, Any] = {**STACK, "name": "ipex-2.8", "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch"}
+GIVEN: dict[str, Any] = {"image": "registry.example.com/amx:1", "workers": 4, "cpus": 200, "memory": "128Gi"}
+# A server of this version knows every field that is rendered.
+KUBERNETES = "1.30"
+
+
+def derive(
+    file: Path = ROOT / "jobs/smoke.yml",
+    override: dict[str, Any] | None = None,
+    stack: dict[str, Any] | None = None,
+    **given: Any,
+) -> derivation.Derived:
+    """Return what follows from a job file with these fields, and cluster_kubernetes with these."""
+    chosen = settings.read({**GIVEN, **given})
+    return derivation.derive(Run(load(file, override), Settings(head="")), stack or STACK, chosen)
+
+
+def render(derived: derivation.Derived, file: Path = ROOT / "jobs/smoke.yml") -> dict[str, dict[str, Any]]:
+    """Return the objects of a job by the names of their files."""
+    return manifest.named(manifest.render(derived, manifest.job_files(derived, load(file), {})))
+
+
+def judge(one: dict[str, Any]) -> None:
+    """Fail unless an object is valid for a judge that is not ours, which knows all of its fields.
+
+    Built-in kinds: the schemas of kubernetes-validate. The others: the models of the operators' own SDKs, which must
+    give back what they were given.
+    """
+    kind = one["kind"]
+    if kind in ("TrainJob", "TrainingRuntime"):
+        model = getattr(trainer, f"TrainerV1alpha1{kind}")
+        assert json.loads(model.from_dict(one).to_json()) == one
+    elif kind == "PyTorchJob":
+        for name in dir(kubeflow.training.models):
+            if name.startswith("KubeflowOrg"):
+                setattr(kubernetes.client.models, name, getattr(kubeflow.training.models, name))
+        client = kubernetes.client.ApiClient()
+        made = client.deserialize(SimpleNamespace(data=json.dumps(one)), "KubeflowOrgV1PyTorchJob")
+        assert client.sanitize_for_serialization(made) == one
+    else:
+        kubernetes_validate.validate(one, KUBERNETES, strict=True)
+
+
+def pods(objects: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the specifications of all pods in some objects, wherever they are."""
+    found: list[dict[str, Any]] = []
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            if "containers" in value:
+                found.append(value)
+            for item in value.values():
+                look(item)
+        elif isinstance(value, list):
+            for item in value:
+                look(item)
+
+    look(list(objects.values()))
+    return found
