@@ -84,7 +84,7 @@ class ActionModule(ActionBase):
                 result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
                 result.update(backends=backends(run), cores=run.cores())
         except ValueError as error:
-            return {"failed": True, "msg": str(error)}
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (

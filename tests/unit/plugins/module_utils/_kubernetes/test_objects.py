@@ -154,7 +154,7 @@ def test_the_same_twice_and_another_for_another_script(tmp_path: Path) -> None:
 def test_too_many_files(tmp_path: Path) -> None:
     path = write(tmp_path)
     (tmp_path / "train.py").write_text("# " + "x" * 950_000 + "\n")
-    with pytest.raises(ValueError, match="the largest is train.py with 950003.*a ConfigMap takes 900000"):
+    with pytest.raises(ValueError, match=r"the largest is train.py with 950003.*a ConfigMap takes 900000"):
         render(derive(path), path)
 
 
@@ -172,7 +172,7 @@ def test_files_of_an_earlier_rendering(tmp_path: Path) -> None:
     (tmp_path / "own.yml").write_text("mine\n")
     changed, stale = manifest.differences(tmp_path, {"10-a.yml": written["10-a.yml"], "30-c.yml": "c"})
     assert (list(changed), [path.name for path in stale]) == (["30-c.yml"], ["20-b.yml"])
-    with pytest.raises(ValueError, match="own.yml is not a file of playbooks/manifest.yml"):
+    with pytest.raises(ValueError, match=r"own.yml is not a file of playbooks/manifest.yml"):
         manifest.differences(tmp_path, {"own.yml": "c"})
 
 

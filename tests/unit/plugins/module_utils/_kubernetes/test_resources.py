@@ -89,5 +89,7 @@ def test_nodes_that_cannot_take_a_pod() -> None:
     small, large = node("a", "7900m", "64Gi", amx="true"), node("b", "16", "64Gi")
     assert resources.unfit(wanted, {}, [small, large]) == ""
     said = resources.unfit(wanted, {"amx": "true"}, [small, large])
-    assert said.startswith("a pod requests 8 CPUs and 16Gi of memory, more than any node can allocate: a has 7900m CPUs")
+    assert said.startswith(
+        "a pod requests 8 CPUs and 16Gi of memory, more than any node can allocate: a has 7900m CPUs"
+    )
     assert "none of 2 nodes has the labels amx=false" in resources.unfit(wanted, {"amx": "false"}, [small, large])

@@ -1,0 +1,231 @@
+"""What runs in a pod, without a cluster: its directory, the options of torchrun, the plan of each start, refusals."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, pod, settings
+from hypothesis import given
+from hypothesis import strategies as st
+from support.checkout import ROOT
+from support.kubernetes_jobs import GIVEN, STACK
+from support.runs import host
+
+RANK = runpy.run_path(str(ROOT / "roles/job/files/rank.py"))
+
+
+def places(
+    folder: Path, path: Path = ROOT / "jobs/smoke.yml", override: Any = None, **given_settings: Any
+) -> pod.Places:
+    """Return a pod's places with the files of a job, an image's programs and a virtual environment with a stack."""
+    made = pod.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
+    job = load(path, override)
+    tree = project_files.read(job)["project"]
+    run = Run(job, Settings(head="", project=project_files.summary(tree)))
+    derived = derivation.derive(run, STACK, settings.read({**GIVEN, **given_settings}))
+    for name, content in manifest.job_files(derived, job, tree).items():
+        (made.job / name).parent.mkdir(parents=True, exist_ok=True)
+        (made.job / name).write_bytes(content)
+    (made.programs / "observe").mkdir(parents=True)
+    (made.programs / "rank.py").touch()
+    made.env.mkdir()
+    (made.env / "amx-cluster.json").write_text(json.dumps(STACK))
+    return made
+
+
+def test_the_directory_of_a_job(tmp_path: Path) -> None:
+    made = places(tmp_path, override={"models": {"bert": {"hub": "a/b"}}, "metrics": {"glue": {"hub": "a/c"}}})
+    job = pod.Job.read(made.job)
+    for _start in range(2):  # a container that is started again finds what the first one left
+        here = pod.make_directory(made, job)
+    kept = made.storage / "jobs" / job.directory
+    leads = {
+        name: (here / name).readlink() for name in ("output", "data", "models/bert", "glue", "rank.py", "train_text.py")
+    }
+    assert leads == {
+        "output": kept / "output",
+        "data": kept / "data",
+        "models/bert": made.storage / "models/bert",
+        "glue": made.storage / "metrics/glue",
+        "rank.py": made.programs / "rank.py",
+        "train_text.py": made.job / "train_text.py",
+    }
+
+
+def test_the_directory_of_a_project(tmp_path: Path) -> None:
+    path = tmp_path / "words.yml"
+    project = ROOT / "molecule/jobs/project"
+    path.write_text(yaml.safe_dump({"name": "words", "project": str(project), "script": "train.py", "kind": "torch"}))
+    made = places(tmp_path, path)
+    job = pod.Job.read(made.job)
+    here = pod.make_directory(made, job)
+    assert (here / "project/src/words/data.py").read_text() == (project / "src/words/data.py").read_text()
+    (here / "project/output/mark").write_text("x")
+    assert (made.storage / "jobs" / job.directory / "output/mark").exists()
+    paths = job.run.settings.project["paths"]
+    assert all((here / inside).is_dir() for inside in paths), paths
+
+
+DERIVED = {
+    "name": "smoke",
+    "kind": "Job",
+    "pods": 4,
+    "least_pods": 4,
+    "restarts": 2,
+    "first_pod": "smoke-0.smoke",
+    "port": 29500,
+}
+
+
+@pytest.mark.parametrize(
+    ("derived", "environ", "nodes", "endpoint"),
+    [
+        ({}, {}, "4", "smoke-0.smoke:29500"),
+        ({"least_pods": 2}, {}, "2:4", "smoke-0.smoke:29500"),
+        # As the training operator sets them with elasticPolicy, and as the trainer sets them.
+        ({}, {"PET_NNODES": "1:4", "PET_RDZV_ENDPOINT": "smoke-worker-0:23456"}, "1:4", "smoke-worker-0:23456"),
+        (
+            {},
+            {"PET_NNODES": "3", "PET_MASTER_ADDR": "smoke-node-0-0.smoke", "PET_MASTER_PORT": "29400"},
+            "3",
+            "smoke-node-0-0.smoke:29400",
+        ),
+    ],
+)
+def test_options_of_torchrun(derived: dict[str, Any], environ: dict[str, str], nodes: str, endpoint: str) -> None:
+    words = pod.rendezvous({**DERIVED, **derived}, "abc", {"AMX_CLUSTER_INDEX": "1", **environ}, "10.0.0.2")
+    options = dict(word.split("=", 1) for word in words)
+    assert (options["--nnodes"], options["--rdzv-endpoint"]) == (nodes, endpoint)
+    assert (options["--rdzv-id"], options["--max-restarts"], options["--local-addr"]) == ("smoke-abc", "2", "10.0.0.2")
+    assert "is_host=false" in options["--rdzv-conf"]
+
+
+def test_the_first_pod_waits_for_the_others() -> None:
+    first = pod.rendezvous(DERIVED, "abc", {"AMX_CLUSTER_INDEX": "0"}, "10.0.0.2")
+    assert any("is_host=true" in word for word in first)
+    with pytest.raises(ValueError, match="AMX_CLUSTER_INDEX is '': this pod was given no number by a Job"):
+        pod.rendezvous(DERIVED, "abc", {}, "10.0.0.2")
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+def test_every_rank_has_its_place_in_the_plan_of_its_pod(counts: list[int]) -> None:
+    """rank.py accepts the plan of every rank, whatever each pod starts, and all know who writes the same output."""
+    size = sum(counts)
+    run = derivation_run()
+    first = 0
+    for number, count in enumerate(counts):
+        own = pod.own_plan(run, STACK, Path("/opt/env"), host(f"node{number}", count))
+        for local in range(count):
+            torchrun = {"RANK": first + local, "WORLD_SIZE": size, "LOCAL_RANK": local}
+            environ = {**{name: str(value) for name, value in torchrun.items()}, "MASTER_ADDR": "10.0.0.9"}
+            plan = pod.complete(own, environ)
+            variables = RANK["variables"](plan, f"node{number}", environ)
+            assert (variables["RANK"], variables["MASTER_ADDR"]) == (str(first + local), "10.0.0.9")
+            assert sorted(json.loads(variables["AMX_CLUSTER_RANK"])["together"]) == list(range(size))
+        first += count
+
+
+def derivation_run() -> Run:
+    made = settings.read(GIVEN)
+    return derivation.derive(Run(load(ROOT / "jobs/smoke.yml"), Settings(head="")), STACK, made).run
+
+
+def test_rank_py_takes_its_name_from_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = pod.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
+    monkeypatch.setenv(POD, "smoke-worker-3")
+    assert RANK["own_name"](plan) == "smoke-worker-3"
+
+
+def test_not_started_by_torchrun() -> None:
+    plan = pod.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
+    with pytest.raises(ValueError, match="this is not a process that torchrun started"):
+        pod.complete(plan, {"RANK": "0"})
+
+
+def start(folder: Path, made: pod.Places, plan: dict[str, Any]) -> Path:
+    here = pod.make_directory(made, pod.Job.read(made.job))
+    (here / pod.OWN_PLAN).write_text(json.dumps({"plan": plan, "stack": STACK}))
+    return here
+
+
+def test_a_start_goes_on_from_the_last_complete_checkpoint(tmp_path: Path) -> None:
+    made = places(tmp_path)
+    plan = pod.own_plan(pod.Job.read(made.job).run, STACK, Path("/opt/env"), host("node0", 1))
+    here = start(tmp_path, made, plan)
+    environ = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "10.0.0.9"}
+    words = pod.rank(here, environ)
+    assert words[:4] == ["/opt/env/bin/python", "-S", "rank.py", "train_text.py"]
+    assert words[words.index("--ddp_backend") + 1] == "gloo"
+    assert "--resume_from_checkpoint" not in words
+    for step, complete in ((5, True), (10, True), (15, False)):
+        directory = here / "output" / f"checkpoint-{step}"
+        directory.mkdir()
+        (directory / "model").write_text("x")
+        if complete:
+            (directory / "complete.json").write_text(json.dumps({"model": 1}))
+    words = pod.rank(here, environ)
+    assert words[words.index("--resume_from_checkpoint") + 1] == "output/checkpoint-10"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("marker", "this image has no virtual environment of the collection at .*build one with playbooks/image.yml"),
+        ("stack", "this image has stack ipex-2.8 and the job was rendered for native"),
+        ("package", "this image does not have word2vec==1.0, which the job requires: build it with image_packages"),
+        ("job", "has no job.json and kubernetes.json: the pod has no ConfigMap"),
+    ],
+)
+def test_images_without_what_a_job_needs(tmp_path: Path, change: str, message: str) -> None:
+    made = places(tmp_path, override={"requirements": ["word2vec==1.0"]} if change == "package" else None)
+    if change == "marker":
+        (made.env / "amx-cluster.json").unlink()
+    elif change == "stack":
+        (made.env / "amx-cluster.json").write_text(json.dumps({**STACK, "name": "ipex-2.8"}))
+    elif change == "job":
+        (made.job / "job.json").unlink()
+    with pytest.raises(ValueError, match=message):
+        pod.train(made, {POD: "smoke-0"})
+
+
+def test_installed_packages_are_found(tmp_path: Path) -> None:
+    info = tmp_path / "lib/python3.11/site-packages/Word_2.vec-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Word_2.vec\nVersion: 1.0\n")
+    assert pod.missing_packages(tmp_path, ["word-2-vec==1.0", "word-2-vec==1.1"]) == ["word-2-vec==1.1"]
+
+
+def test_pods_wait_for_what_is_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = places(tmp_path)
+    job = pod.Job.read(made.job)
+    with pytest.raises(ValueError, match=r"nothing has prepared .* for 0 s: look at the log of its pod"):
+        pod.wait_for_prepared(made, job, seconds=0.05, every=0.01)
+    assert "waiting for pod smoke-prepare" in capsys.readouterr().out
+    mark = made.storage / "jobs" / job.directory / pod.PREPARED
+    mark.parent.mkdir(parents=True)
+    mark.touch()
+    pod.wait_for_prepared(made, job)
+
+
+def test_data_that_nobody_has_copied(tmp_path: Path) -> None:
+    (tmp_path / "corpus").mkdir()
+    made = places(tmp_path, override={"data": {"corpus": {"directory": str(tmp_path / "corpus")}}})
+    with pytest.raises(ValueError, match="datasets/corpus is not on the volume: copy the directory corpus"):
+        pod.prepare(made, {})
+    (made.storage / "datasets/corpus").mkdir(parents=True)
+    fields = pod.Job.read(made.job).run.to_json()["job"]["data"]["corpus"]
+    pod.fetch(made, made.storage / "datasets/corpus", "data", fields, {})
+
+
+def test_the_program_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"usage: pod.py train \| rank \| prepare"):
+        pod.main([])
