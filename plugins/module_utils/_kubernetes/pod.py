@@ -17,6 +17,7 @@ import importlib.metadata
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -42,7 +43,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import require
 # What make_plan returned for this pod, before it is known how many pods there are.
 OWN_PLAN = "pod.json"
 PREPARED = "prepared.json"
-PREPARE_SECONDS = 6 * 3600
+# How long pods wait for what is prepared, and for the first of them.
+PREPARE_SECONDS, START_SECONDS = 6 * 3600, 3600
 # What the programs of a job have besides: beside them in the image.
 PROGRAMS = ("rank.py", "observe")
 
@@ -219,31 +221,68 @@ def complete(plan: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
     return {**plan, "world_size": size, "master_addr": master, "hosts": [host, *([rest] if others else [])]}
 
 
-def rendezvous(derived: Mapping[str, Any], start: str, environ: Mapping[str, str], address: str) -> list[str]:
-    """Return the options by which torchrun finds the other pods.
+def first_pod(derived: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[str, int]:
+    """Return the name and the port at which the pods meet.
 
-    What an operator has set is taken: PET_NNODES, PET_RDZV_ENDPOINT (training operator), PET_MASTER_ADDR and
-    PET_MASTER_PORT (trainer). Else it is what was derived. The first pod waits for the others, by its number: a pod
-    need not find its own name.
+    What an operator has set is taken: PET_RDZV_ENDPOINT (training operator), PET_MASTER_ADDR and PET_MASTER_PORT
+    (trainer). Else it is what was derived.
     """
-    least, pods = derived["least_pods"], derived["pods"]
-    nodes = environ.get("PET_NNODES") or (f"{least}:{pods}" if least < pods else str(pods))
     endpoint = environ.get("PET_RDZV_ENDPOINT", "")
-    if not endpoint and environ.get("PET_MASTER_ADDR"):
-        endpoint = f"{environ['PET_MASTER_ADDR']}:{environ.get('PET_MASTER_PORT', derived['port'])}"
+    if endpoint:
+        name, _colon, port = endpoint.rpartition(":")
+        return name, int(port)
+    if environ.get("PET_MASTER_ADDR"):
+        return environ["PET_MASTER_ADDR"], int(environ.get("PET_MASTER_PORT", derived["port"]))
+    return str(derived["first_pod"]), int(derived["port"])
+
+
+def number_of(derived: Mapping[str, Any], environ: Mapping[str, str]) -> int:
+    """Return this pod's number. Raises ValueError where it has none."""
     index = environ.get("AMX_CLUSTER_INDEX", "")
     if not index.isdigit():
         raise ValueError(f"AMX_CLUSTER_INDEX is {index!r}: this pod was given no number by a {derived['kind']}")
-    is_host = "true" if int(index) == 0 else "false"
+    return int(index)
+
+
+def rendezvous(derived: Mapping[str, Any], start: str, environ: Mapping[str, str], address: str) -> list[str]:
+    """Return the options by which torchrun finds the other pods. address: this pod's.
+
+    The first pod waits for the others at its address: it need not find its own name. PET_NNODES is an operator's.
+    """
+    least, pods = derived["least_pods"], derived["pods"]
+    nodes = environ.get("PET_NNODES") or (f"{least}:{pods}" if least < pods else str(pods))
+    name, port = first_pod(derived, environ)
+    is_first = number_of(derived, environ) == 0
     return [
         f"--nnodes={nodes}",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={endpoint or derived['first_pod'] + ':' + str(derived['port'])}",
+        f"--rdzv-endpoint={address if is_first else name}:{port}",
         f"--rdzv-id={derived['name']}-{start}",
-        f"--rdzv-conf=is_host={is_host},join_timeout=3600,last_call_timeout=30",
+        f"--rdzv-conf=is_host={'true' if is_first else 'false'},join_timeout=3600,last_call_timeout=30",
         f"--max-restarts={derived['restarts']}",
         f"--local-addr={address}",
     ]
+
+
+def wait_for_first_pod(name: str, port: int, seconds: float = START_SECONDS, every: float = 2) -> None:
+    """Wait until the first pod accepts connections: torchrun itself would give up after a minute.
+
+    Raises ValueError, with the reason, when it has not for so many seconds: nodes may have to pull the image first.
+    """
+    until, told = time.monotonic() + seconds, time.monotonic()
+    while True:
+        try:
+            with socket.create_connection((name, port), timeout=5):
+                return
+        except OSError as error:
+            reason = error.strerror or str(error)
+        now = time.monotonic()
+        if now > until:
+            raise ValueError(f"the first pod has not answered at {name}:{port} for {seconds:.0f} s ({reason})")
+        if now - told > 60:
+            told = now
+            say(f"waiting for the first pod at {name}:{port} ({reason})")
+        time.sleep(every)
 
 
 def train(places: Places, environ: Mapping[str, str]) -> tuple[Path, list[str], dict[str, str]]:
@@ -273,10 +312,13 @@ def train(places: Places, environ: Mapping[str, str]) -> tuple[Path, list[str], 
         say(f"warning: bf16 is emulated here: this CPU's best instruction set is {host['isa']}")
     plan = own_plan(job.run, stack, places.env, host)
     write_json(here / OWN_PLAN, {"plan": plan, "stack": stack})
+    options = rendezvous(job.derived, job.run.settings.start, environ, host["address"])
+    if number_of(job.derived, environ) > 0:
+        wait_for_first_pod(*first_pod(job.derived, environ))
     python = f"{places.env}/bin/python"
     command = [
         *(python, "-m", "torch.distributed.run", f"--nproc-per-node={ranks}"),
-        *rendezvous(job.derived, job.run.settings.start, environ, host["address"]),
+        *options,
         *("--no-python", python, "-S", f"{places.programs}/pod.py", "rank"),
     ]
     kept = {name: value for name, value in environ.items() if not name.startswith("PET_")}

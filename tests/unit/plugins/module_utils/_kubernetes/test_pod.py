@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -109,9 +110,22 @@ def test_options_of_torchrun(derived: dict[str, Any], environ: dict[str, str], n
     assert "is_host=false" in options["--rdzv-conf"]
 
 
+def test_the_first_pod_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        with pytest.raises(ValueError, match=rf"the first pod has not answered at 127.0.0.1:{port} for 0 s \(Conn"):
+            pod.wait_for_first_pod("127.0.0.1", port, seconds=0, every=0.01)
+        listener.listen()
+        pod.wait_for_first_pod("127.0.0.1", port, seconds=0)
+    with pytest.raises(ValueError, match=r"the first pod has not answered at smoke-0\.invalid:1 for 0 s"):
+        pod.wait_for_first_pod("smoke-0.invalid", 1, seconds=0, every=0.01)
+
+
 def test_the_first_pod_waits_for_the_others() -> None:
     first = pod.rendezvous(DERIVED, "abc", {"AMX_CLUSTER_INDEX": "0"}, "10.0.0.2")
     assert any("is_host=true" in word for word in first)
+    assert "--rdzv-endpoint=10.0.0.2:29500" in first, "it would have to find its own name"
     with pytest.raises(ValueError, match="AMX_CLUSTER_INDEX is '': this pod was given no number by a Job"):
         pod.rendezvous(DERIVED, "abc", {}, "10.0.0.2")
 
