@@ -95,7 +95,8 @@ def _without_places(env: Mapping[str, str]) -> dict[str, str]:
 
 def describe(cpus: Cpus, made: Mapping[str, Any], topology: Topology) -> str:
     """Return a line on the CPUs and the ranks of a pod."""
-    used = format_cpus(cpu for core in topology.usable_cores for cpu in core.cpus)
+    own = format_cpus(cpu for core in topology.usable_cores for cpu in core.cpus)
+    used = f"any of {cpus.allowed}" if cpus.state == FLOATING else own
     limit = "" if cpus.quota is None else f", time of {cpus.quota:g}"
     ranks = made["ranks_per_node"]
     return (

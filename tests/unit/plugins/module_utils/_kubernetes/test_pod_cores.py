@@ -56,6 +56,7 @@ def test_a_pod_that_floats(comm_cores: int) -> None:
     assert everything["KMP_AFFINITY"] == "disabled"
     assert not {"KMP_HW_SUBSET", "I_MPI_PIN_DOMAIN"} & set(everything), "names places"
     (warning,) = pod_cores.warning(cpus, 1, 1)
+    assert pod_cores.describe(cpus, made, seen).startswith("CPUs any of 16 (floating, time of 4): 1 rank(s)")
     assert warning.startswith("this pod floats: it may use the time of 4 CPUs, on any of 16")
     assert "cpuManagerPolicy: static" in warning
 
