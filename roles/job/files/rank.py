@@ -124,7 +124,7 @@ def own_name(plan: dict) -> str:
     It is in the file `host`, or in the variable that the launcher names. Where hosts share the directory, it is the one
     whose address this host has.
     """
-    variable = plan["launcher"].get("host_variable")
+    variable = plan.get("launcher", {}).get("host_variable")
     if variable:
         return os.environ[variable]
     if not plan.get("shared_directory"):
