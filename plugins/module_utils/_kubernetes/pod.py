@@ -97,7 +97,8 @@ class Job:
 
 
 def say(text: str) -> None:
-    print(f"amx.cluster: {text}", flush=True)
+    sys.stdout.write(f"amx.cluster: {text}\n")
+    sys.stdout.flush()
 
 
 def stack_of_image(places: Places, job: Job) -> dict[str, Any]:
@@ -269,7 +270,7 @@ def wait_for_first_pod(name: str, port: int, seconds: float = START_SECONDS, eve
 
     Raises ValueError, with the reason, when it has not for so many seconds: nodes may have to pull the image first.
     """
-    until, told = time.monotonic() + seconds, time.monotonic()
+    until, told, reason = time.monotonic() + seconds, time.monotonic(), ""
     while True:
         try:
             with socket.create_connection((name, port), timeout=5):
@@ -442,4 +443,4 @@ def main(words: Sequence[str]) -> None:
         else:
             raise ValueError("usage: pod.py train | rank | prepare")
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
-        sys.exit(f"amx.cluster: {error}")
+        raise SystemExit(f"amx.cluster: {error}") from None

@@ -150,9 +150,8 @@ REQUIRED = ("image", "workers", "cpus", "memory")
 def read(value: object) -> Settings:
     """Return cluster_kubernetes as settings. Raises ValueError with a line for each error."""
     found = errors(value)
-    if found:
+    if found or not isinstance(value, Mapping):
         raise ValueError("\n".join(found))
-    assert isinstance(value, Mapping)
     return Settings(**{key: CHECKS[key](item) for key, item in value.items()})
 
 
