@@ -156,7 +156,8 @@ def test_all_tasks_in_all_precisions_on_two_instances(environment: Path, tmp_pat
         assert (first["agreement"] is None) == plain
         if not plain:
             assert first["agreement"]["data"] == "random inputs"
-            assert first["agreement"]["samples"] == 64
+            # Batches of 2, as many as the reference answered in the seconds of the cell.
+            assert first["agreement"]["samples"] in range(2, 65, 2)
             # Of another precision they are never quite the same numbers.
             assert one["task"] == "text-generation" or first["agreement"]["largest_difference"] > 0
         assert first["isa"]
