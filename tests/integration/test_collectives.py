@@ -238,7 +238,9 @@ def test_gradients_are_compressed(environment: Path, tmp_path: Path) -> None:
     assert done.stdout.count("compressed") == 2, done.stdout[-3000:]
 
 
-@pytest.mark.parametrize("cpus", ["", "a communication core"])
+@pytest.mark.parametrize(
+    "cpus", ["", pytest.param("a communication core", marks=only_at_length("the same scripts, with a thread between"))]
+)
 def test_what_scripts_do_does_not_disturb_the_ranks(environment: Path, tmp_path: Path, cpus: str) -> None:
     """All of RUNS in one process: starting two ranks costs more than any of them."""
     script = """

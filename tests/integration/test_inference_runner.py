@@ -172,7 +172,13 @@ def test_all_tasks_in_all_precisions_on_two_instances(environment: Path, tmp_pat
     assert not list((tmp_path / "inference").glob("compiled.*"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGSEGV, marks=only_at_length("as a process that is killed by another signal")),
+    ],
+)
 def test_a_process_that_is_killed_fails_its_cell_only(
     environment: Path, tmp_path: Path, number: signal.Signals
 ) -> None:

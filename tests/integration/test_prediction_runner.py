@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.at_length import only_at_length
 from support.checkout import ROOT
 
 INFERENCE = ROOT / "roles/infer/files/inference"
@@ -120,6 +121,7 @@ def test_texts_in_json_lines_go_on_where_they_stopped(environment: Path, models:
     assert [row["predicted_label"] for row in again] == [row["predicted_label"] for row in output]
 
 
+@only_at_length("answers to questions are in test_inference_runner.py, the other formats here")
 def test_questions_in_csv(environment: Path, models: Path, tmp_path: Path) -> None:
     data = tmp_path / "rows.csv"
     # Contexts longer than the model reads at once.

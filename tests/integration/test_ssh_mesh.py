@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from support import checkout
+from support.at_length import only_at_length
 
 PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 HOST_KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
@@ -116,6 +117,7 @@ def test_a_full_mesh_and_the_way_back(hosts: Hosts) -> None:
     assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {shared}']
 
 
+@only_at_length("a key that is taken away is in test_a_full_mesh_and_the_way_back")
 def test_a_worker_with_another_name_loses_its_access(hosts: Hosts) -> None:
     hosts.mesh("-e", "ssh_mesh_mode=full")
     public = hosts.homes["n2"] / ".ssh/amx_cluster.pub"
