@@ -300,14 +300,16 @@ def way_on(folder: Path, status: Mapping[str, Any]) -> str:
 
 
 def jobs(folder: Path) -> list[dict[str, Any]]:
-    """Return every job in `folder` that was started here, the newest first, each {path, status, progress}."""
+    """Return every job in `folder` that was started here, the newest first, each {path, user, status, progress}."""
     found = []
     for status in folder.glob("*/status.json"):
         try:
             job = look(status.parent, limit=0)
         except ValueError:
             continue  # it was moved meanwhile
-        found.append({"path": str(status.parent.resolve()), "status": job["status"], "progress": job["progress"]})
+        settings = (read_json(status.parent / "job.json") or {}).get("settings", {})
+        path, user = str(status.parent.resolve()), settings.get("user", "")
+        found.append({"path": path, "user": user, "status": job["status"], "progress": job["progress"]})
     return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
 
 

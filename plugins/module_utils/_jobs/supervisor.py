@@ -19,7 +19,6 @@ import subprocess
 import sys
 import time
 import traceback
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -32,61 +31,35 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     exchange,
     faults,
     heartbeats,
-    measured,
     processes,
     remote,
     secret_env,
     session,
     transfers,
-    utilization,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, now, tail
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import WRITTEN_BY_RANK_0, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
-ROOM = 60  # seconds in which the end of a job is tried to be written where there is no room
-# Bytes that are kept free for the job's end: results.json and status.json of 800 ranks take less.
-RESERVED = 512 << 10
-# Bytes that a log takes of the disk at most, and those of it that are kept at its beginning and at its end.
-LOG, LOG_FIRST, LOG_LAST = 1 << 30, 1 << 20, 64 << 20
-# Of what one attempt has logged, so many bytes at most are searched for the cause of its failure: the last ones.
-SEARCHED = 16 << 20
-UTILIZATION = 30  # seconds between two writings of utilization.json
-RESERVE = ".reserve"  # the file that keeps RESERVED bytes of the disk
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Replace a JSON file of the job; no other user can read it. Raises OSError."""
-    _io.write_json(path, content, 0o600)
-
-
-def now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def tail(path: Path, offset: int, most: int) -> str:
-    """Return what a file has from the byte `offset` on; where that is more than `most` bytes, the last of them."""
-    with path.open("rb") as stream:
-        stream.seek(max(offset, path.stat().st_size - most))
-        return stream.read(most).decode("utf-8", errors="replace")
-
-
-class Supervisor:
+class Supervisor(Supervision):
     """The runs of the job in `folder`, from its first start to its last end."""
 
     def __init__(self, folder: Path, umask: int) -> None:
         """Read the files of the run. umask: the one with which scripts run; this process has one of its own."""
-        self.folder = folder
+        run = Run.from_json(json.loads((folder / "job.json").read_text(encoding="utf-8")))
+        here = (folder / "host").read_text(encoding="utf-8").strip()
+        plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
+        super().__init__(folder, run, plan, here, Watch(folder, run, plan, here))
         self.umask = umask
-        self.run = Run.from_json(json.loads((folder / "job.json").read_text(encoding="utf-8")))
-        self.here = (folder / "host").read_text(encoding="utf-8").strip()
-        self.plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         # All that have a job directory, also those that a restart goes on without.
         self.members = list(dict.fromkeys([self.here, *self.names()]))
         self.launcher = LAUNCHERS[self.run.job.launcher]
@@ -96,36 +69,7 @@ class Supervisor:
         self.written: list[Path] = []
         # The other host whose output was brought here last.
         self.fetched_from = ""
-        batch = batches.of_arguments(self.run.job.args, self.plan["world_size"])
-        self.status: dict[str, Any] = {
-            "job": self.run.job.name,
-            "state": "running",
-            "reason": "",
-            "pid": os.getpid(),
-            "started": now(),
-            "hosts": len(self.plan["hosts"]),
-            "ranks": self.plan["world_size"],
-            "accumulation": batch.accumulation,
-            "per_device": batch.per_device,
-            "attempts": [],
-            "notes": [],
-        }
-        self.stop_wanted = False
-        # The state, and why, of a job that is ended from outside.
-        self.stopped = ("", "")
         self.process: subprocess.Popen[bytes] | None = None
-        self.stop_at = 0.0
-        # What ranks use of their hosts, in all attempts.
-        self.utilization = utilization.Utilization(self.plan)
-        self.begun = time.monotonic()
-        self.utilization_written = self.begun
-        # What the ranks of the last attempt told.
-        self.watch = Watch(self.folder, self.run, self.plan, self.here)
-
-    def stop(self, state: str, reason: str) -> None:
-        """Have the job ended: it will be in this state, for this reason."""
-        if not self.stop_wanted:
-            self.stop_wanted, self.stopped, self.stop_at = True, (state, reason), time.monotonic()
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
@@ -139,6 +83,8 @@ class Supervisor:
                 self.end()
             self.reap()
             reason, code = f"its supervisor failed ({type(error).__name__}: {error}); supervise.log tells where", 1
+        # First: once it has ended, another run may have its directory.
+        self.remove_secrets()
         self.finish(reason, code, time.monotonic() - self.begun)
 
     def attempts(self) -> tuple[str, int]:
@@ -181,61 +127,6 @@ class Supervisor:
         if self.plan.get("secrets"):
             command = ["rm", "-f", str(self.folder / secret_env.FILE)]
             remote.on_every_host(command, self.members, self.here)
-
-    def finish(self, reason: str, code: int, seconds: float) -> None:
-        """Write what came of the job."""
-        # First: once it has ended, another run may have its directory.
-        self.remove_secrets()
-        if self.stop_wanted:
-            self.status.update(state=self.stopped[0], reason=self.stopped[1])
-        else:
-            self.status.update(state="failed" if reason else "succeeded", reason=reason)
-        self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
-        metrics = read_json(self.folder / "output" / "all_results.json") or {}
-        progress = read_json(self.folder / "progress.json") or {}
-        measure, beats = self.plan.get("measure"), self.watch.beats
-        unmeasured = measured.note(beats, measure)
-        self.status["notes"] += [unmeasured] if unmeasured else []
-        copied = ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes", "attempts")
-        results = {
-            **{key: self.status[key] for key in copied},
-            "restarts": max(0, len(self.status["attempts"]) - 1),
-            "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
-            "precision": self.plan["precision"],
-            "isas": list(dict.fromkeys(host["isa"] for host in self.plan["hosts"])),
-            "backend": self.plan["backend"],
-            "stack": self.plan["stack"],
-            "model": self.run.job.model(),
-            "metrics": metrics,
-            "steps": progress.get("step", 0),
-            "resumed_step": progress.get("first_step", 0),
-            "world": read_json(self.folder / "world.json"),
-            "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step")),
-            "output": str(self.folder / "output"),
-            **({"project": self.plan["project"]} if self.plan.get("project") else {}),
-        }
-        end = time.monotonic() + ROOM
-        self.keep_utilization()
-        (self.folder / RESERVE).unlink(missing_ok=True)
-        while not (self.keep("results.json", results) and self.keep("status.json", self.status)):
-            if time.monotonic() > end:
-                break  # the file system is gone: who asks is told that the supervisor is
-            time.sleep(1)
-
-    def reserve(self) -> None:
-        """Take what the job's end will need of the disk, so that the job cannot fill it. Raises OSError."""
-        (self.folder / RESERVE).write_bytes(os.urandom(RESERVED))  # which no file system can compress
-
-    def keep(self, name: str, content: Any) -> bool:
-        """Write a JSON file into the job directory. Where that cannot be, the job goes on, and a note says so."""
-        try:
-            write_json(self.folder / name, content)
-        except OSError as error:
-            note = f"{self.folder} on {self.here} could not be written for a while: {error.strerror}"
-            if note not in self.status["notes"]:
-                self.status["notes"].append(note)
-            return False
-        return True
 
     def attempt(self) -> tuple[str, int]:
         """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
@@ -294,17 +185,9 @@ class Supervisor:
     def wait(self, receiver: heartbeats.Receiver) -> str:
         """Wait for the launcher; return why it had to be ended, or an empty string when it ended by itself."""
         process = self.started()
-        written = 0.0
         while process.poll() is None:
             self.take(receiver.receive(0.2))
-            if time.monotonic() - written > 2 and self.watch.beats:
-                written = time.monotonic()
-                self.keep("ranks.json", self.watch.ranks())
-                if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
-                    self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
-                self.note(self.watch.alone())
-                if time.monotonic() - self.utilization_written > UTILIZATION:
-                    self.keep_utilization()
+            self.report()
             reason = self.watch.reason()
             if self.stop_wanted or reason:
                 self.end()
@@ -313,29 +196,6 @@ class Supervisor:
         if self.watch.beats:
             self.keep("ranks.json", self.watch.ranks())
         return self.watch.apart()
-
-    def take(self, messages: list[dict[str, Any]]) -> None:
-        """Record the heartbeats that came, and write down what rank 0 wrote on another host."""
-        at = time.monotonic() - self.begun
-        for beat in messages:
-            if 0 <= beat["rank"] < self.plan["world_size"]:
-                self.utilization.take(beat, at)
-        for name, content in self.watch.take(messages).items():
-            if self.first_host_is_elsewhere():
-                with contextlib.suppress(OSError):
-                    (self.folder / name).parent.mkdir(exist_ok=True)
-                self.keep(name, content)
-
-    def keep_utilization(self) -> None:
-        """Write what the ranks have used of their hosts so far."""
-        self.utilization_written = time.monotonic()
-        self.keep("utilization.json", self.utilization.to_json())
-
-    def note(self, text: str) -> None:
-        """Add a note to the job's status, once."""
-        if text and text not in self.status["notes"]:
-            self.status["notes"].append(text)
-            self.save()
 
     def names(self) -> list[str]:
         """Return the hosts of the plan, in its order."""
@@ -377,13 +237,13 @@ class Supervisor:
             hosts=len(names), ranks=after.ranks, accumulation=after.accumulation, per_device=after.per_device
         )
 
-    def first_host_is_elsewhere(self) -> bool:
+    def first_rank_is_elsewhere(self) -> bool:
         """Tell whether rank 0, which writes the job's files, runs on another host than this supervisor."""
         return bool(self.here != self.plan["hosts"][0]["host"])
 
     def fetch_output(self) -> str:
         """Bring what rank 0 wrote on another host to the head, where results are looked for; return why it is not."""
-        if not self.first_host_is_elsewhere() or self.run.settings.shared_directory:
+        if not self.first_rank_is_elsewhere() or self.run.settings.shared_directory:
             return ""
         host = self.plan["hosts"][0]["host"]
         problem = transfers.fetch(
@@ -421,11 +281,6 @@ class Supervisor:
             self.status["notes"].append("not restarted: it failed before its first step and would again")
             return False
         return True
-
-    def has_stepped(self) -> bool:
-        """Tell whether a rank of the last attempt made a step."""
-        progress = read_json(self.folder / "progress.json") or {}
-        return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.watch.beats.values())
 
     def prepare_restart(self) -> str:
         """Plan for the hosts that answer and copy the last complete checkpoint to them; return why that cannot be."""
@@ -467,9 +322,6 @@ class Supervisor:
                         transfers.push(host, [resumed], resumed.name),
                     ]
         return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
-
-    def save(self) -> None:
-        self.keep("status.json", self.status)
 
 
 def detach(folder: Path, umask: int, start: str) -> None:

@@ -47,6 +47,12 @@ class Utilization:
         self.end = 0.0
         self.hosts = {host["host"]: Host(_cpus(host)) for host in plan["hosts"]}
 
+    def add(self, plan: Mapping[str, Any]) -> None:
+        """Take in the hosts of another plan that are not known."""
+        for host in plan["hosts"]:
+            if host["host"] and host["host"] not in self.hosts:
+                self.hosts[host["host"]] = Host(_cpus(host))
+
     def take(self, beat: Mapping[str, Any], at: float) -> None:
         """Add a heartbeat received at `at`: rank, host, pid, cpu_seconds, rss_bytes, network_bytes."""
         host = self.hosts.get(beat.get("host", ""))

@@ -46,6 +46,10 @@ class Watch:
         # When rank 0 was first seen to wait for the others.
         self._entered: float | None = None
 
+    def set_plan(self, plan: Mapping[str, Any]) -> None:
+        """Take another plan: of the same ranks, with more of their hosts known."""
+        self.plan, self.names = plan, [host["host"] for host in plan["hosts"]]
+
     def take(self, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """Record the heartbeats that came; return what rank 0 has written, {file: content}."""
         written: dict[str, Any] = {}
