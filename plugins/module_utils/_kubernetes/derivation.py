@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import kubernetes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import quantities, resources
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface, quantities, resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.refusals import refusals
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.resources import Resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.settings import BF16_LABELS, Settings
@@ -83,6 +83,8 @@ class Derived:
         """Return what pods need to know besides the run, as kubernetes.json in the ConfigMap has it."""
         return {
             "version": 1,
+            "interface": interface.VERSION,
+            "programs": interface.digest(),
             "name": self.name,
             "kind": self.settings.kind,
             "stack": self.stack,
@@ -157,8 +159,10 @@ def scripts_digest(job: Job) -> str:
     return hashlib.sha256(b"\0".join(contents)).hexdigest()
 
 
-def derive(run: Run, stack: Mapping[str, Any], settings: Settings) -> Derived:
+def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secret: bool = False) -> Derived:
     """Return what follows from a run, an entry of the catalogue and the settings.
+
+    creates_secret: whether the job's Secret is created with the other objects.
 
     Whatever launcher the job names, it is started by this one. Raises ValueError, with a line for each reason, where
     the job cannot run on Kubernetes.
@@ -187,7 +191,8 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings) -> Derived:
     if brought:
         brought["directory"] = Path(brought["directory"]).name
     inside = Run(chosen, replace(run.settings, project=brought))
-    content = json.dumps([inside.to_json(), asdict(settings), stack["name"], scripts_digest(own)], sort_keys=True)
+    nodes = asdict(replace(settings, context="", kubeconfig=""))
+    content = json.dumps([inside.to_json(), nodes, stack["name"], scripts_digest(own)], sort_keys=True)
     start = hashlib.sha256(content.encode()).hexdigest()[:12]
     return Derived(
         Run(chosen, replace(inside.settings, start=run.settings.start or start)),
@@ -199,7 +204,7 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings) -> Derived:
         ranks,
         found,
         values["backend"],
-        tuple(_notes(own, settings, chosen.precision, ranks)),
+        tuple(_notes(own, settings, chosen.precision, ranks, creates_secret)),
     )
 
 
@@ -216,7 +221,7 @@ def _resources(job: Job, settings: Settings) -> Resources:
     return resources.of_pod(settings.cpus, settings.memory, kept_cpus, kept, shm)
 
 
-def _notes(job: Job, settings: Settings, chosen: str, ranks: int) -> list[str]:
+def _notes(job: Job, settings: Settings, chosen: str, ranks: int, creates_secret: bool) -> list[str]:
     found = []
     if job.ranks_per_node == "auto":
         found.append(
@@ -232,7 +237,7 @@ def _notes(job: Job, settings: Settings, chosen: str, ranks: int) -> list[str]:
                     f"{kind}: {name}: copy {source.directory} to {provided.CACHED[kind]}/{name} on the volume before "
                     "the pods start"
                 )
-    if job.env_from or job.secrets:
+    if (job.env_from or job.secrets) and not creates_secret:
         names = ", ".join([*job.env_from, *job.secrets])
         found.append(f"the Secret with {names} is not among the files: create it, or add -e with_secret=true")
     return found

@@ -26,11 +26,41 @@ Object = dict[str, Any]
 # A ConfigMap has at most 1 MiB, of which names and encoding take some.
 MOST_FILES = 900_000
 # Of what the prepare pod does: it downloads, and makes data with one process.
+FAILED = 1  # exit code of pod.py when the job has failed
 PREPARE_CPUS, PREPARE_MEMORY = 2, 8 * quantities.GI
 USER = 1000
 KEY = re.compile(r"[-A-Za-z0-9_][-._A-Za-z0-9]{0,199}")
 JOB_LABEL, ROLE_LABEL = "amx.cluster/job", "amx.cluster/role"
+# On all objects of a job: which start of it they are of, who started it on which control node, and when.
+START, BY_USER, SINCE = "amx.cluster/start", "amx.cluster/user", "amx.cluster/since"
 TRAINS, PREPARES = "train", "prepare"
+# What jobs share, and what a job may have of its own, in the order in which it is removed.
+SHARED = ("Namespace", "PersistentVolumeClaim")
+KINDS_OF_JOBS = (
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
+    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"),
+    ("batch/v1", "Job"),
+    ("v1", "Service"),
+    ("v1", "ConfigMap"),
+    ("v1", "Secret"),
+)
+
+
+def lost_pods_only(container: str) -> Object:
+    """Return the podFailurePolicy of a batch/v1 Job: a pod that has failed ends the job, a lost one is replaced.
+
+    torchrun has restarted the ranks as often as the job allows when pod.py ends with this exit code.
+    """
+    return {
+        "rules": [
+            {
+                "action": "FailJob",
+                "onExitCodes": {"containerName": container, "operator": "In", "values": [FAILED]},
+            },
+            {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+        ]
+    }
 
 
 def labels(derived: Derived, role: str = "") -> dict[str, str]:
@@ -45,7 +75,14 @@ def labels(derived: Derived, role: str = "") -> dict[str, str]:
 
 def metadata(derived: Derived, name: str = "") -> Object:
     """Return the metadata of an object in the job's namespace, by default with the job's name."""
-    return {"name": name or derived.name, "namespace": derived.settings.namespace, "labels": labels(derived)}
+    settings = derived.run.settings
+    known = {START: settings.start, BY_USER: settings.user, SINCE: settings.since}
+    return {
+        "name": name or derived.name,
+        "namespace": derived.settings.namespace,
+        "labels": labels(derived),
+        "annotations": {key: value for key, value in known.items() if value},
+    }
 
 
 def namespace(derived: Derived) -> Object:

@@ -20,11 +20,14 @@ def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]
     PET_RDZV_ENDPOINT and PET_NNODES by elasticPolicy, which has no master.
     """
     restarts = derived.run.job.restarts
+    # The operator counts how often containers were started again, and the job's restarts are counted in the first pod:
+    # this is more than they can be. In a pod whose job has failed, pod.py ends at once until the limit is reached.
+    limit = restarts * derived.pods + 1 if restarts else 0
     # The operator gives pods the restartPolicy of their replicas.
     template = objects.training_pod(derived, files, "pytorch", INDEX, "", "pytorchjob-port")
     spec = {
         "nprocPerNode": str(derived.ranks),
-        "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": restarts * derived.pods},
+        "runPolicy": {"cleanPodPolicy": "Running", "backoffLimit": limit},
         "elasticPolicy": {
             "rdzvBackend": "c10d",
             "rdzvId": f"{derived.name}-{derived.run.settings.start}",

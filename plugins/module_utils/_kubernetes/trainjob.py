@@ -33,12 +33,28 @@ def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]
             "mlPolicy": {"numNodes": derived.pods, "torch": {}},
             "template": {
                 "spec": {
-                    "failurePolicy": {"maxRestarts": restarts},
+                    # All pods start again when one is lost; none of them when the job has failed.
+                    "failurePolicy": {
+                        "maxRestarts": restarts,
+                        "rules": [
+                            {
+                                "name": "failed",
+                                "action": "FailJobSet",
+                                "onJobFailureReasons": ["PodFailurePolicy"],
+                            }
+                        ],
+                    },
                     "replicatedJobs": [
                         {
                             "name": CONTAINER,
                             "replicas": 1,
-                            "template": {"spec": {"backoffLimit": 0, "template": template}},
+                            "template": {
+                                "spec": {
+                                    "backoffLimit": 0,
+                                    "podFailurePolicy": objects.lost_pods_only(CONTAINER),
+                                    "template": template,
+                                }
+                            },
                         }
                     ],
                 }

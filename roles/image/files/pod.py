@@ -1,4 +1,4 @@
-"""The program of a pod, with the logic that the image brings along: pod.py train | rank | prepare."""
+"""The program of a pod, with the logic that the image brings along (module_utils/_kubernetes/pod.py)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_oneccl_is_refused() -> None:
 
 def test_such_a_job_does_not_run_on_hosts() -> None:
     job = load(ROOT / "jobs/smoke.yml", {"launcher": "kubernetes"})
-    with pytest.raises(ValueError, match=r"launcher: kubernetes starts pods.*playbooks/manifest.yml"):
+    with pytest.raises(ValueError, match=r"launcher: kubernetes starts pods.*playbooks/train.yml"):
         choose_hosts(job, ["node0"])
     assert derive(override={"launcher": "kubernetes"}) == derive(override={"launcher": "torchrun"})
 

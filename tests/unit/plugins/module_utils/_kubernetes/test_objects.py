@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -190,3 +191,44 @@ def test_a_project_is_in_the_config_map(tmp_path: Path) -> None:
     (spec,) = pods(manifest.named(manifest.render(derived, files)))
     (items,) = (volume["configMap"]["items"] for volume in spec["volumes"] if volume["name"] == "job")
     assert "project/src/words/data.py" in [item["path"] for item in items]
+
+
+@pytest.mark.parametrize("restarts", [0, 2])
+def test_kubernetes_replaces_lost_pods_and_none_that_has_failed(restarts: int) -> None:
+    """torchrun restarts ranks; the exit code of a pod whose job has failed ends the object."""
+    made = {kind: render(derive(SMOKE, {"restarts": restarts}, kind=kind)) for kind in settings.KINDS}
+    found = {
+        kind: next(one for one in made[kind].values() if (one["kind"], one["metadata"]["name"]) == (kind, "smoke"))[
+            "spec"
+        ]
+        for kind in settings.KINDS
+    }
+    job = found["Job"]
+    rule = job["podFailurePolicy"]["rules"][0]
+    assert (rule["action"], rule["onExitCodes"]["values"]) == ("FailJob", [objects.FAILED])
+    assert job["template"]["spec"]["containers"][0]["name"] == rule["onExitCodes"]["containerName"]
+    assert (job["backoffLimit"], job["template"]["spec"]["restartPolicy"]) == (restarts * 4, "Never")
+    pytorch = found["PyTorchJob"]
+    worker = pytorch["pytorchReplicaSpecs"]["Worker"]
+    # The operator fails a job whose running containers were started again so often (0: at the first time).
+    assert pytorch["runPolicy"]["backoffLimit"] == (restarts * 4 + 1 if restarts else 0)
+    assert worker["restartPolicy"] == ("OnFailure" if restarts else "Never")
+    runtime = next(one for one in made["TrainJob"].values() if one["kind"] == "TrainingRuntime")["spec"]["template"]
+    (replicated,) = runtime["spec"]["replicatedJobs"]
+    assert runtime["spec"]["failurePolicy"]["maxRestarts"] == restarts
+    assert runtime["spec"]["failurePolicy"]["rules"][0]["onJobFailureReasons"] == ["PodFailurePolicy"]
+    rule = replicated["template"]["spec"]["podFailurePolicy"]["rules"][0]
+    assert rule["onExitCodes"]["containerName"] == "node"
+    # A Job with such a policy is refused unless its pods are never started again in place.
+    assert replicated["template"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+def test_objects_name_their_start() -> None:
+    derived = derive(SMOKE)
+    for one in render(derived).values():
+        if one["kind"] != "PersistentVolumeClaim":
+            assert one["metadata"]["annotations"] == {"amx.cluster/start": derived.run.settings.start}
+    run = dataclasses.replace(derived.run.settings, user="ann", since="2026-11-22T10:00:00Z")
+    annotated = objects.metadata(dataclasses.replace(derived, run=dataclasses.replace(derived.run, settings=run)))
+    assert annotated["annotations"]["amx.cluster/user"] == "ann"
+    assert annotated["annotations"]["amx.cluster/since"] == "2026-11-22T10:00:00Z"

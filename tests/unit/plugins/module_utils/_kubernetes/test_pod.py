@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import runpy
 import socket
@@ -14,7 +15,17 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_f
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, pod, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
+    derivation,
+    interface,
+    manifest,
+    pod,
+    pod_places,
+    pod_rounds,
+    pod_start,
+    pod_volume,
+    settings,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checkout import ROOT
@@ -26,9 +37,9 @@ RANK = runpy.run_path(str(ROOT / "roles/job/files/rank.py"))
 
 def places(
     folder: Path, path: Path = ROOT / "jobs/smoke.yml", override: Any = None, **given_settings: Any
-) -> pod.Places:
+) -> pod_places.Places:
     """Return a pod's places with the files of a job, an image's programs and a virtual environment with a stack."""
-    made = pod.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
+    made = pod_places.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
     job = load(path, override)
     tree = project_files.read(job)["project"]
     run = Run(job, Settings(head="", project=project_files.summary(tree)))
@@ -45,9 +56,9 @@ def places(
 
 def test_the_directory_of_a_job(tmp_path: Path) -> None:
     made = places(tmp_path, override={"models": {"bert": {"hub": "a/b"}}, "metrics": {"glue": {"hub": "a/c"}}})
-    job = pod.Job.read(made.job)
+    job = pod_places.Job.read(made.job)
     for _start in range(2):  # a container that is started again finds what the first one left
-        here = pod.make_directory(made, job)
+        here = pod_places.make_directory(made, job)
     kept = made.storage / "jobs" / job.directory
     leads = {
         name: (here / name).readlink() for name in ("output", "data", "models/bert", "glue", "rank.py", "train_text.py")
@@ -67,8 +78,8 @@ def test_the_directory_of_a_project(tmp_path: Path) -> None:
     project = ROOT / "molecule/jobs/project"
     path.write_text(yaml.safe_dump({"name": "words", "project": str(project), "script": "train.py", "kind": "torch"}))
     made = places(tmp_path, path)
-    job = pod.Job.read(made.job)
-    here = pod.make_directory(made, job)
+    job = pod_places.Job.read(made.job)
+    here = pod_places.make_directory(made, job)
     assert (here / "project/src/words/data.py").read_text() == (project / "src/words/data.py").read_text()
     (here / "project/output/mark").write_text("x")
     assert (made.storage / "jobs" / job.directory / "output/mark").exists()
@@ -103,7 +114,7 @@ DERIVED = {
     ],
 )
 def test_options_of_torchrun(derived: dict[str, Any], environ: dict[str, str], nodes: str, endpoint: str) -> None:
-    words = pod.rendezvous({**DERIVED, **derived}, "abc", {"AMX_CLUSTER_INDEX": "1", **environ}, "10.0.0.2")
+    words = pod_start.rendezvous({**DERIVED, **derived}, "abc", {"AMX_CLUSTER_INDEX": "1", **environ}, "10.0.0.2", 2)
     options = dict(word.split("=", 1) for word in words)
     assert (options["--nnodes"], options["--rdzv-endpoint"]) == (nodes, endpoint)
     assert (options["--rdzv-id"], options["--max-restarts"], options["--local-addr"]) == ("smoke-abc", "2", "10.0.0.2")
@@ -115,19 +126,19 @@ def test_the_first_pod_that_does_not_answer(capsys: pytest.CaptureFixture[str]) 
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
         with pytest.raises(ValueError, match=rf"the first pod has not answered at 127.0.0.1:{port} for 0 s \(Conn"):
-            pod.wait_for_first_pod("127.0.0.1", port, seconds=0, every=0.01)
+            pod_start.wait_for_first_pod("127.0.0.1", port, seconds=0, every=0.01)
         listener.listen()
-        pod.wait_for_first_pod("127.0.0.1", port, seconds=0)
+        pod_start.wait_for_first_pod("127.0.0.1", port, seconds=0)
     with pytest.raises(ValueError, match=r"the first pod has not answered at smoke-0\.invalid:1 for 0 s"):
-        pod.wait_for_first_pod("smoke-0.invalid", 1, seconds=0, every=0.01)
+        pod_start.wait_for_first_pod("smoke-0.invalid", 1, seconds=0, every=0.01)
 
 
 def test_the_first_pod_waits_for_the_others() -> None:
-    first = pod.rendezvous(DERIVED, "abc", {"AMX_CLUSTER_INDEX": "0"}, "10.0.0.2")
+    first = pod_start.rendezvous(DERIVED, "abc", {"AMX_CLUSTER_INDEX": "0"}, "10.0.0.2", 2)
     assert any("is_host=true" in word for word in first)
     assert "--rdzv-endpoint=10.0.0.2:29500" in first, "it would have to find its own name"
     with pytest.raises(ValueError, match="AMX_CLUSTER_INDEX is '': this pod was given no number by a Job"):
-        pod.rendezvous(DERIVED, "abc", {}, "10.0.0.2")
+        pod_start.rendezvous(DERIVED, "abc", {}, "10.0.0.2", 2)
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6))
@@ -137,11 +148,11 @@ def test_every_rank_has_its_place_in_the_plan_of_its_pod(counts: list[int]) -> N
     run = derivation_run()
     first = 0
     for number, count in enumerate(counts):
-        own = pod.own_plan(run, STACK, Path("/opt/env"), host(f"node{number}", count))
+        own = pod_start.own_plan(run, STACK, Path("/opt/env"), host(f"node{number}", count))
         for local in range(count):
             torchrun = {"RANK": first + local, "WORLD_SIZE": size, "LOCAL_RANK": local}
             environ = {**{name: str(value) for name, value in torchrun.items()}, "MASTER_ADDR": "10.0.0.9"}
-            plan = pod.complete(own, environ)
+            plan = pod_start.complete(own, environ)
             variables = RANK["variables"](plan, f"node{number}", environ)
             assert (variables["RANK"], variables["MASTER_ADDR"]) == (str(first + local), "10.0.0.9")
             assert sorted(json.loads(variables["AMX_CLUSTER_RANK"])["together"]) == list(range(size))
@@ -154,29 +165,30 @@ def derivation_run() -> Run:
 
 
 def test_rank_py_takes_its_name_from_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = pod.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
+    plan = pod_start.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
     monkeypatch.setenv(POD, "smoke-worker-3")
     assert RANK["own_name"](plan) == "smoke-worker-3"
 
 
 def test_not_started_by_torchrun() -> None:
-    plan = pod.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
+    plan = pod_start.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
     with pytest.raises(ValueError, match="this is not a process that torchrun started"):
-        pod.complete(plan, {"RANK": "0"})
+        pod_start.complete(plan, {"RANK": "0"})
 
 
-def start(folder: Path, made: pod.Places, plan: dict[str, Any]) -> Path:
-    here = pod.make_directory(made, pod.Job.read(made.job))
-    (here / pod.OWN_PLAN).write_text(json.dumps({"plan": plan, "stack": STACK}))
+def start(folder: Path, made: pod_places.Places, plan: dict[str, Any]) -> Path:
+    here = pod_places.make_directory(made, pod_places.Job.read(made.job))
+    (here / pod_start.OWN_PLAN).write_text(json.dumps({"plan": plan, "stack": STACK}))
     return here
 
 
 def test_a_start_goes_on_from_the_last_complete_checkpoint(tmp_path: Path) -> None:
     made = places(tmp_path)
-    plan = pod.own_plan(pod.Job.read(made.job).run, STACK, Path("/opt/env"), host("node0", 1))
+    plan = pod_start.own_plan(pod_places.Job.read(made.job).run, STACK, Path("/opt/env"), host("node0", 1))
     here = start(tmp_path, made, plan)
-    environ = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "10.0.0.9"}
-    words = pod.rank(here, environ)
+    torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "10.0.0.9", "MASTER_PORT": "1"}
+    environ = {**torchrun, "AMX_CLUSTER_INDEX": "1"}
+    words, _environ = pod_start.rank(made, here, environ)
     assert words[:4] == ["/opt/env/bin/python", "-S", "rank.py", "train_text.py"]
     assert words[words.index("--ddp_backend") + 1] == "gloo"
     assert "--resume_from_checkpoint" not in words
@@ -186,7 +198,7 @@ def test_a_start_goes_on_from_the_last_complete_checkpoint(tmp_path: Path) -> No
         (directory / "model").write_text("x")
         if complete:
             (directory / "complete.json").write_text(json.dumps({"model": 1}))
-    words = pod.rank(here, environ)
+    words, _environ = pod_start.rank(made, here, environ)
     assert words[words.index("--resume_from_checkpoint") + 1] == "output/checkpoint-10"
 
 
@@ -208,38 +220,86 @@ def test_images_without_what_a_job_needs(tmp_path: Path, change: str, message: s
     elif change == "job":
         (made.job / "job.json").unlink()
     with pytest.raises(ValueError, match=message):
-        pod.train(made, {POD: "smoke-0"})
+        pod.run(made, {POD: "smoke-0", "AMX_CLUSTER_INDEX": "0"})
 
 
 def test_installed_packages_are_found(tmp_path: Path) -> None:
     info = tmp_path / "lib/python3.11/site-packages/Word_2.vec-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: Word_2.vec\nVersion: 1.0\n")
-    assert pod.missing_packages(tmp_path, ["word-2-vec==1.0", "word-2-vec==1.1"]) == ["word-2-vec==1.1"]
+    assert pod_places.missing_packages(tmp_path, ["word-2-vec==1.0", "word-2-vec==1.1"]) == ["word-2-vec==1.1"]
 
 
 def test_pods_wait_for_what_is_prepared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     made = places(tmp_path)
-    job = pod.Job.read(made.job)
+    job = pod_places.Job.read(made.job)
     with pytest.raises(ValueError, match=r"nothing has prepared .* for 0 s: look at the log of its pod"):
-        pod.wait_for_prepared(made, job, seconds=0.05, every=0.01)
+        pod_volume.wait_for_prepared(made, job, seconds=0.05, every=0.01)
     assert "waiting for pod smoke-prepare" in capsys.readouterr().out
-    mark = made.storage / "jobs" / job.directory / pod.PREPARED
+    mark = made.storage / "jobs" / job.directory / pod_volume.PREPARED
     mark.parent.mkdir(parents=True)
     mark.touch()
-    pod.wait_for_prepared(made, job)
+    pod_volume.wait_for_prepared(made, job)
 
 
 def test_data_that_nobody_has_copied(tmp_path: Path) -> None:
     (tmp_path / "corpus").mkdir()
     made = places(tmp_path, override={"data": {"corpus": {"directory": str(tmp_path / "corpus")}}})
     with pytest.raises(ValueError, match="datasets/corpus is not on the volume: copy the directory corpus"):
-        pod.prepare(made, {})
+        pod_volume.prepare(made, {})
     (made.storage / "datasets/corpus").mkdir(parents=True)
-    fields = pod.Job.read(made.job).run.to_json()["job"]["data"]["corpus"]
-    pod.fetch(made, made.storage / "datasets/corpus", "data", fields, {})
+    fields = pod_places.Job.read(made.job).run.to_json()["job"]["data"]["corpus"]
+    pod_volume.fetch(made, made.storage / "datasets/corpus", "data", fields, {})
 
 
 def test_the_program_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match=r"usage: pod.py train \| rank \| prepare"):
+    with pytest.raises(SystemExit, match=r"usage: pod.py train \| rank \| prepare \| status"):
         pod.main([])
+
+
+def test_an_image_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made = places(tmp_path)
+    path = made.job / "kubernetes.json"
+    rendered = json.loads(path.read_text())
+    path.write_text(json.dumps({**rendered, "programs": "0123456789ab"}))
+    pod_places.stack_of_image(made, pod_places.Job.read(made.job))
+    assert "warning: the image has other programs" in capsys.readouterr().out
+    for theirs, what in (
+        (interface.VERSION + 1, "build the image again"),
+        (interface.VERSION - 1, "render the job again"),
+    ):
+        path.write_text(json.dumps({**rendered, "interface": theirs}))
+        with pytest.raises(ValueError, match=f"rendered with interface {theirs}: {what}"):
+            pod_places.stack_of_image(made, pod_places.Job.read(made.job))
+
+
+def test_a_pod_that_cannot_start_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In its termination message, and on the volume; its container is not to train when it is started again."""
+    made = dataclasses.replace(places(tmp_path), termination=tmp_path / "message")
+    made.scratch.mkdir()
+    (made.env / "amx-cluster.json").unlink()
+    kept = pod_places.Job.read(made.job).kept(made)
+    environ = {POD: "smoke-0", "AMX_CLUSTER_NODE": "node7"}
+    assert pod.train(made, {**environ, "AMX_CLUSTER_INDEX": "1"}) == pod.FAILED
+    (refusal,) = pod_rounds.refusals(kept, 2)
+    assert refusal.startswith("pod smoke-0: this image has no virtual environment")
+    assert not (kept / "status.json").exists()
+    told = json.loads(made.termination.read_text())
+    assert (told["state"], told["pod"], told["node"]) == ("failed", "smoke-0", "node7")
+    made.termination.unlink()
+    assert pod.train(made, {**environ, "AMX_CLUSTER_INDEX": "0"}) == pod.FAILED
+    assert json.loads(made.termination.read_text()) == told, "its outcome is lost when the container starts again"
+    (made.scratch / pod.ENDED).unlink()
+    assert pod.train(made, {**environ, "AMX_CLUSTER_INDEX": "0"}) == pod.FAILED
+    status = json.loads((kept / "status.json").read_text())
+    assert (status["state"], status["job"], status["pod"]) == ("failed", "smoke", "smoke-0")
+    assert status["reason"].startswith("pod smoke-0: this image has no virtual environment")
+
+
+def test_a_termination_message_fits(tmp_path: Path) -> None:
+    made = pod_places.Places(termination=tmp_path / "message")
+    pod_places.write_outcome(made, "failed", "\u00e9" * 10_000, {POD: "a"})
+    text = made.termination.read_text()
+    assert len(text) <= pod_places.OUTCOME
+    assert json.loads(text)["state"] == "failed"
+    pod_places.write_outcome(pod_places.Places(termination=tmp_path / "none/message"), "failed", "", {})

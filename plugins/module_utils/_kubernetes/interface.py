@@ -1,0 +1,45 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether the programs in an image fit the objects that the control node has rendered: both have this file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+VERSION = 2
+"""Of the files in the ConfigMap and on the volume: another one where older programs would misread them."""
+
+ROOMS = ("_cores", "_data", "_hosts", "_jobs", "_kubernetes", "_stacks")
+
+
+def digest() -> str:
+    """Return what tells these programs from others: of the rooms that pods use."""
+    root = Path(__file__).parents[1]
+    found = hashlib.sha256()
+    for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
+        found.update(f"{path.relative_to(root)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()[:12]
+
+
+def skew(rendered: Mapping[str, Any]) -> str:
+    """Return a warning where the objects were rendered by other programs than these; else an empty string.
+
+    rendered: kubernetes.json. Raises ValueError where these programs cannot read the job.
+    """
+    theirs = rendered.get("interface", 1)
+    if theirs != VERSION:
+        raise ValueError(
+            f"the image has interface {VERSION} of the collection, and the job was rendered with interface {theirs}: "
+            f"{'build the image again with playbooks/image.yml' if theirs > VERSION else 'render the job again'}, with "
+            "the same version of the collection for both"
+        )
+    if rendered.get("programs") != digest():
+        return (
+            f"the image has other programs ({digest()}) than the control node had when the job was rendered "
+            f"({rendered.get('programs')}): build the image again with playbooks/image.yml"
+        )
+    return ""
