@@ -132,6 +132,8 @@ COPY stack.json {prefix}/env/{marker}
 USER {user}:{user}
 WORKDIR {prefix}
 ENTRYPOINT []
+# Not the one of the base image, which may be an init system's: pods write how their job stands when they have to end.
+STOPSIGNAL SIGTERM
 CMD ["{prefix}/env/bin/python"]
 """
 
