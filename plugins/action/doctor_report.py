@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from typing import Any
 
 from ansible import constants
@@ -12,7 +11,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
 
 display = Display()
 
@@ -70,14 +69,12 @@ class ActionModule(ActionBase):
         else:
             for group in groups:
                 text = "\n".join(amx_text.lines(group))
-                display.display(
-                    f"\n{text}\n" if group.lost else text, color=constants.COLOR_WARN if group.lost else None
-                )
+                display.display(text, color=constants.COLOR_WARN if group.lost else None)
             if options["format"] == "table" or failures:
-                width = shutil.get_terminal_size((160, 24)).columns
+                seen = screen.current()
                 shown = findings if options["format"] == "table" else failures
                 listed = doctor.fabrics_table(found) if options["format"] == "table" else ""
-                display.display("\n".join(filter(None, ["", listed, doctor.table(shown, width), summary])))
+                screen.show("\n".join(filter(None, [listed, doctor.table(shown, seen.columns, seen.colours), summary])))
         if failures:
             return {**report, "failed": True, "msg": doctor.refusal(failures)}
         return {**report, "changed": False}

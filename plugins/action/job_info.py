@@ -11,8 +11,8 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import results
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import describe, describe_hosts, first_failure
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
+from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use
 
 display = Display()
 
@@ -33,15 +33,20 @@ class ActionModule(ActionBase):
 
     def follow(self, asked: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Show what the job does until it ends."""
-        interval = float(asked.get("interval", 2))
         name = PurePosixPath(asked["path"]).name
-        display.display(f"Following {asked['path']}/log. Ctrl-C leaves the job running; come back to it with")
-        come_back = f"  playbooks/logs.yml -e job={name} (or status.yml, stop.yml)"
+        progress = following.Progress(name, restarts_only=asked.get("show") == "log")
+        try:
+            return self._follow(name, progress, asked, task_vars)
+        finally:
+            progress.close()
+
+    def _follow(
+        self, name: str, progress: following.Progress, asked: dict[str, Any], task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        interval = float(asked.get("interval", 2))
+        come_back = f"Ctrl-C leaves job {name} running. Its log: playbooks/logs.yml -e job={name}"
         display.display(inventory_in_use.commands(come_back, task_vars))
-        offset, log, shown, due = 0, "", "", 0.0
-        ranks: dict[str, Any] = {}
-        notes = 0
-        began = time.monotonic()
+        offset, log = 0, ""
         while True:
             module_args = {**asked, "follow": False, "log_offset": offset}
             try:
@@ -56,29 +61,13 @@ class ActionModule(ActionBase):
             for line in seen["log"].splitlines():
                 (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
-            progress = describe(seen["progress"]) if seen["progress"] else ""
             ended = seen["status"]["state"] != "running"
-            for note in seen["status"].get("notes", [])[notes:]:
-                display.display(f"  restarted: {note}")
-            notes = len(seen["status"].get("notes", []))
-            news = asked.get("show") != "log" and progress not in ("", shown)
-            if news and (ended or time.monotonic() >= due):
-                display.display(f"  {progress}")
-                hosts = describe_hosts(ranks, seen["ranks"])
-                if hosts and not ended:
-                    display.display(f"    {hosts}")
-                shown, ranks = progress, seen["ranks"]
-                due = time.monotonic() + self.pause(time.monotonic() - began)
+            progress.show(seen)
             if ended and not seen["log"]:
                 summary = self._templar.template(asked.get("summary", True)) in (True, "true", "yes", "True")
                 return self.conclude(seen, log, summary, task_vars)
             if not ended:
                 time.sleep(interval)
-
-    @staticmethod
-    def pause(elapsed: float) -> float:
-        """Return the seconds between two lines of progress: a job that has run for long says less often how it goes."""
-        return min(60.0, max(5.0, elapsed / 20))
 
     @staticmethod
     def conclude(seen: dict[str, Any], log: str, summary: bool, task_vars: dict[str, Any] | None) -> dict[str, Any]:
@@ -88,10 +77,7 @@ class ActionModule(ActionBase):
             display.display(results.table(outcome))
         if status["state"] == "succeeded":
             return {"changed": False, "status": status, "outcome": outcome, "progress": seen["progress"]}
-        told = f"job {status['job']} {status['state']}: {status['reason']}"
-        if "advice" in status:
-            told += f"\n{status['advice']}"
-        told = inventory_in_use.commands(told, task_vars)
+        told = inventory_in_use.commands(following.reason(status), task_vars)
         if status["state"] == "failed" and status.get("returncode"):
             told += f"\n{first_failure(log)}"
         return {"changed": False, "failed": True, "status": status, "msg": told}

@@ -6,14 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
 
 display = Display()
 
@@ -35,6 +34,7 @@ class ActionModule(ActionBase):
                 "job_env": {"type": "raw", "default": {}, "no_log": True},
                 "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
                 "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
+                "full": {"type": "bool", "default": True},
                 **document.ARGUMENTS,
             }
         )
@@ -51,8 +51,9 @@ class ActionModule(ActionBase):
         except ValueError as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
         if options["format"] == "text":
-            text = plan_text.render(plan, colour=ANSIBLE_COLOR)
-            display.display(inventory_in_use.commands(text, task_vars))
+            full = options["full"] or display.verbosity > 0
+            text = plan_text.render(plan, colour=screen.current().colours, full=full)
+            screen.show(inventory_in_use.commands(text, task_vars))
         else:
             try:
                 document.emit(plan, options)

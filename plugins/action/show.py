@@ -6,10 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.plugin_utils import document
-
-display = Display()
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 
 
 class ActionModule(ActionBase):
@@ -24,7 +21,7 @@ class ActionModule(ActionBase):
             {"text": {"type": "str", "required": True}, "data": {"type": "raw"}, **document.ARGUMENTS}
         )
         if options["format"] == "text":
-            display.display(options["text"])
+            screen.show(options["text"])
             return {"changed": False}
         try:
             document.emit(options["data"], options)

@@ -23,6 +23,8 @@ def environment() -> dict[str, str]:
     env["ANSIBLE_COLLECTIONS_PATH"] = str(ROOT / ".collections")
     env["ANSIBLE_ROLES_PATH"] = str(ROOT / "roles")
     env["ANSIBLE_NOCOLOR"] = env["NO_COLOR"] = "1"
+    # Tests read the counts and tasks that it prints. tests/integration/test_output.py has what users see.
+    env["ANSIBLE_STDOUT_CALLBACK"] = "ansible.builtin.default"
     # The checkout stays clean, and torch and transformers are compiled once, not at every import.
     env["PYTHONPYCACHEPREFIX"] = str(ROOT / ".cache" / "pycache")
     env.pop("PYTHONDONTWRITEBYTECODE", None)

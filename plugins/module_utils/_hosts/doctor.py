@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.amx.cluster.plugins.module_utils import _text
+from ansible_collections.amx.cluster.plugins.module_utils import _screen, _text
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
@@ -22,6 +22,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     Wanted,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.fabric import of_hosts
+
+_SEVERITIES = {FAILURE: _screen.RED, WARNING: _screen.YELLOW}
+_TABLE = 100  # columns that a table needs
 
 
 @dataclass(frozen=True)
@@ -117,22 +120,46 @@ def refusal(failures: Sequence[Finding]) -> str:
     return f"Nothing was changed, because {hosts} cannot be used:\n{lines}"
 
 
-def table(findings: Sequence[Finding], width: int = 160) -> str:
-    """Return findings as a table, at most `width` characters wide: host, check, what was found, what to do."""
+def table(findings: Sequence[Finding], width: int = 160, colours: bool = False) -> str:
+    """Return findings, failures first: host, check, what was found, what to do.
+
+    width: columns of the screen; on a narrow one, they are a list. colours: whether the severities have some.
+    """
     if not findings:
         return ""
+    ordered = sorted(findings, key=lambda one: one.severity != FAILURE)
+    if width < _TABLE:
+        return "\n".join(_listed(ordered, width, colours))
     titles = ("host", "check", "what was found", "what to do")
     rows = [
         (one.host, ("" if one.severity == FAILURE else "(warning) ") + one.check, one.found, one.advice)
-        for one in findings
+        for one in ordered
     ]
     first = [max(len(row[column]) for row in [titles, *rows]) for column in (0, 1)]
     rest = max(60, width - sum(first) - 6)
     widths = [*first, rest // 2, rest - rest // 2]
     lines: list[tuple[str, ...]] = []
-    for row in (titles, tuple("-" * size for size in widths), *rows):
+    painted: dict[int, str] = {}
+    for number, row in enumerate((titles, tuple("-" * size for size in widths), *rows)):
+        if number >= 2:
+            painted[len(lines)] = _SEVERITIES[ordered[number - 2].severity]
         cells = [
             textwrap.wrap(cell, size, break_long_words=False, break_on_hyphens=False) for cell, size in zip(row, widths)
         ]
         lines += itertools.zip_longest(*cells, fillvalue="")
-    return "\n".join(_text.columns(lines))
+    edge = sum(first) + 2
+    return "\n".join(
+        _screen.painted(line[:edge], painted[place], colours) + line[edge:] if place in painted else line
+        for place, line in enumerate(_text.columns(lines))
+    )
+
+
+def _listed(findings: Sequence[Finding], width: int, colours: bool) -> list[str]:
+    """Return findings as a list, for a screen that has no room for a table."""
+    lines = []
+    for one in findings:
+        head = _screen.fit(f"{one.severity.upper()} {one.host}: {one.check}", width)
+        lines.append(_screen.painted(head, _SEVERITIES[one.severity], colours))
+        for text in (f"  found: {one.found}", f"  what to do: {one.advice}"):
+            lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
+    return lines

@@ -22,6 +22,7 @@ NO_BF16 = (
     "avx512_bf16: set precision to fp32 or auto, or leave these hosts out."
 )
 LOST_AMX = "AMX cannot be used on {names}, though the CPU has it: playbooks/preflight.yml shows why (docs/amx.md)."
+_CELLS = ("local rank", "threads on CPUs", "communication", "may run on", "NUMA nodes")
 # Backgrounds of the 256-colour palette, for ranks in turn, and for cores on which none computes.
 _RANKS = (25, 167, 28, 178, 74, 133, 172, 60)
 _OTHERS = {"c": 236, "s": 250, "r": 250, "-": 0}
@@ -32,8 +33,12 @@ IN_JOB_FILE = (
 )
 
 
-def render(plan: Mapping[str, Any], colour: bool = False) -> str:
-    """Return the plan as text. plan: as plan.make_plan returns it. colour: draw cores as cells for a terminal."""
+def render(plan: Mapping[str, Any], colour: bool = False, full: bool = True) -> str:
+    """Return the plan as text.
+
+    plan: as plan.make_plan returns it. colour: draw cores as cells for a terminal. full: with the map of the cores and
+    all environment variables; without, it has the cores of each rank, and what is to be known before the start.
+    """
     hosts = plan["hosts"]
     world = plan["world_size"]
     lines = [
@@ -49,27 +54,43 @@ def render(plan: Mapping[str, Any], colour: bool = False) -> str:
     alike = _grouped(hosts, _shape)
     for group in alike:
         variants = _grouped(group, lambda host: _detail(host, common))
-        lines += ["", *wrapped(f"{_names(group)}: ", _summary(group[0]))]
+        lines += [*([""] if full else []), *wrapped(f"{_names(group)}: ", _summary(group[0]))]
         for variant in variants:
             if len(variants) > 1:
                 lines += wrapped("  ", f"on {_names(variant)}:")
-            lines += ["    " + line for line in _host_lines(variant[0], common, colour)]
-    lines += ["", "On every host:" if len(hosts) > 1 else "Environment:"]
+            if full:
+                lines += ["    " + line for line in _host_lines(variant[0], common, colour)]
+            else:
+                lines += ["    " + line for line in columns([_CELLS, *_rank_cells(variant[0])])]
+    if full:
+        lines += _variables(plan, common)
+        lines += ["", f"One character is one core: {_legend(hosts)}."]
+    elif plan.get("secrets"):
+        lines += wrapped("", f"Secret environment variables: {', '.join(sorted(plan['secrets']))}")
+    notes = [
+        wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)
+        for warning, named in _warnings(hosts)
+    ]
+    if plan.get("fabric", {}).get("note"):
+        notes.append(wrapped("Note: ", plan["fabric"]["note"]))
+    in_file = [name for name, source in plan.get("secrets", {}).items() if source == secret_env.JOB_FILE]
+    if in_file:
+        notes.append(wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file))))
+    for note in notes:
+        lines += [*([""] if full else []), *note]
+    return "\n".join(lines)
+
+
+def _variables(plan: Mapping[str, Any], common: Mapping[str, str]) -> list[str]:
+    """Return the environment variables that all ranks have, and those of the launcher."""
+    lines = ["", "On every host:" if len(plan["hosts"]) > 1 else "Environment:"]
     secrets = plan.get("secrets", {})
     shown = {**common, **dict.fromkeys(secrets, secret_env.MASK)}
     lines += ["    " + line for line in columns(sorted(shown.items()))]
     if plan.get("env_launcher"):
         lines += ["", f"Environment of {plan['launcher']['name']} from the job file:"]
         lines += ["    " + line for line in columns(sorted(plan["env_launcher"].items()))]
-    lines += ["", f"One character is one core: {_legend(hosts)}."]
-    for warning, named in _warnings(hosts):
-        lines += ["", *wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)]
-    if plan.get("fabric", {}).get("note"):
-        lines += ["", *wrapped("Note: ", plan["fabric"]["note"])]
-    in_file = [name for name, source in secrets.items() if source == secret_env.JOB_FILE]
-    if in_file:
-        lines += ["", *wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file)))]
-    return "\n".join(lines)
+    return lines
 
 
 def _bf16(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -142,9 +163,7 @@ def _host_lines(host: Mapping[str, Any], common: Mapping[str, str], colour: bool
         plain = [core_map.in_blocks(row["letters"]) for row in drawn["rows"]]
         lines = [line.removesuffix(blocks) + _painted(blocks) for line, blocks in zip(lines, plain)]
     lines += core_map.offline_line(drawn["offline"])
-    lines += columns(
-        [("local rank", "threads on CPUs", "communication", "may run on", "NUMA nodes"), *_rank_cells(host)]
-    )
+    lines += columns([_CELLS, *_rank_cells(host)])
     own = [item for item in sorted(host["env"].items()) if item[0] not in common]
     own += [
         (name, f"{value} (rank {place})")

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _screen
+from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration
 
 # What a rank's observer prints around its traceback (roles/job/files/observe/sitecustomize.py).
@@ -18,26 +21,99 @@ FAILURE = re.compile(
 METRICS = {"loss": "loss", "eval_loss": "evaluation loss", "eval_accuracy": "evaluation accuracy"}
 
 
-def describe(progress: Mapping[str, Any]) -> str:
+# Seconds over which the rate is formed while a job is followed.
+WINDOW = 30.0
+_BAR = (20, 4)  # cells of the progress bar, where there is room, and at least
+
+
+class Recent:
+    """The latest steps of a job that is followed, for a rate without the time of its start.
+
+    Several processes, libraries and caches warm up in the first steps, which take several times as long.
+    """
+
+    def __init__(self, window: float = WINDOW) -> None:
+        """Remember `window` seconds, and always as much as it takes to see one step end."""
+        self.window = window
+        self._points: deque[tuple[float, float]] = deque()
+        self._began: float | None = None
+
+    def add(self, progress: Mapping[str, Any]) -> None:
+        """Remember how far the job is. progress: as in describe. A job that began again is seen from there."""
+        step, at = progress["step"], progress["time"]
+        if progress["began"] != self._began or (self._points and step < self._points[-1][1]):
+            self._points.clear()
+            self._began = progress["began"]
+        if step <= progress.get("first_step", 0) or (self._points and step == self._points[-1][1]):
+            return
+        self._points.append((at, step))
+        while len(self._points) > 2 and self._points[1][0] <= at - self.window:
+            self._points.popleft()
+
+    def seconds_per_step(self) -> float | None:
+        """Return the mean over the window; None before two steps were seen to end."""
+        if len(self._points) < 2:
+            return None
+        (then, before), (now, after) = self._points[0], self._points[-1]
+        return (now - then) / (after - before) if now > then else None
+
+
+def describe(progress: Mapping[str, Any], recent: Recent | None = None) -> str:
     """Say in one line how far a job is.
 
     progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
     began and time (seconds since the Unix epoch), first_step (that it began after, where it goes on from a checkpoint),
-    metrics ({name: latest value}); or what of_rows returns.
+    metrics ({name: latest value}); or what of_rows returns. recent: from which the rate and the time left are formed,
+    where it has seen enough, rather than from the job's beginning.
     """
-    step, last = progress["step"], progress["max_steps"]
-    unit = progress.get("unit", "step")
-    parts = [f"{unit} {step}/{last}"]
+    parts = [f"{progress.get('unit', 'step')} {progress['step']}/{progress['max_steps']}"]
     if progress.get("epoch") is not None:
         parts.append(f"epoch {progress['epoch']:.2f}")
-    parts += [f"{words} {progress['metrics'][key]:.4g}" for key, words in METRICS.items() if key in progress["metrics"]]
+    seconds = recent.seconds_per_step() if recent else None
+    return _screen.joined([*parts, *_metrics(progress), *_speed(progress, seconds)])
+
+
+def _metrics(progress: Mapping[str, Any]) -> list[str]:
+    return [f"{words} {progress['metrics'][key]:.4g}" for key, words in METRICS.items() if key in progress["metrics"]]
+
+
+def _speed(progress: Mapping[str, Any], lately: float | None) -> tuple[str, str]:
+    """Return the rate and the time left as text, empty where not known. lately: seconds of a step, if known."""
     elapsed = progress["time"] - progress["began"]
-    made = step - progress.get("first_step", 0)
-    if made > 0 and elapsed > 0:
-        parts.append(f"{made * progress['samples_per_step'] / elapsed:.1f} {'rows' if unit == 'row' else 'samples'}/s")
-        if step < last:
-            parts.append(f"{duration((last - step) * elapsed / made)} left")
-    return "  ".join(parts)
+    made = progress["step"] - progress.get("first_step", 0)
+    seconds = lately or (elapsed / made if made > 0 and elapsed > 0 else None)
+    if not seconds:
+        return "", ""
+    things = "rows" if progress.get("unit") == "row" else "samples"
+    left = progress["max_steps"] - progress["step"]
+    rate = f"{progress['samples_per_step'] / seconds:.1f} {things}/s"
+    return rate, f"{duration(left * seconds)} left" if left > 0 else ""
+
+
+def left(progress: Mapping[str, Any]) -> str:
+    """Return the time that a job takes from now on, such as 35 s; empty where it is not known."""
+    return _speed(progress, None)[1].removesuffix(" left")
+
+
+def line(name: str, progress: Mapping[str, Any], lately: float | None, screen: Screen) -> str:
+    """Return how far a job is as a line with a bar that is no wider than the screen; what has no room is left out.
+
+    progress: as in describe. lately: seconds of a step (Recent.seconds_per_step).
+    """
+    done, total = progress["step"], progress["max_steps"]
+    rate, left = _speed(progress, lately)
+    metrics = [words.replace("evaluation", "eval") for words in _metrics(progress)]
+    steps = f"{done}/{total}"
+    # The most important first, which are kept.
+    kept = [name, steps, left, *metrics[:1], rate, *metrics[1:]]
+    while len(kept) > 2 and _screen.cells(_screen.joined(kept)) > screen.columns - 1:
+        kept.pop()
+    shown = [part for part in (*metrics, rate, left) if part in kept]
+    room = screen.columns - 1 - _screen.cells(_screen.joined([name, steps, *shown])) - 1
+    widest, narrowest = _BAR
+    drawn = _screen.gauge(done, total, min(widest, room), screen.characters) if room >= narrowest else ""
+    head = " ".join(filter(None, [name, drawn, steps]))
+    return _screen.fit(_screen.joined([head, *shown]), screen.columns - 1, screen.characters)
 
 
 def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -60,6 +136,24 @@ def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         "epoch": None,
         "metrics": {},
     }
+
+
+def lines(content: Mapping[str, Any], screen: Screen) -> list[str]:
+    """Return what is drawn of a running job: a line, and below it what its hosts do, dimmed.
+
+    content: {name, progress (as in describe, or empty), lately, hosts (describe_hosts), waited: seconds since one
+    began to follow it}.
+    """
+    columns = screen.columns - 1
+    if content["progress"]:
+        first = line(content["name"], content["progress"], content["lately"], screen)
+    else:
+        text = f"{content['name']}  running, {duration(content['waited'])}"
+        first = _screen.fit(text, columns, screen.characters)
+    if not content["hosts"]:
+        return [first]
+    hosts = _screen.fit("  " + content["hosts"], columns, screen.characters)
+    return [first, _screen.painted(hosts, _screen.DIM, screen.colours)]
 
 
 def first_failure(log: str, lines: int = 12) -> str:

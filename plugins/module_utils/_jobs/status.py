@@ -6,35 +6,81 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import PurePosixPath
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
-from ansible_collections.amx.cluster.plugins.module_utils._text import columns
+from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration, wrapped
+
+_COLOURS = {"running": _screen.GREEN, "failed": _screen.RED, "lost": _screen.RED, "stopped": _screen.YELLOW}
+_LAST = 24  # cells that the last column of a table has at least; otherwise it is below the row
 
 
-def overview(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """Return a table of jobs, a line each.
+def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, now: datetime | None = None) -> str:
+    """Return a table of jobs, a line each, or several where the screen is narrow.
 
-    jobs: as the module jobs_info returns them from the head: {path, status, progress}.
+    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}.
     """
     if not jobs:
         return "No job was started on this cluster."
-    rows = [("job", "state", "started", "hosts", "ranks", "how far")]
+    screen = screen or Screen()
+    titles = ("job", "state", "owner", "started", "elapsed", "left", "hosts", "ranks", "progress")
+    rows = [titles]
     for job in jobs:
         status = job["status"]
-        far = progress.describe(job["progress"]) if job["progress"] else ""
         rows.append(
             (
                 PurePosixPath(job["path"]).name,
                 status["state"],
-                status["started"],
+                job.get("user") or "-",
+                _minute(status["started"]),
+                elapsed(status, now) or "-",
+                _left(job) or "-",
                 str(status["hosts"]),
                 str(status["ranks"]),
-                status["reason"] or far,
+                status["reason"] or (progress.describe(job["progress"]) if job["progress"] else ""),
             )
         )
-    return "\n".join(columns(rows))
+    lines = columns([row[:-1] for row in rows])
+    width = max(map(_screen.cells, lines)) + 2
+    beside = screen.columns - width >= _LAST
+    shown = []
+    for row, line in zip(rows, lines):
+        last = wrapped("", row[-1], screen.columns - (width if beside else 4))
+        if beside:
+            first = f"{_screen.padded(line, width)}{last[0]}" if last else line
+            below = [" " * width + part.strip() for part in last[1:]]
+        else:
+            first, below = (
+                _screen.fit(line, screen.columns, screen.characters),
+                ["    " + part.strip() for part in last],
+            )
+        colour = _COLOURS.get(row[1], "")
+        shown += [
+            first.replace(row[1], _screen.painted(row[1], colour, screen.colours), 1) if colour else first,
+            *below,
+        ]
+    return "\n".join(shown)
+
+
+def elapsed(status: Mapping[str, Any], now: datetime | None = None) -> str:
+    """Return how long a job has run, or ran; empty where the end is not known."""
+    if status["state"] != "running" and "ended" not in status:
+        return ""
+    end = datetime.fromisoformat(status["ended"]) if "ended" in status else now or datetime.now(timezone.utc)
+    return duration(max(0.0, (end - datetime.fromisoformat(status["started"])).total_seconds()))
+
+
+def _left(job: Mapping[str, Any]) -> str:
+    return progress.left(job["progress"]) if job["status"]["state"] == "running" and job["progress"] else ""
+
+
+def _minute(time: str) -> str:
+    """Return a time such as 2026-11-20T13:00:00+00:00 to the minute, as its own clock showed it."""
+    return time[:16].replace("T", " ")
 
 
 def document(
@@ -61,14 +107,24 @@ def document(
     }
 
 
-def details(job: Mapping[str, Any], hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return one job in full: how it stands, and what each of its ranks does.
+def details(
+    job: Mapping[str, Any],
+    hosts: Mapping[str, Sequence[Mapping[str, Any]]],
+    screen: Screen | None = None,
+    now: datetime | None = None,
+) -> str:
+    """Return one job in full: its status, and what each of its ranks does.
 
     job: an entry of the module jobs_info. hosts: {host: that module's ranks there}.
     """
     status = job["status"]
-    lines = [f"job {status['job']}: {status['state']}" + (f", {status['reason']}" if status["reason"] else "")]
-    lines.append(f"started {status['started']}" + (f", ended {status['ended']}" if "ended" in status else ""))
+    screen = screen or Screen()
+    state = _screen.painted(status["state"], _COLOURS.get(status["state"], ""), screen.colours)
+    lines = [f"job {status['job']}: {state}" + (f", {status['reason']}" if status["reason"] else "")]
+    started = f"started {status['started']}" + (f" by {job['user']}" if job.get("user") else "")
+    ended = f", ended {status['ended']}" if "ended" in status else ""
+    took = elapsed(status, now)
+    lines.append(f"{started}{ended}" + (f", {'ran' if ended else 'running for'} {took}" if took else ""))
     if "advice" in status:
         lines.append(status["advice"])
     if job["progress"]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import doctor
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster, Wanted
@@ -126,6 +127,29 @@ def test_table() -> None:
     ]
     assert any(row.startswith("node1  (warning) tcmalloc  the loader's cache") for row in rows)
     assert rows[3] == " " * 69 + "-o remount,size=50% /dev/shm), or start"
+
+
+def test_failures_come_first_with_colours() -> None:
+    found = [
+        doctor.Finding("node0", "tcmalloc", "warning", "it is missing", "Install it"),
+        doctor.Finding("node1", "shm", "failure", "/dev/shm has 0 MiB", "Give it more"),
+    ]
+    plain = doctor.table(found).splitlines()
+    assert [line.split()[0] for line in plain[2:]] == ["node1", "node0"]
+    coloured = doctor.table(found, colours=True)
+    assert f"\x1b[31mnode1  {'shm':18}\x1b[0m  /dev/shm" in coloured
+    assert "\x1b[33mnode0  (warning) tcmalloc\x1b[0m  it is missing" in coloured
+    assert _screen.plain(coloured).splitlines() == plain
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_findings_are_a_list_on_a_narrow_screen(width: int) -> None:
+    lines = doctor.table(doctor.examine(Cluster(spoilt(), FULL)), width).splitlines()
+    assert max(map(len, lines)) <= width
+    assert lines[0] == "FAILURE node1: glibc"
+    assert "  found: the C library is glibc 2.17" in lines
+    heads = [line.split()[0] for line in lines if line.startswith(("FAILURE", "WARNING"))]
+    assert heads == sorted(heads)
 
 
 def with_fabrics(*trees: str) -> dict[str, dict[str, Any]]:

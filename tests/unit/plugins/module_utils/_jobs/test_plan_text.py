@@ -68,6 +68,24 @@ One character is one core: 0-1 compute for that rank."""
     )
 
 
+def test_before_the_start_only_the_cores_of_ranks_are_shown() -> None:
+    server = machine(2, 4)
+    plan = plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None))
+    plan["hosts"][1]["warnings"] = ["one core is left over"]
+    plan["secrets"] = {"HF_TOKEN": "inventory"}
+    assert (
+        plan_text.render(plan, full=False)
+        == """\
+Job demo: 4 ranks on 2 hosts, fp32, backend gloo, stack native
+node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
+    local rank  threads on CPUs  communication  may run on  NUMA nodes
+    0           0-3              -              0-3         0
+    1           4-7              -              4-7         1
+Secret environment variables: HF_TOKEN
+Note for node1: one core is left over"""
+    )
+
+
 def test_what_the_launcher_is_set_to_is_shown() -> None:
     made = plan_of(Request(), node0=(machine(1, 2), None))
     assert "Environment of mpirun" not in plan_text.render(made)

@@ -4,6 +4,9 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
+from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen, cells
+from hypothesis import given
+from hypothesis import strategies as st
 
 AT_40: dict[str, Any] = {
     "step": 40,
@@ -111,3 +114,79 @@ def test_of_many_hosts_those_that_hold_up_the_others() -> None:
     assert progress.describe_hosts(before, after, most=2) == (
         "least busy: node4 4.0 CPUs 1.0 GiB 0.0 MB/s; node5 3.0 CPUs 1.0 GiB 0.0 MB/s"
     )
+
+
+def seen(*points: tuple[float, int], **changes: Any) -> progress.Recent:
+    """What is remembered of a job that was seen at these (seconds since it began, step)."""
+    recent = progress.Recent(window=10)
+    for at, step in points:
+        recent.add({**AT_40, "step": step, "time": 1000.0 + at, **changes})
+    return recent
+
+
+def test_the_rate_leaves_out_the_start() -> None:
+    # The first step took 12 s, later ones 0.5 s.
+    recent = seen((0, 0), (12, 1), (14, 5), (16, 9))
+    assert recent.seconds_per_step() == 0.5
+    now = {**AT_40, "step": 9, "time": 1016.0, "metrics": {}, "epoch": None}
+    assert progress.describe(now, recent) == "step 9/100  64.0 samples/s  46 s left"
+    assert progress.describe(now) == "step 9/100  18.0 samples/s  2 min 42 s left"
+
+
+def test_the_rate_is_that_of_the_window() -> None:
+    recent = seen((1, 1), (2, 2), (4, 3), (8, 5), (12, 7), (16, 9), (20, 11))
+    assert recent.seconds_per_step() == 2.0
+    # A step that takes longer than the window.
+    assert seen((1, 1), (2, 2), (40, 3)).seconds_per_step() == 38.0
+    assert seen((1, 1), (2, 2), (40, 3), (78, 4)).seconds_per_step() == 38.0
+
+
+def test_no_rate_before_two_steps_were_seen() -> None:
+    assert seen().seconds_per_step() is None
+    assert seen((0, 0), (5, 1), (6, 1)).seconds_per_step() is None
+    # It goes on from a checkpoint of step 30.
+    assert seen((0, 30), (5, 31), first_step=30).seconds_per_step() is None
+
+
+def test_a_job_that_began_again_is_seen_from_there() -> None:
+    recent = seen((1, 50), (2, 60))
+    recent.add({**AT_40, "began": 1100.0, "first_step": 40, "step": 41, "time": 1101.0})
+    assert recent.seconds_per_step() is None
+    recent.add({**AT_40, "began": 1100.0, "first_step": 40, "step": 42, "time": 1103.0})
+    assert recent.seconds_per_step() == 2.0
+
+
+@given(points=st.lists(st.tuples(st.floats(0, 1e6), st.integers(0, 10_000)), max_size=30), window=st.floats(0.1, 100))
+def test_a_rate_is_positive(points: list[tuple[float, int]], window: float) -> None:
+    recent = progress.Recent(window)
+    for at, step in sorted(points):
+        recent.add({**AT_40, "step": step, "time": 1000.0 + at})
+    assert (recent.seconds_per_step() or 1) > 0
+
+
+def test_line() -> None:
+    shown = {**AT_40, "step": 72, "max_steps": 125, "metrics": {"loss": 0.546}, "time": 1047.2}
+    wide = Screen(80, characters=True)
+    assert progress.line("demo", shown, None, wide) == (
+        "demo ███████████░░░░░░░░░ 72/125  loss 0.546  48.8 samples/s  35 s left"
+    )
+    narrow = [progress.line("demo", shown, None, Screen(columns)) for columns in (60, 40)]
+    assert narrow == [
+        "demo ####... 72/125  loss 0.546  48.8 samples/s  35 s left",
+        "demo 72/125  loss 0.546  35 s left",
+    ]
+    assert progress.line("demo", shown, None, Screen(20)) == "demo ###... 72/125"
+
+
+@given(
+    name=st.text(min_size=1, max_size=60).filter(str.isprintable),
+    step=st.integers(0, 10**7),
+    columns=st.integers(5, 200),
+    characters=st.booleans(),
+)
+def test_a_line_never_wraps(name: str, step: int, columns: int, characters: bool) -> None:
+    line = progress.line(
+        name, {**AT_40, "step": step, "max_steps": 10**7}, None, Screen(columns, True, True, characters)
+    )
+    assert cells(line) < columns
+    assert characters or not name.isascii() or line.isascii()

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, document, overview
+from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen, cells
 
 PROGRESS = {
     "step": 4,
@@ -13,6 +16,7 @@ PROGRESS = {
     "time": 2.0,
     "metrics": {"loss": 0.5},
 }
+NOW = datetime(2026, 1, 1, 1, 2, 3, tzinfo=timezone.utc)
 
 
 def job(name: str, state: str, reason: str = "", **more: Any) -> dict[str, Any]:
@@ -23,11 +27,33 @@ def job(name: str, state: str, reason: str = "", **more: Any) -> dict[str, Any]:
 def test_overview() -> None:
     assert overview([]) == "No job was started on this cluster."
     running = {**job("demo", "running"), "progress": PROGRESS}
-    assert overview([running, job("older", "failed", "it broke")]) == (
-        "job    state    started                    hosts  ranks  how far\n"
-        "demo   running  2026-01-01T00:00:00+00:00  2      4      step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
-        "older  failed   2026-01-01T00:00:00+00:00  2      4      it broke"
+    running["user"] = "train"
+    older = job("older", "failed", "it broke", ended="2026-01-01T00:00:42+00:00")
+    assert overview([running, older, job("gone", "lost", "the head")], now=NOW) == (
+        "job    state    owner  started           elapsed   left  hosts  ranks  progress\n"
+        "demo   running  train  2026-01-01 00:00  1 h 2 min  2 s   2      4      "
+        "step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
+        "older  failed   -      2026-01-01 00:00  42 s       -     2      4      it broke\n"
+        "gone   lost     -      2026-01-01 00:00  -          -     2      4      the head"
+    ).replace("elapsed   left", "elapsed    left")
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])
+def test_the_overview_fits_the_screen(columns: int) -> None:
+    reason = "rank 3 on node1 ended with exit code 137: out of memory"
+    jobs = [{**job("demo", "running"), "progress": PROGRESS, "user": "train"}, job("older", "failed", reason)]
+    lines = overview(jobs, Screen(columns), NOW).splitlines()
+    assert max(map(cells, lines)) <= columns
+    assert (
+        reason.split() == [word for word in " ".join(lines).split() if word in reason.split()][-len(reason.split()) :]
     )
+
+
+def test_states_have_colours_where_the_screen_has() -> None:
+    shown = overview([job("demo", "running"), job("older", "failed", "it broke")], Screen(colours=True), NOW)
+    assert "\x1b[32mrunning\x1b[0m" in shown
+    assert "\x1b[31mfailed\x1b[0m" in shown
+    assert "\x1b[31mfailed\x1b[0m, it broke" in details(job("older", "failed", "it broke"), {}, Screen(colours=True))
 
 
 def test_details() -> None:
@@ -35,16 +61,19 @@ def test_details() -> None:
     other = {**rank, "job": "/jobs/other"}
     unmeasured = {key: value for key, value in rank.items() if key != "cpu"}
     running = {**job("demo", "running"), "progress": PROGRESS}
-    assert details(running, {"node0": [other, rank], "node1": [unmeasured]}) == (
+    running["user"] = "train"
+    now = NOW - timedelta(hours=1)
+    assert details(running, {"node0": [other, rank], "node1": [unmeasured]}, now=now) == (
         "job demo: running\n"
-        "started 2026-01-01T00:00:00+00:00\n"
+        "started 2026-01-01T00:00:00+00:00 by train, running for 2 min 3 s\n"
         "step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
         "host   rank  pid  CPUs busy  of CPUs  threads  memory\n"
         "node0  1     42   3.46       0-3      9        0.50 GiB\n"
         "node1  1     42   0.00       0-3      9        0.50 GiB"
     )
-    assert details(job("demo", "failed", "it broke", ended="2026-01-02"), {"node0": [other]}) == (
-        "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended 2026-01-02\n"
+    assert details(job("demo", "failed", "it broke", ended="2026-01-01T00:01:00+00:00"), {"node0": [other]}) == (
+        "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended "
+        "2026-01-01T00:01:00+00:00, ran 1 min 0 s\n"
         "No rank of the job is running."
     )
     assert details(job("demo", "lost", "it is gone", advice="start it anew"), {}) == (

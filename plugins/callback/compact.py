@@ -1,0 +1,435 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+name: compact
+type: stdout
+short_description: One line for each role or play, failures in full
+version_added: 0.1.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Prints a line for each role, and for each play without roles, with its time and the hosts that it changed.
+  - Failures are printed in full, with host, task, file and line, and the message as it is. Failures that are ignored or
+    rescued take one line. Warnings are printed once.
+  - Messages of M(ansible.builtin.debug) and M(amx.cluster.show) are always printed.
+  - On a terminal, the last line shows the task that runs, or the progress of a job, and is drawn again in its place.
+    Files and pipes get plain lines.
+  - With C(-v), the output is that of P(ansible.builtin.default#callback), with the options of that plugin.
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+requirements:
+  - Set as C(stdout_callback) in the section C(defaults) of C(ansible.cfg), or as E(ANSIBLE_STDOUT_CALLBACK).
+options:
+  changed_tasks:
+    description:
+      - Whether each task that changed a host is printed. With V(auto) it is in check mode and in diff mode.
+    type: str
+    choices: [auto, always, never]
+    default: auto
+    version_added: 0.1.0
+    env:
+      - name: AMX_CLUSTER_CHANGED_TASKS
+    ini:
+      - section: callback_compact
+        key: changed_tasks
+  redraw:
+    description:
+      - Whether the last line of a terminal is drawn again in its place. It never is in files, in pipes and on
+        terminals with C(TERM=dumb).
+    type: bool
+    default: true
+    version_added: 0.1.0
+    env:
+      - name: AMX_CLUSTER_REDRAW
+    ini:
+      - section: callback_compact
+        key: redraw
+seealso:
+  - plugin: ansible.builtin.default
+    plugin_type: callback
+"""
+
+EXAMPLES = r"""
+ansible.cfg: |
+  [defaults]
+  stdout_callback = amx.cluster.compact
+
+  [callback_compact]
+  changed_tasks = always
+"""
+
+import functools
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.plugins.callback.default import CallbackModule as Default
+from ansible_collections.amx.cluster.plugins.module_utils import _screen
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
+from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Section
+
+COLLECTION = "amx.cluster"
+DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
+
+
+def compactly(method: Callable[..., None]) -> Callable[..., None]:
+    """Let the default callback do it where details are wanted (-v)."""
+
+    @functools.wraps(method)
+    def either(self: CallbackModule, *args: Any, **options: Any) -> None:
+        if self._display.verbosity:
+            getattr(Default, method.__name__)(self, *args, **options)
+        else:
+            method(self, *args, **options)
+
+    return either
+
+
+class Outcome:
+    """A task's result on a host, of ansible-core 2.18 as well as of later ones."""
+
+    def __init__(self, result: Any) -> None:
+        self.task = getattr(result, "task", None) or result._task
+        self.host = (getattr(result, "host", None) or result._host).get_name()
+        self.result: dict[str, Any] = result.result if hasattr(result, "result") else result._result
+        self.looped = self.task.loop is not None and "results" in self.result
+
+
+class CallbackModule(Default):
+    """The output of ansible-playbook in few lines."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "stdout"
+    CALLBACK_NAME = "amx.cluster.compact"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.monotonic()
+        self._live: screen.Live | None = None
+        self._section: Section | None = None
+        # Of strategies in which hosts run different tasks at a time, sections end with the play.
+        self._sections: dict[str, Section] = {}
+        self._task: Any = None
+        self._started: dict[str, set[str]] = {}
+        self._finished: dict[str, set[str]] = {}
+        self._handlers: set[str] = set()
+        self._told: dict[tuple[str, str], str] = {}
+        self._headed: set[tuple[str, str]] = set()
+        self._retried: set[tuple[str, str]] = set()
+
+    def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
+        super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
+        if self._display.verbosity:
+            return
+        found = screen.measure(self.get_option("redraw"))
+        if found.redraws and self._live is None:
+            self._live = screen.Live(found, progress.lines)
+            self._live.attach()
+
+    # --- plays and tasks ---
+
+    @compactly
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        self._began = time.monotonic()
+
+    @compactly
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._end_sections()
+        self._play = play
+
+    @compactly
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:
+        self._begin(task)
+
+    @compactly
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        self._handlers.add(task._uuid)
+        self._begin(task)
+
+    def v2_playbook_on_cleanup_task_start(self, task: Any) -> None:
+        self.v2_playbook_on_task_start(task, False)
+
+    @compactly
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        self._started.setdefault(task._uuid, set()).add(host.get_name())
+        self._draw(task)
+
+    @compactly
+    def v2_playbook_on_include(self, included_file: Any) -> None:
+        pass
+
+    @compactly
+    def v2_playbook_on_notify(self, handler: Any, host: Any) -> None:
+        pass
+
+    @compactly
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        self._show(_screen.painted(f"{self._play_name()}: no host of the inventory", _screen.DIM, self._colours()))
+
+    @compactly
+    def v2_playbook_on_no_hosts_remaining(self) -> None:
+        self._show(_screen.painted(f"{self._play_name()}: no host is left", _screen.DIM, self._colours()))
+
+    # --- results ---
+
+    @compactly
+    def v2_runner_on_ok(self, result: Any) -> None:
+        one = self._end(result)
+        if one.result.get("changed"):
+            self._note(one, "changed")
+            self._show_change(one)
+        if one.task.action in DEBUG:
+            self._show_messages(one)
+
+    @compactly
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        self._end(result)
+
+    @compactly
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        one = self._end(result)
+        if ignore_errors and one.result.get("changed"):
+            self._note(one, "changed")
+        items = [item for item in one.result.get("results", []) if item.get("failed")] if one.looped else []
+        passed_over = "ignored" if ignore_errors else "rescued" if _is_rescued(one.task) else ""
+        if not passed_over:
+            self._note(one, "failed")
+        for item in items or [one.result]:
+            label = f" (item {self._get_item_label(item)})" if items else ""
+            self._show_failure(one, item, label, "FAILED", passed_over)
+
+    @compactly
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        one = self._end(result)
+        ignored = "ignored" if one.task.ignore_unreachable else ""
+        if not ignored:
+            self._note(one, "unreachable")
+        self._show_failure(one, one.result, "", "UNREACHABLE", ignored)
+
+    @compactly
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        self._handle_warnings(Outcome(result).result)
+
+    @compactly
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        self._handle_warnings(Outcome(result).result)
+
+    @compactly
+    def v2_runner_item_on_skipped(self, result: Any) -> None:
+        self._handle_warnings(Outcome(result).result)
+
+    @compactly
+    def v2_runner_retry(self, result: Any) -> None:
+        one = Outcome(result)
+        tried, most = one.result.get("attempts", 0), one.result.get("retries", 0)
+        self._draw(one.task, f"attempt {tried + 1} of {most}")
+        key = (one.host, one.task._uuid)
+        if self._live is None and key not in self._retried:
+            self._retried.add(key)
+            self._show(f"{one.host}: {self._title(one.task)}: tried again, up to {most - 1} times")
+
+    @compactly
+    def v2_runner_on_async_poll(self, result: Any) -> None:
+        pass
+
+    @compactly
+    def v2_runner_on_async_ok(self, result: Any) -> None:
+        pass
+
+    @compactly
+    def v2_runner_on_async_failed(self, result: Any) -> None:
+        pass
+
+    @compactly
+    def v2_on_file_diff(self, result: Any) -> None:
+        one = Outcome(result)
+        for item in one.result["results"] if one.looped else [one.result]:
+            diff = self._get_diff(item["diff"]) if item.get("diff") and item.get("changed") else ""
+            if diff:
+                self._head(one)
+                screen.show(diff.rstrip("\n"))
+
+    # --- the end ---
+
+    @compactly
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        self._end_sections()
+        if self._live:
+            self._live.clear()
+        hosts = {host: stats.summarize(host) for host in sorted(stats.processed)}
+        took = time.monotonic() - self._began
+        self._show(compact_text.recap(hosts, took, bool(context.CLIARGS.get("check")), self._screen()))
+        if stats.custom and self.get_option("show_custom_stats"):
+            for host, values in sorted(stats.custom.items()):
+                for key, value in values.items():
+                    where = "" if host == "_run" else f"{host}: "
+                    self._show(f"{where}{key}: {compact_text.message('localhost', value)}")
+
+    # --- how it is done ---
+
+    def _screen(self) -> _screen.Screen:
+        return self._live.screen if self._live else screen.current()
+
+    def _colours(self) -> bool:
+        return self._screen().colours
+
+    def _show(self, text: str, failed: bool = False) -> None:
+        screen.show(text, stderr=failed and self.get_option("display_failed_stderr"))
+
+    def _play_name(self) -> str:
+        return str(self._play.get_name()).strip() if self._play else ""
+
+    def _begin(self, task: Any) -> None:
+        """Begin a task, and the section that it is of."""
+        name = self._section_name(task)
+        free = self._play.strategy.rpartition(".")[2] in ("free", "host_pinned")
+        if not free and self._section and name != self._section.name:
+            self._end_sections()
+        self._section = self._sections.setdefault(name, self._new_section(name, task))
+        if self._live:
+            self._live.screen = screen.measure()
+            self._live.clear()
+        self._draw(task)
+
+    def _new_section(self, name: str, task: Any) -> Section:
+        return Section(name, self._play_name(), time.monotonic(), ours=_is_ours(task))
+
+    def _section_name(self, task: Any) -> str:
+        """Return the name of the role that a task is of, of the outermost one, or else of its play."""
+        role = task._role
+        if role is None:
+            name = self._play_name()
+        else:
+            while role.get_parents():
+                role = role.get_parents()[0]
+            name = str(role.get_name()).rpartition(".")[2]
+        return f"{name}: handlers" if task._uuid in self._handlers else name
+
+    def _end_sections(self) -> None:
+        for section in self._sections.values():
+            section.ended = time.monotonic()
+            if section.hosts and not compact_text.is_trivial(section):
+                self._show(compact_text.section_line(section, self._checks(), self._screen()))
+        self._sections, self._section = {}, None
+        if self._live:
+            self._live.clear()
+
+    def _checks(self) -> bool:
+        return bool(context.CLIARGS.get("check"))
+
+    def _end(self, result: Any) -> Outcome:
+        one = Outcome(result)
+        self._finished.setdefault(one.task._uuid, set()).add(one.host)
+        if "skipped" not in one.result or not one.result["skipped"]:
+            self._note(one, "hosts")
+        self._handle_warnings(one.result)
+        self._draw(one.task)
+        return one
+
+    def _note(self, one: Outcome, what: str) -> None:
+        """Remember a host for the line of the task's section."""
+        name = self._section_name(one.task)
+        section = self._sections.setdefault(name, self._new_section(name, one.task))
+        getattr(section, what).add(one.host)
+
+    def _draw(self, task: Any, note: str = "") -> None:
+        """Show the task that runs in the last line of a terminal."""
+        if self._live is None or task is None or task.action in ("pause", "ansible.builtin.pause"):
+            return
+        done, begun = (len(hosts.get(task._uuid, ())) for hosts in (self._finished, self._started))
+        name = _name(task)
+        section = self._section_name(task) if task._role else ""
+        self._live.set_task(compact_text.task_line(section, name, done, begun, note, self._live.screen))
+
+    def _title(self, task: Any) -> str:
+        """Return the name of a task with its role's."""
+        role = f"{str(task._role.get_name()).rpartition('.')[2]}: " if task._role else ""
+        return f"{role}{_name(task)}"
+
+    def _show_failure(self, one: Outcome, result: Mapping[str, Any], label: str, word: str, passed_over: str) -> None:
+        title = self._title(one.task) + label
+        host = self._host(one, result)
+        if passed_over:
+            if not _is_ours(one.task):  # whose roles report such failures themselves
+                self._show(compact_text.passed_over(passed_over, host, title, result, self._screen()))
+            return
+        action = str(one.task.action)
+        chosen = action.rpartition(".")[2] == "assert" and result.get("msg") != "Assertion failed"
+        whole = chosen or _is_ours(one.task) or action.startswith(f"{COLLECTION}.")
+        text = compact_text.failure(host, title, _place(one.task), result, self._screen(), word, whole)
+        same = (one.task._uuid + label, text.partition("\n")[2])
+        if same in self._told:
+            text = f"{text.partition(chr(10))[0]}\n  the same as on {self._told[same]}"
+        self._told.setdefault(same, host)
+        self._show(text, failed=True)
+
+    @staticmethod
+    def _host(one: Outcome, result: Mapping[str, Any]) -> str:
+        """Return the host, with the one that the task was delegated to."""
+        delegated = one.task.delegate_to or (result.get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
+        return f"{one.host} (on {delegated})" if delegated and delegated != one.host else one.host
+
+    def _show_change(self, one: Outcome) -> None:
+        wanted = self.get_option("changed_tasks")
+        seen = self._checks() or context.CLIARGS.get("diff") or one.task.check_mode
+        if wanted == "always" or (wanted == "auto" and seen):
+            self._head(one)
+
+    def _head(self, one: Outcome) -> None:
+        """Name a task that changed a host, once."""
+        key = (one.host, one.task._uuid)
+        if key not in self._headed:
+            self._headed.add(key)
+            word = "would change" if self._checks() or one.task.check_mode else "changed"
+            head = _screen.painted(f"{word} {one.host}", _screen.YELLOW, self._colours())
+            self._show(f"{head}: {self._title(one.task)}")
+
+    def _show_messages(self, one: Outcome) -> None:
+        for result in one.result["results"] if one.looped else [one.result]:
+            if result.get("skipped"):
+                continue
+            if "msg" in result:
+                self._show(compact_text.message(one.host, result["msg"]))
+                continue
+            kept = {key: value for key, value in result.items() if not key.startswith("_ansible")}
+            self._clean_results(kept, "debug")
+            for key, value in kept.items():
+                if key not in ("item", "warnings", "deprecations", "exception"):
+                    shown = compact_text.message("localhost", value)
+                    self._show(compact_text.message(one.host, f"{key}: {shown}"))
+
+
+def _name(task: Any) -> str:
+    return str(task.name or task.action).strip()
+
+
+def _is_ours(task: Any) -> bool:
+    """Tell whether a task is of a role of this collection."""
+    return getattr(task._role, "_role_collection", None) == COLLECTION
+
+
+def _place(task: Any) -> str:
+    """Return the file and line of a task, from the working directory on where it lies there."""
+    path = task.get_path() or ""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def _is_rescued(task: Any) -> bool:
+    """Tell whether a block around a task has a rescue section for it."""
+    child, parent = task, task._parent
+    while parent is not None:
+        rescue = getattr(parent, "rescue", None)
+        if rescue and any(one._uuid == child._uuid for one in parent.block):
+            return True
+        child, parent = parent, parent._parent
+    return False

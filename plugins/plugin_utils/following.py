@@ -1,0 +1,90 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is printed of a job that is followed, wherever it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import Recent, describe, describe_hosts
+from ansible_collections.amx.cluster.plugins.plugin_utils import screen
+
+display = Display()
+
+
+class Progress:
+    """Shows what is new of a job at each look: its restarts, and its progress and hosts as far as the screen can.
+
+    A terminal has a line that is drawn again, which `close` removes; elsewhere a line is printed now and then.
+    """
+
+    def __init__(self, name: str, *, restarts_only: bool = False) -> None:
+        """restarts_only: where the job's log is printed, its progress is not."""
+        self.name, self.restarts_only = name, restarts_only
+        self.redraws = screen.current().redraws
+        self.recent, self.hosts = Recent(), ""
+        self.ranks: Mapping[str, Any] = {}
+        self.shown, self.notes = "", 0
+        self.began = time.monotonic()
+        self.due = 0.0
+
+    @staticmethod
+    def pause(elapsed: float) -> float:
+        """Return the seconds between two lines of progress: a job that has run for long prints fewer of them."""
+        return min(120.0, max(10.0, elapsed / 10))
+
+    def show(self, seen: Mapping[str, Any]) -> None:
+        """Show what is new. seen: status, progress and ranks, as the job's files have them."""
+        if seen["progress"]:
+            self.recent.add(seen["progress"])
+        progress = describe(seen["progress"], self.recent) if seen["progress"] else ""
+        ended = seen["status"]["state"] != "running"
+        notes = seen["status"].get("notes", [])
+        for note in notes[self.notes :]:
+            display.display(f"  restarted: {note}")
+        self.notes = len(notes)
+        if self.redraws and not ended:
+            self._draw(seen)
+        if self.restarts_only or progress in ("", self.shown) or not (ended or time.monotonic() >= self.due):
+            return
+        if not self.redraws:
+            self._look_at_hosts(seen)
+        use = f"  ({self.hosts})" if self.hosts and not ended else ""
+        # A redrawn line leaves no trace but its last state; Ansible's log file gets all.
+        display.display(f"  {progress}{use}", log_only=self.redraws and not ended)
+        self.shown = progress
+        self.due = time.monotonic() + self.pause(time.monotonic() - self.began)
+
+    def close(self) -> None:
+        """Remove the line that was drawn."""
+        if self.redraws:
+            screen.send_progress({})
+
+    def _look_at_hosts(self, seen: Mapping[str, Any]) -> None:
+        self.hosts = describe_hosts(self.ranks, seen["ranks"])
+        self.ranks = seen["ranks"]
+
+    def _draw(self, seen: Mapping[str, Any]) -> None:
+        """Draw the line. Hosts' use is that since their last heartbeats, which come every two seconds."""
+        before = self.hosts
+        self._look_at_hosts(seen)
+        self.hosts = self.hosts or before
+        screen.send_progress(
+            {
+                "name": self.name,
+                "progress": seen["progress"],
+                "lately": self.recent.seconds_per_step(),
+                "hosts": self.hosts,
+                "waited": time.monotonic() - self.began,
+            }
+        )
+
+
+def reason(status: Mapping[str, Any]) -> str:
+    """Return how a job ended and why, with what to do where its status has that."""
+    told = f"job {status['job']} {status['state']}: {status['reason']}"
+    return f"{told}\n{status['advice']}" if "advice" in status else told
