@@ -12,6 +12,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
@@ -42,6 +43,7 @@ class ActionModule(ActionBase):
                 "file": {"type": "str", "default": ""},
                 "override": {"type": "raw"},
                 "hosts": {"type": "list", "elements": "str", "default": []},
+                "on_kubernetes": {"type": "bool", "default": False},
                 "settings": {"type": "dict", "default": {}},
                 "verify_with": {"type": "path"},
                 "derive": {"type": "dict", "default": {}},
@@ -73,7 +75,9 @@ class ActionModule(ActionBase):
             result: dict[str, Any] = {"changed": False, "job": job.to_json()}
             found = project_files.read(job)
             result.update(found)
-            if options["hosts"]:
+            on_hosts = LAUNCHERS[job.launcher].in_inventory or not options["on_kubernetes"]
+            result.update(on_kubernetes=not on_hosts, members=[])
+            if options["hosts"] and on_hosts:
                 settings = Settings(
                     **{"start": secrets.token_hex(8), **options["settings"]},
                     head=options["hosts"][0],

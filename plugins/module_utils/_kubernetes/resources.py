@@ -108,11 +108,7 @@ def unfit(wanted: Resources, selector: Mapping[str, str], nodes: list[Mapping[st
 
     nodes: as the API has them, with metadata.labels and status.allocatable.
     """
-    matching = [
-        node
-        for node in nodes
-        if all(node["metadata"].get("labels", {}).get(key) == value for key, value in selector.items())
-    ]
+    matching = matching_nodes(selector, nodes)
     if not matching:
         labels = ", ".join(f"{key}={value}" for key, value in selector.items())
         return f"none of {len(nodes)} nodes has the labels {labels}: set node_selector in cluster_kubernetes"
@@ -126,6 +122,25 @@ def unfit(wanted: Resources, selector: Mapping[str, str], nodes: list[Mapping[st
         f"a pod requests {wanted.cpus} CPUs and {quantities.memory(wanted.memory)} of memory, more than any node can "
         f"allocate: {'; '.join(lines)}: set cpus and memory in cluster_kubernetes to what nodes have"
     )
+
+
+def matching_nodes(selector: Mapping[str, str], nodes: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the nodes that have all labels of a selector."""
+    return [
+        node
+        for node in nodes
+        if all(node["metadata"].get("labels", {}).get(key) == value for key, value in selector.items())
+    ]
+
+
+def room(wanted: Resources, selector: Mapping[str, str], nodes: list[Mapping[str, Any]]) -> dict[str, int]:
+    """Return for how many such pods each matching node has room when nothing else runs there."""
+    found = {}
+    for node in matching_nodes(selector, nodes):
+        has = node["status"]["allocatable"]
+        of_cpus, of_memory = number_of(has, "cpu") // wanted.cpus, number_of(has, "memory") // wanted.memory
+        found[str(node["metadata"]["name"])] = int(min(of_cpus, of_memory))
+    return found
 
 
 def number_of(amounts: Mapping[str, Any], name: str) -> Fraction:

@@ -31,7 +31,7 @@ class Settings:
 
     cpus, memory: of each node, CPUs as Linux counts them and bytes; reserved_cpus, reserved_memory: what of it pods
     leave, None for what kubelets usually keep. shm: bytes of /dev/shm, None for what follows from the job. numa_nodes:
-    of how many a pod's CPUs are, for jobs with ranks_per_node: auto.
+    of how many a pod's CPUs are, for jobs with ranks_per_node: auto. context, kubeconfig: empty for the user's own.
     """
 
     image: str
@@ -40,6 +40,7 @@ class Settings:
     memory: int
     kind: str = "Job"
     context: str = ""
+    kubeconfig: str = ""
     namespace: str = "default"
     create_namespace: bool = False
     image_pull_policy: str = "IfNotPresent"
@@ -129,6 +130,7 @@ CHECKS: dict[str, Callable[[object], Any]] = {
     "memory": _bytes,
     "kind": _one_of(*KINDS),
     "context": _matching(re.compile(r"\S+"), "the name of a context in your kubeconfig"),
+    "kubeconfig": _matching(re.compile(r"\S(.*\S)?"), "the path of a kubeconfig on the control node"),
     "namespace": _matching(DNS_LABEL, "a namespace: at most 63 lower-case letters, digits and '-'"),
     "create_namespace": _switch,
     "image_pull_policy": _one_of(*PULL_POLICIES),

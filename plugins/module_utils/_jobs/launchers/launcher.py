@@ -46,8 +46,8 @@ class Launcher:
     def not_in_inventory(self) -> str:
         """Return what to do about a job whose launcher starts no ranks on hosts of the inventory."""
         return (
-            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: render the job's objects with "
-            "playbooks/manifest.yml, or set launcher to mpirun"
+            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: run the job with "
+            "playbooks/train.yml, or set launcher to mpirun"
         )
 
     def for_ranks(self) -> dict[str, Any]:
