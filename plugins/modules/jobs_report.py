@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: jobs_report
 short_description: Show the status of jobs
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -32,8 +32,16 @@ options:
     description: The job that is shown in full. Empty shows all jobs, a line each.
     type: str
     default: ""
+  kubernetes:
+    description:
+      - The jobs on Kubernetes, which are shown in the same table. C(jobs), C(missing) and C(problem), as
+        M(amx.cluster.kubernetes_jobs_info) returns them, C(volume), the job directories of the volume, and C(listed),
+        whether it was looked at.
+      - Without it, only jobs on hosts are shown.
+    type: dict
 seealso:
   - module: amx.cluster.jobs_info
+  - module: amx.cluster.kubernetes_jobs_info
 """
 
 EXAMPLES = r"""

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, reader
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
+
+display = Display()
+
+
+class ActionModule(ActionBase):
+    """Returns the pod by which a volume is read, or waits on the control node until it runs."""
+
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(
+            {
+                **jobs_in_pods.ARGUMENTS,
+                "wait": {"type": "bool", "default": False},
+                "patience": {"type": "float", "default": 300},
+            }
+        )
+        try:
+            api, chosen = jobs_in_pods.connect(options, jobs_in_pods.READER)
+            name = jobs_in_pods.object_name(options["job"]) if options["job"] else ""
+            pod = reader.pod(chosen, name)
+            if options["wait"]:
+                live.wait_for(api, chosen.namespace, pod["metadata"]["name"], options["patience"], told=display.display)
+            elif api.read("v1", "PersistentVolumeClaim", chosen.namespace, chosen.pvc or reader.CLAIM) is None:
+                raise ValueError(
+                    f"namespace {chosen.namespace} has no PersistentVolumeClaim {chosen.pvc or reader.CLAIM}: there is "
+                    "no volume with files of jobs"
+                )
+        except ValueError as error:
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+        return {"changed": False, "pod": pod, "name": pod["metadata"]["name"], "namespace": chosen.namespace}
