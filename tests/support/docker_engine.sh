@@ -5,6 +5,8 @@
 #        they are missing and starts dockerd in the background (log: .cache/dockerd.log).
 # stop:  ends the dockerd that start started, and no other.
 #
+# Where root lacks CAP_SYS_RESOURCE, containers run by runc_without_oom_scores.sh, without which no pod would start.
+#
 # DOCKER_HOST (a unix:// socket) and DOCKERD_FLAGS (more flags for dockerd) are honoured.
 set -eu
 
@@ -28,6 +30,15 @@ fail() {
 
 ours() {
     [ -f "$pid_file" ] && [ "$(cat "/proc/$(cat "$pid_file")/comm" 2> /dev/null)" = dockerd ]
+}
+
+# The flags without which Kubernetes' pods do not start here.
+runtime() {
+    capabilities="$(sed -n 's/^CapEff:[[:space:]]*//p' /proc/self/status)"
+    if [ $((0x$capabilities >> 24 & 1)) -eq 0 ]; then
+        wrapper="$(cd "$(dirname "$0")" && pwd)/runc_without_oom_scores.sh"
+        printf '%s' "--add-runtime=amx=$wrapper --default-runtime=amx"
+    fi
 }
 
 start() {
@@ -65,8 +76,8 @@ start() {
         cgroupfs-mount
     fi
     mkdir -p "$cache"
-    # shellcheck disable=SC2086 # flags are separate words
-    setsid dockerd --host "$host" ${DOCKERD_FLAGS:-} > "$log" 2>&1 < /dev/null &
+    # shellcheck disable=SC2046,SC2086 # flags are separate words
+    setsid dockerd --host "$host" $(runtime) ${DOCKERD_FLAGS:-} > "$log" 2>&1 < /dev/null &
     echo $! > "$pid_file"
     tries=0
     until answers; do
