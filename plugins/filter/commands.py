@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: commands
 short_description: Write playbooks in a message as commands
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -22,6 +22,8 @@ options:
     type: list
     elements: str
     required: true
+seealso:
+  - module: amx.cluster.show
 """
 
 EXAMPLES = r"""

@@ -6,7 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: job
 short_description: Read and check a job file
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -22,6 +22,8 @@ options:
       - A mapping of fields that win over the files'. A mapping in it is merged with a file's.
     type: raw
     default: {}
+seealso:
+  - module: amx.cluster.job_read
 """
 
 EXAMPLES = r"""

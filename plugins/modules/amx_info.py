@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: amx_info
 short_description: Gather facts about AMX
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -31,6 +31,8 @@ options:
         made then.
     type: path
     default: /
+seealso:
+  - module: amx.cluster.host_info
 """
 
 EXAMPLES = r"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: core_allocation
 short_description: Allocation which core of a node does what in a training job
-version_added: 0.1.0
+version_added: 1.0.0
 description:
   - Divides the physical cores of the node into compute and communication cores of each rank and cores of the system,
     and derives the environment that makes it so.
@@ -90,7 +90,10 @@ options:
 notes:
   - C(docs/core_allocation.md) in the collection explains the rules, with worked examples.
 author:
-  - The amx.cluster maintainers (!UNKNOWN)
+  - The amx.cluster maintainers (@amx-cluster)
+seealso:
+  - module: amx.cluster.core_candidates_info
+  - module: amx.cluster.core_instances_info
 """
 
 EXAMPLES = r"""

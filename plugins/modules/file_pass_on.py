@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: file_pass_on
 short_description: Copy files from the head to other hosts, which pass them on
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -73,6 +73,9 @@ options:
     description: Seconds within which a connection between two hosts must be made, and something be transferred.
     type: float
     default: 60
+seealso:
+  - module: amx.cluster.file_set
+  - module: amx.cluster.file_set_info
 """
 
 EXAMPLES = r"""

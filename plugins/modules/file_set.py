@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: file_set
 short_description: Verify files by their SHA-256, and copy the missing and damaged ones
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -43,6 +43,9 @@ options:
     description: Whether to fail when a file is missing or damaged. With O(source), the module always fails then.
     type: bool
     default: false
+seealso:
+  - module: amx.cluster.file_set_info
+  - module: amx.cluster.file_pass_on
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: file_set_info
 short_description: List the files in a directory with their SHA-256
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -23,6 +23,9 @@ options:
   record:
     description: A file that keeps the SHA-256 of the files, so that files that have not changed are not read again.
     type: path
+seealso:
+  - module: amx.cluster.file_set
+  - module: amx.cluster.file_pass_on
 """
 
 EXAMPLES = r"""

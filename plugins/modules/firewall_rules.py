@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: firewall_rules
 short_description: Derive the firewall rules of a cluster
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -57,6 +57,8 @@ options:
     type: list
     elements: str
     default: []
+seealso:
+  - module: amx.cluster.host_info
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: git_wheels
 short_description: Build wheels of packages in Git repositories
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -43,6 +43,9 @@ options:
     type: list
     elements: str
     required: true
+seealso:
+  - module: amx.cluster.wheelhouse
+  - module: amx.cluster.requirements_info
 """
 
 EXAMPLES = r"""

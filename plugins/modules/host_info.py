@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: host_info
 short_description: Gather facts about a host that matter for training
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -50,6 +50,9 @@ options:
     description: Whether RV(host.stack) has the installed packages and the providers of libfabric.
     type: bool
     default: true
+seealso:
+  - module: amx.cluster.amx_info
+  - module: amx.cluster.core_allocation
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: hub_snapshot
 short_description: Fetch a repository of the Hugging Face hub
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -61,6 +61,8 @@ options:
     description: A token for the hub. Empty for the one that huggingface_hub finds by itself, if there is one.
     type: str
     default: ""
+seealso:
+  - module: amx.cluster.file_set
 """
 
 EXAMPLES = r"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: inventory_check
 short_description: Check the inventory and show its hosts
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -51,6 +51,8 @@ options:
       kubernetes:
         description: The variable C(cluster_kubernetes) of the host, if it is set.
         type: raw
+seealso:
+  - module: amx.cluster.doctor_report
 """
 
 EXAMPLES = r"""

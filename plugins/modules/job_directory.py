@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: job_directory
 short_description: Create the directory of a job on a host
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -89,6 +89,9 @@ options:
     description: The host's name in the inventory, by which it is locked.
     type: str
     default: this host
+seealso:
+  - module: amx.cluster.job_plan
+  - module: amx.cluster.job_info
 """
 
 EXAMPLES = r"""

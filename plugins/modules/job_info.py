@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: job_info
 short_description: Get the status of a job, and follow it to its end
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -43,6 +43,9 @@ options:
     description: Whether to show the results as a table when following it to its end.
     type: bool
     default: true
+seealso:
+  - module: amx.cluster.jobs_info
+  - module: amx.cluster.job_stop
 """
 
 EXAMPLES = r"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: job_plan
 short_description: Plan a job for its hosts
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -57,6 +57,12 @@ options:
     type: str
     choices: [preferred, required, absent]
     default: preferred
+  full:
+    description:
+      - Whether the plan is printed with the map of the cores and all environment variables. Otherwise they are printed
+        with C(-v) only.
+    type: bool
+    default: true
 seealso:
   - module: amx.cluster.job_read
   - module: amx.cluster.core_allocation

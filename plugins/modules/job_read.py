@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: job_read
 short_description: Read and check a job file
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -31,6 +31,10 @@ options:
     type: list
     elements: str
     default: []
+  on_kubernetes:
+    description: Whether a job with the launcher C(kubernetes) is accepted. It has no hosts.
+    type: bool
+    default: false
   settings:
     description:
       - What the run is set to besides its file, C(head_address), C(head_interface), C(world_timeout),
@@ -92,6 +96,10 @@ job:
   description: The fields of the job, defaults filled in, paths absolute. Values of secrets are V(***).
   type: dict
   returned: success
+on_kubernetes:
+  description: Whether the job runs on Kubernetes instead of hosts.
+  type: bool
+  returned: success
 run:
   description: C(job) with its C(settings), as M(amx.cluster.job_plan) takes it.
   type: dict
@@ -102,10 +110,10 @@ hosts:
   elements: str
   returned: when O(hosts) is given
 members:
-  description: The hosts that take part in the run; the head does in any case.
+  description: The hosts that take part in the run; the head does in any case. Empty without O(hosts) and on Kubernetes.
   type: list
   elements: str
-  returned: when O(hosts) is given
+  returned: success
 backends:
   description: The job's backend with a stack of each backend.
   type: dict

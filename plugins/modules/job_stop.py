@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: job_stop
 short_description: Stop a job on a host
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -35,6 +35,8 @@ options:
     description: The host's name in RV(lines), such as C(inventory_hostname).
     type: str
     default: this host
+seealso:
+  - module: amx.cluster.job_info
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: jobs_info
 short_description: Gather the status of all jobs on a host
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -33,6 +33,9 @@ options:
     description: The host's name in RV(locks), such as C(inventory_hostname).
     type: str
     default: this host
+seealso:
+  - module: amx.cluster.job_info
+  - module: amx.cluster.jobs_report
 """
 
 EXAMPLES = r"""
@@ -43,7 +46,8 @@ EXAMPLES = r"""
 
 RETURN = r"""
 jobs:
-  description: The jobs that were started from this host, the newest first, each C(path), C(status) and C(progress).
+  description: The jobs that were started from this host, the newest first, each C(path), C(user), C(status) and
+      C(progress).
   returned: success
   type: list
   elements: dict

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kernel_settings
 short_description: Change and restore settings of the running kernel
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -48,6 +48,8 @@ options:
     description: The name of this host in warnings.
     type: str
     required: true
+seealso:
+  - module: amx.cluster.host_info
 """
 
 EXAMPLES = r"""

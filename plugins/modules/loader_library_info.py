@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: loader_library_info
 short_description: Find a shared library that can be preloaded
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -23,6 +23,8 @@ options:
     type: list
     elements: str
     default: [libtcmalloc_minimal.so.4, libtcmalloc.so.4]
+seealso:
+  - module: amx.cluster.venv_check_info
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: peer_info
 short_description: Test names, connections and logins from a host to its peers
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -41,6 +41,8 @@ options:
     description: Seconds that a peer has to answer.
     type: float
     default: 5
+seealso:
+  - module: amx.cluster.peer_listener
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: peer_listener
 short_description: Start a listener to which other hosts can connect
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -29,6 +29,8 @@ options:
     description: The process ends after this time at the latest.
     type: float
     default: 120
+seealso:
+  - module: amx.cluster.peer_info
 """
 
 EXAMPLES = r"""

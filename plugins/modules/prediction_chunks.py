@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: prediction_chunks
 short_description: Go on with the chunks of an interrupted prediction
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -31,6 +31,9 @@ options:
     description: The digest of the prediction. Chunks of another one are left where they are.
     type: str
     required: true
+seealso:
+  - module: amx.cluster.prediction_plan
+  - module: amx.cluster.prediction_collect
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: prediction_collect
 short_description: Bring the chunks of a prediction together on the head
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -36,6 +36,9 @@ options:
     description: Whether the hosts share the job directory, so that nothing needs to be copied.
     type: bool
     default: false
+seealso:
+  - module: amx.cluster.prediction_chunks
+  - module: amx.cluster.prediction_report
 """
 
 EXAMPLES = r"""

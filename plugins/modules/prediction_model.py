@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: prediction_model
 short_description: Find a trained model on the head and keep it for predictions
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -39,6 +39,8 @@ options:
     description: The directory that keeps the models of predictions.
     type: path
     required: true
+seealso:
+  - module: amx.cluster.prediction_plan
 """
 
 EXAMPLES = r"""

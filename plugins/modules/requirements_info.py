@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: requirements_info
 short_description: Compare requirements with the installed packages
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -28,6 +28,9 @@ options:
     description: Where requirements are written, by the lines in O(requirements), for messages.
     type: dict
     default: {}
+seealso:
+  - module: amx.cluster.wheelhouse
+  - module: amx.cluster.git_wheels
 """
 
 EXAMPLES = r"""

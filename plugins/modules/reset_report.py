@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: reset_report
 short_description: Show what a reset removes, and refuse it while jobs run
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:

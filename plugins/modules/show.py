@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: show
 short_description: Print a text to the terminal
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -26,6 +26,8 @@ options:
   data:
     description: The data that O(format=json) prints instead of the text.
     type: raw
+seealso:
+  - module: ansible.builtin.debug
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_authorized_keys_info
 short_description: Find the keys of an SSH mesh to add to authorized_keys and to remove
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -62,6 +62,8 @@ options:
     description: Whether keys of hosts that are not in O(hosts) are stale.
     type: bool
     default: true
+seealso:
+  - module: amx.cluster.ssh_key_pair_info
 """
 
 EXAMPLES = r"""

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_host_keys_check
 short_description: Compare the SSH host keys of hosts with those that are pinned
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -45,6 +45,8 @@ options:
     type: list
     elements: str
     default: []
+seealso:
+  - module: amx.cluster.ssh_login_info
 """
 
 EXAMPLES = r"""

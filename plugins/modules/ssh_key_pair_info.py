@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_key_pair_info
 short_description: Find what the key pair of an SSH mesh on this host is for
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -43,6 +43,8 @@ options:
     description: Whether no other mesh of this name has hosts of this one.
     type: bool
     default: true
+seealso:
+  - module: amx.cluster.ssh_authorized_keys_info
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_login_info
 short_description: Test on which hosts this host can log in by SSH
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -35,6 +35,9 @@ options:
     description: The number of logins that are made at a time.
     type: int
     default: 8
+seealso:
+  - module: amx.cluster.peer_info
+  - module: amx.cluster.ssh_host_keys_check
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: stack_info
 short_description: Get a stack of a catalogue, checked for these hosts
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -57,6 +57,9 @@ options:
     type: str
     choices: [refuse, allow]
     default: refuse
+seealso:
+  - module: amx.cluster.venv
+  - module: amx.cluster.wheelhouse
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: venv
 short_description: Install wheels into a virtual environment
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -53,6 +53,10 @@ options:
     description: Seconds to wait for another installation into the same virtual environment.
     type: int
     default: 900
+seealso:
+  - module: amx.cluster.venv_info
+  - module: amx.cluster.venv_check_info
+  - module: amx.cluster.venv_activate
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: venv_activate
 short_description: Activate an installed virtual environment
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -54,6 +54,9 @@ options:
     type: list
     elements: str
     default: []
+seealso:
+  - module: amx.cluster.venv
+  - module: amx.cluster.venv_info
 """
 
 EXAMPLES = r"""

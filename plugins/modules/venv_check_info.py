@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: venv_check_info
 short_description: Gather the results of the checks of a virtual environment
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -31,6 +31,9 @@ options:
     description: The versions that must be installed, by the names of packages.
     type: dict
     required: true
+seealso:
+  - module: amx.cluster.venv
+  - module: amx.cluster.venv_activate
 """
 
 EXAMPLES = r"""

@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: venv_info
 short_description: Gather facts about the virtual environments of a host
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -43,6 +43,9 @@ options:
     description: Whether O(wheels) are copied to this host before, and so take disk space, too.
     type: bool
     default: true
+seealso:
+  - module: amx.cluster.venv
+  - module: amx.cluster.stack_info
 """
 
 EXAMPLES = r"""

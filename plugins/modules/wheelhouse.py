@@ -7,7 +7,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: wheelhouse
 short_description: Collect the wheels of pinned Python packages for other hosts
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -82,6 +82,9 @@ options:
       - A wheelhouse that was collected elsewhere, as a directory or as a tar file of one. Nothing is downloaded then.
         Its wheels are verified by its manifest.
     type: path
+seealso:
+  - module: amx.cluster.venv
+  - module: amx.cluster.stack_info
 """
 
 EXAMPLES = r"""
