@@ -47,9 +47,10 @@ molecule: ## the scenarios on clusters of containers; a single one: make molecul
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## generate the README.md of each role, the JSON Schema of job files and the generated blocks of pages
+docs: ## generate READMEs of roles, the JSON Schema of job files and blocks of pages, and build the site of the documentation
 	@tools/make_venv.sh tests
 	@.venv/bin/python tools/generated_docs.py write
+	@.venv/bin/python tools/docs_site.py
 
 clean: ## remove .venv and caches; keep what the demo installed and trained (.cluster, results)
 	rm -rf .venv .cache .ansible .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -9,8 +9,8 @@ A block of a page is generated when the page has the two lines
     <!-- begin NAME: written by `make docs` -->
     <!-- end NAME -->
 
-and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs and the
-JSON Schema of job files.
+and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs, the
+index of messages and the JSON Schema of job files.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 
 import doc_tables
 import job_schema
+import messages
 import role_interfaces
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
@@ -89,6 +90,7 @@ def main(arguments: list[str]) -> int:
         texts[job_schema.FILE] = job_schema.text()
     except ValueError as error:
         problems.append(f"{job_schema.FILE.relative_to(ROOT)}: {error}")
+    texts[messages.PAGE] = messages.index()
     for path, text in texts.items():
         name = path.relative_to(ROOT)
         if path.is_file() and path.read_text(encoding="utf-8") == text:
