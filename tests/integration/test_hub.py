@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import yaml
 from support import checkout
+from support.at_length import only_at_length
 from support.hub import Hub
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -320,6 +321,7 @@ def fetch(control: Control) -> tuple[str, str]:
     return said.strip(), error
 
 
+@only_at_length("a hub that is away is refused as well, and at once")
 def test_a_hub_that_does_not_answer(control: Control) -> None:
     control.hub.mute = "/api/"
     said, error = fetch(control)
@@ -340,6 +342,7 @@ def test_a_transfer_that_breaks_off_goes_on(control: Control) -> None:
     assert starts == ["", "bytes=10485760-"]
 
 
+@only_at_length("a transfer that breaks off now and then is beside it")
 def test_a_connection_that_always_breaks_off(control: Control) -> None:
     control.hub.publish("model", "acme/tiny", control.model)
     control.hub.break_off = {"model.safetensors": 1000}

@@ -52,7 +52,7 @@ def _train(name: str, **fields: Any) -> dict[str, Any]:
     job["script"] = str(SCRIPTS / "train_text.py")
     job["prepare"]["script"] = str(SCRIPTS / "docstring_pairs.py")
     job["prepare"]["args"].update(PAIRS)
-    del job["args"]["save_strategy"], job["expect"]
+    del job["args"]["save_strategy"]
     job.update(name=name, restarts=1, checkpoints={"steps": SAVE_STEPS}, **fields)
     play = train(job_file(job))
     complete = f"{directory(name)}/output/checkpoint-{SAVE_STEPS}/complete.json"

@@ -16,12 +16,15 @@ SCRIPTS = ROOT / "jobs/scripts"
 VALIDATION_PAIRS = 1000
 # Samples of a step, over all ranks: the same on any number of hosts, so that each step is made of the same samples.
 GLOBAL_BATCH = 48
+# What its model learns at least.
+LEARNT = 0.85
 
 
 def smoke(name: str, ranks: int, hosts: int | list[str], args: dict[str, Any], **fields: Any) -> Path:
     """Write a job file: jobs/smoke.yml on `ranks` hosts, one rank on each, with other arguments and fields."""
     job = copy.deepcopy(yaml.safe_load((ROOT / "jobs/smoke.yml").read_text(encoding="utf-8")))
-    job.update(name=name, hosts=hosts, ranks_per_node=1, script=str(SCRIPTS / "train_text.py"), **fields)
+    job.update(name=name, hosts=hosts, ranks_per_node=1, script=str(SCRIPTS / "train_text.py"))
+    job.update(expect={"eval_accuracy": LEARNT}, **fields)
     job["prepare"]["script"] = str(SCRIPTS / "generated_pairs.py")
     job["prepare"]["args"]["validation_pairs"] = VALIDATION_PAIRS
     job["args"].update(per_device_train_batch_size=GLOBAL_BATCH // ranks, **args)

@@ -175,7 +175,7 @@ import os, sys
 from pathlib import Path
 from support import lanes
 lanes.LOGS = lanes.ROOT = Path(sys.argv[1])
-slow = lanes.Part("unit", "slow", ["sh", "-c", "echo begun; touch there; sleep 300"], 1)
+slow = lanes.Part("unit", "slow", ["sh", "-c", "echo begun; sleep 0.5; touch there; sleep 300"], 1)
 lanes.Lanes([slow, lanes.Part("unit", "b", ["true"], 1)], 1, os.environ).run()
 """
 
