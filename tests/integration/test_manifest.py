@@ -73,8 +73,15 @@ def test_wrong_settings_are_refused_by_every_playbook(tmp_path: Path) -> None:
     assert "- cluster_kubernetes: memory: '128 GB' is not a quantity of memory" in said
 
 
-def test_train_refuses_the_launcher(cluster: LocalCluster) -> None:
+def test_train_needs_a_kubeconfig(tmp_path: Path) -> None:
+    cluster = LocalCluster(tmp_path, {"cluster_kubernetes": {**NODES, "kubeconfig": "/no/where/config"}})
     job = cluster.write_job("mine", "print(1)", launcher="kubernetes")
     assert cluster.play("train", "-e", f"job={job}").wait(300) == 2
-    assert "launcher: kubernetes starts pods, not ranks on hosts" in cluster.output("train")
-    assert "ansible-playbook -i hosts.yml playbooks/manifest.yml" in cluster.output("train")
+    assert "there is no kubeconfig at /no/where/config" in cluster.output("train")
+
+
+def test_plan_refuses_the_launcher(cluster: LocalCluster) -> None:
+    job = cluster.write_job("mine", "print(1)", launcher="kubernetes")
+    assert cluster.play("plan", "-e", f"job={job}").wait(300) == 2
+    assert "launcher: kubernetes starts pods, not ranks on hosts" in cluster.output("plan")
+    assert "ansible-playbook -i hosts.yml playbooks/train.yml" in cluster.output("plan")
