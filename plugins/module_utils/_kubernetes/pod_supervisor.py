@@ -100,12 +100,12 @@ class PodSupervisor(Supervision):
         self.continue_from(read_json(kept / "status.json"))
 
     def continue_from(self, earlier: Mapping[str, Any] | None) -> None:
-        """Take over the status of the pod whose place this one takes; of a job that has ended, only its launches."""
+        """Take over the status of the pod whose place this one takes; of a run that is over, only its launches."""
         self.status.update(pod=self.start.pod, node=self.start.node, launch=0)
         if earlier is None:
             return
         self.status["launch"] = earlier.get("launch", 0)
-        if earlier["state"] in ENDED:
+        if earlier["state"] in ENDED or self.is_started_again():
             for left in (STOP, "results.json", "utilization.json"):
                 (self.folder / left).unlink(missing_ok=True)
             return
@@ -115,6 +115,14 @@ class PodSupervisor(Supervision):
             if "ended" not in attempt:
                 attempt.update(ended=now(), returncode=1, reason=earlier["reason"] or f"{gone} was lost")
         self.note(f"{self.start.pod} has taken the place of {gone}")
+
+    def is_started_again(self) -> bool:
+        """Tell whether a person has started the job again since this status was written (job_resume).
+
+        The previous run was lost then, with all of its pods: its restarts, and a request to stop it, do not count here.
+        """
+        before = read_json(self.folder / "job.json") or self.run.to_json()
+        return bool(before["settings"].get("since", "") != self.run.settings.since)
 
     def first_rank_is_elsewhere(self) -> bool:
         """Return true: every rank 0 works in a directory of its pod's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,20 @@ def test_the_place_of_a_pod_that_was_killed(tmp_path: Path, receiver: heartbeats
 def test_a_job_that_has_ended_begins_anew(tmp_path: Path) -> None:
     made = supervisor(tmp_path, state="failed", launch=3, attempts=[{"started": "s", "reason": "x", "ended": "e"}])
     assert (made.status["attempts"], made.status["launch"], made.status["state"]) == ([], 3, "running")
+
+
+def test_a_job_that_was_lost_and_is_started_again_has_all_its_restarts(tmp_path: Path) -> None:
+    lost = {"started": "s", "ended": "e", "from": "the beginning", "returncode": 1, "reason": "pod a was evicted"}
+    made = supervisor(tmp_path, 0, state="lost", launch=3, pod="a", node="n", attempts=[lost])
+    status = dict(made.status)
+    made.keep_job()
+    write_json(made.folder / pod_supervisor.STOP, {"version": 1})
+    again = replace(made.run, settings=replace(made.run.settings, since="2026-11-22T22:00:00"))
+    start = replace(made.start, job=replace(made.start.job, run=again))
+    resumed = pod_supervisor.PodSupervisor(made.places, start, {"AMX_CLUSTER_INDEX": "0"})
+    assert made.failed() == 1, "the pod that takes the place of a lost one counts on"
+    assert (resumed.failed(), resumed.status["launch"], resumed.status["state"]) == (0, status["launch"], "running")
+    assert not (made.folder / pod_supervisor.STOP).exists(), "the previous run was to be stopped, not this one"
 
 
 def test_a_pod_that_cannot_run_its_ranks_ends_the_job(tmp_path: Path, receiver: heartbeats.Receiver) -> None:
