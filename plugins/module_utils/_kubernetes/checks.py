@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import objects, quantities, resources, training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
+    jobs,
+    objects,
+    quantities,
+    resources,
+    training,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import Derived
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import Object
@@ -138,8 +144,8 @@ def _optional(call: Any) -> Any:
 
 
 def _earlier(api: Api, derived: Derived, may: Callable[..., bool]) -> list[Object]:
-    """Return the objects that a previous start of the job has left, of whatever kind it was."""
-    selector = f"{objects.JOB_LABEL}={derived.name}"
+    """Return the objects that a previous start of the job has left, of whatever kind it was; none of others."""
+    selector = jobs.selector(derived.name)
     found: list[Object] = []
     for version, kind in objects.KINDS_OF_JOBS:
         resource = api.resource(version, kind)
@@ -224,21 +230,35 @@ def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
 
 def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
     name = derived.run.job.name
-    running = [one for one in found.earlier if training.is_training(one) and not training.ended(one)]
+    running = [one for one in found.earlier if training.runs_pods(one) and not training.ended(one)]
     if running:
+        # While a job's data are prepared, nothing of it trains yet.
+        does = "is running" if any(map(training.is_training, running)) else "prepares its data"
         notes = running[0]["metadata"].get("annotations", {})
         since = notes.get(objects.SINCE) or running[0]["metadata"].get("creationTimestamp", "")
         by = f", started by {notes[objects.BY_USER]}" if notes.get(objects.BY_USER) else ""
         yield (
-            f"job {name} is running since {since}{by}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
+            f"job {name} {does} since {since}{by}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
             f"stop it (playbooks/stop.yml -e job={name}), or give this job another name"
         )
+    for other in _with_the_same_objects(derived, found):
+        yield (
+            f"job {other} has the objects {derived.name} in namespace {derived.settings.namespace}, and so would job "
+            f"{name}: give this job another name, or remove those (playbooks/stop.yml -e job={other} -e remove=true)"
+        )
     for one in found.taken:
-        if one["metadata"].get("labels", {}).get(objects.JOB_LABEL) != derived.name:
+        if one["metadata"].get("labels", {}).get(objects.JOB_LABEL) != derived.name or not jobs.ours(one):
             yield (
                 f"{one['kind']} {one['metadata']['name']} in namespace {derived.settings.namespace} is not of a job of "
                 "the collection: give this job another name"
             )
+
+
+def _with_the_same_objects(derived: Derived, found: Found) -> list[str]:
+    """Return the other jobs whose objects have the names of this one's: a.b and a-b both give a-b."""
+    configs = [one for one in found.earlier if one["kind"] == "ConfigMap"]
+    runs = [jobs.Found(derived.name, derived.settings.namespace, config=one).run for one in configs]
+    return sorted({str(run["job"]["name"]) for run in runs if run} - {derived.run.job.name})
 
 
 def _of_nodes(derived: Derived, found: Found) -> Iterator[str]:

@@ -25,6 +25,12 @@ def is_training(one: Mapping[str, Any]) -> bool:
     return one["kind"] in API_VERSIONS and name == job
 
 
+def runs_pods(one: Mapping[str, Any]) -> bool:
+    """Tell whether an object of a job has pods: it trains, or prepares the job's data."""
+    name, job = one["metadata"]["name"], one["metadata"].get("labels", {}).get(objects.JOB_LABEL)
+    return is_training(one) or (one["kind"] == "Job" and name == f"{job}-prepare")
+
+
 def ended(one: Mapping[str, Any]) -> str:
     """Return how an object has ended, succeeded or failed; an empty string while it has not."""
     for condition in one.get("status", {}).get("conditions") or []:

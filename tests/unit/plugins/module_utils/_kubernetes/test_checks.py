@@ -160,7 +160,7 @@ def test_namespace_and_secret_of_the_registry(server: Server, tmp_path: Path) ->
 
 
 def trains(state: str = "", **annotations: str) -> dict[str, Any]:
-    labels = {"amx.cluster/job": "smoke"}
+    labels = {"amx.cluster/job": "smoke", "app.kubernetes.io/managed-by": "amx.cluster"}
     conditions = [{"type": state, "status": "True"}] if state else []
     about = {"name": "smoke", "labels": labels, "annotations": annotations, "creationTimestamp": "2026-11-22T12:00:00Z"}
     return {"metadata": about, "status": {"conditions": conditions}}
@@ -179,7 +179,39 @@ def test_the_same_job_is_running(server: Server, tmp_path: Path) -> None:
     assert reason.startswith("job smoke is running since"), "of another kind"
     server.answers[jobs] = {"items": [trains("Failed", **given)]}
     assert refused(server, tmp_path) == [], "it has ended"
-    assert server.requests[-1]["query"].get("labelSelector", "amx.cluster/job=smoke") == "amx.cluster/job=smoke"
+
+
+def test_only_objects_of_the_collection_are_those_of_a_previous_start(server: Server, tmp_path: Path) -> None:
+    assert refused(server, tmp_path) == []
+    selectors = [one["query"]["labelSelector"] for one in server.requests if "labelSelector" in one["query"]]
+    assert set(selectors) == {"amx.cluster/job=smoke,app.kubernetes.io/managed-by=amx.cluster"}
+    server.answers[f"{TEAM}/configmaps/smoke"] = {"metadata": {"name": "smoke", "labels": {"amx.cluster/job": "smoke"}}}
+    (reason,) = refused(server, tmp_path)
+    assert reason.startswith("ConfigMap smoke in namespace team is not of a job of the collection"), (
+        "labelled by others"
+    )
+
+
+def test_the_same_job_prepares_its_data(server: Server, tmp_path: Path) -> None:
+    prepares = trains(**{"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"})
+    prepares["metadata"]["name"] = "smoke-prepare"
+    server.answers["/apis/batch/v1/namespaces/team/jobs"] = {"items": [prepares]}
+    (reason,) = refused(server, tmp_path)
+    assert reason.startswith("job smoke prepares its data since 2026-11-22T11:59:00+00:00, started by ada: follow it")
+    prepares["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
+    assert refused(server, tmp_path) == [], "whoever started it has left"
+
+
+def test_another_job_with_the_same_objects(server: Server, tmp_path: Path) -> None:
+    config = {**trains(), "data": {"job.json": '{"job": {"name": "smo.ke"}, "settings": {}}'}}
+    server.answers[f"{TEAM}/configmaps"] = {"items": [config]}
+    (reason,) = refused(server, tmp_path)
+    assert reason == (
+        "job smo.ke has the objects smoke in namespace team, and so would job smoke: give this job another name, or "
+        "remove those (playbooks/stop.yml -e job=smo.ke -e remove=true)"
+    )
+    config["data"] = {"job.json": '{"job": {"name": "smoke"}, "settings": {}}'}
+    assert refused(server, tmp_path) == [], "an earlier start of the same job"
 
 
 def test_an_object_of_another_origin(server: Server, tmp_path: Path) -> None:
