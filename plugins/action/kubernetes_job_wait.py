@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
@@ -15,9 +17,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import
 from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, pods
 
 display = Display()
+T = TypeVar("T")
 
 # Seconds: how long an image that cannot be pulled is tried again, and an API server that does not answer.
 LASTING, SILENT = 60.0, 300.0
+PAUSE = 5.0  # seconds until it is asked again
 
 
 class Waits:
@@ -88,7 +92,9 @@ class ActionModule(ActionBase):
         waits = Waits(options)
         while True:
             seen = self.look(job)
-            prepares = job.api.read("batch/v1", "Job", job.namespace, f"{job.name}-prepare")
+            prepares = self.patiently(
+                job, partial(job.api.read, "batch/v1", "Job", job.namespace, f"{job.name}-prepare")
+            )
             if prepares is None:
                 raise ValueError(
                     f"job {options['job']}: {job.name}-prepare was removed while it was preparing the data"
@@ -100,7 +106,7 @@ class ActionModule(ActionBase):
                 cause = causes.of_failure(pods.prepares(seen), prepares)
                 log = job.failure_in_logs(pods.prepares(seen), cause.pod)
                 raise ValueError(f"job {options['job']} cannot start: its data were not prepared: {cause.text}\n{log}")
-            waits.show(pods.waiting(seen, job))
+            waits.show(self.waiting(job, seen))
             time.sleep(options["interval"])
 
     def until_running(
@@ -116,7 +122,7 @@ class ActionModule(ActionBase):
             if training.ended(seen.trains) or (trains and self.all_started(seen)):
                 display.display(self.where(seen))
                 return {"changed": False, "pods": [pod["metadata"]["name"] for pod in trains.values()]}
-            waits.show(pods.waiting(seen, job) or [self.nothing(job, seen, waits.elapsed())])
+            waits.show(self.waiting(job, seen) or [self.nothing(job, seen, waits.elapsed())])
             time.sleep(options["interval"])
 
     @staticmethod
@@ -180,7 +186,7 @@ class ActionModule(ActionBase):
             over = training.ended(seen.trains)
             if over or (seen.status.get("state") in ("succeeded", "stopped") and seen.told.get("outcome")):
                 return self.conclude(job, seen, last, over, options, task_vars)
-            waits.show(pods.waiting(seen, job), final=False)
+            waits.show(self.waiting(job, seen), final=False)
             time.sleep(options["interval"])
 
     def conclude(
@@ -213,11 +219,20 @@ class ActionModule(ActionBase):
         raise ValueError(f"{told}\n{job.failure_in_logs(seen.pods, cause.pod)}")
 
     def look(self, job: pods.JobOfPods) -> pods.Look:
-        """Look at the job; a server that does not answer for a while is asked again. Raises ApiError."""
+        """Look at the job. Raises ApiError as `patiently` does."""
+        return self.patiently(job, partial(pods.look, job))
+
+    def waiting(self, job: pods.JobOfPods, seen: pods.Look) -> list[causes.Cause]:
+        """Return why pods of the job do not run yet. Raises ApiError as `patiently` does."""
+        return self.patiently(job, partial(pods.waiting, seen, job))
+
+    @staticmethod
+    def patiently(job: pods.JobOfPods, call: Callable[[], T]) -> T:
+        """Return what a call returns; a server that does not answer for a while is asked again. Raises ApiError."""
         since = time.monotonic()
         while True:
             try:
-                return pods.look(job)
+                return call()
             except ApiError as error:
                 if error.status in (401, 403) or time.monotonic() - since > SILENT:
                     raise ApiError(
@@ -225,4 +240,4 @@ class ActionModule(ActionBase):
                         "its status.",
                         error.status,
                     ) from None
-            time.sleep(5)
+            time.sleep(PAUSE)

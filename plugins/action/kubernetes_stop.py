@@ -47,7 +47,8 @@ class ActionModule(ActionBase):
         objects = (
             live.everything(api, found.namespace, found.name) if options["remove"] else jobs.running_objects(found)
         )
-        self.check(api, found.namespace, objects)
+        keeps_config = bool(found.config) and not options["remove"]
+        self.check(api, found.namespace, objects, notes=keeps_config and bool(objects))
         after = {"state": before["state"], "reason": before["reason"]}
         if was_running:
             # Deleting its objects ends a job that does not end by itself.
@@ -62,7 +63,7 @@ class ActionModule(ActionBase):
             "namespace": found.namespace,
             "name": found.name,
             "objects": objects,
-            "config": bool(found.config) and not options["remove"],
+            "config": keeps_config,
             "annotations": {
                 jobs.STATE: str(after["state"]),
                 jobs.REASON: str(after["reason"]),
@@ -73,14 +74,16 @@ class ActionModule(ActionBase):
         }
 
     @staticmethod
-    def check(api: Api, namespace: str, objects: list[dict[str, str]]) -> None:
-        """Raise ValueError unless this user may delete all of these objects."""
+    def check(api: Api, namespace: str, objects: list[dict[str, str]], *, notes: bool) -> None:
+        """Raise ValueError unless this user may delete all of these objects. notes: and change the job's ConfigMap."""
         kinds = {one["kind"]: one["api_version"] for one in objects}
         missing = []
         for kind, version in kinds.items():
             resource = api.resource(version, kind)
             if not api.allowed("delete", resource, version.rpartition("/")[0], namespace):
                 missing.append(f"delete {resource}")
+        if notes and not api.allowed("patch", "configmaps", "", namespace):
+            missing.append("patch configmaps")
         if missing:
             raise ValueError(
                 f"context {api.context} may not {', '.join(missing)} in namespace {namespace}, nothing was stopped: "

@@ -69,11 +69,14 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
                 found = found(request)
             code, content = found if isinstance(found, tuple) else (200, found)
             data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
-            self.send_response(code)
-            self.send_header("Content-Type", "text/plain" if isinstance(content, str) else "application/json")
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            try:
+                self.send_response(code)
+                self.send_header("Content-Type", "text/plain" if isinstance(content, str) else "application/json")
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+            except ConnectionError:  # the client has not waited
+                self.close_connection = True
 
         do_GET = do_POST = answer
 

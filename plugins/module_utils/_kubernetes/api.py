@@ -127,6 +127,7 @@ class Api:
     def _request(
         self, method: str, path: str, query: dict[str, object], body: Any = None, *, streams: bool = False
     ) -> Any:
+        """Return the answer, as JSON or as a stream. An answer that is followed may pause for as long as it will."""
         import kubernetes.client
         import urllib3.exceptions
 
@@ -141,7 +142,7 @@ class Api:
                 response_type=None if streams else "object",
                 _return_http_data_only=True,
                 _preload_content=not streams,
-                _request_timeout=(CONNECT, None if streams else ANSWER),
+                _request_timeout=(CONNECT, None if query.get("follow") else ANSWER),
             )
         except kubernetes.client.ApiException as error:
             raise self._error(error) from None

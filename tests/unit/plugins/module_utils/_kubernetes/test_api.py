@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,22 @@ def test_events_come_in_their_order(connected: Api, server: Server) -> None:
     server.answers["/api/v1/namespaces/team/events"] = {"items": items}
     assert [event["metadata"]["name"] for event in connected.events("team", "demo-0")] == ["e1", "e0"]
     assert server.requests[-1]["query"] == {"fieldSelector": "involvedObject.name=demo-0"}
+
+
+def test_a_log_that_never_comes_is_not_waited_for(
+    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "ANSWER", 0.1)
+    refused = threading.Event()
+
+    def answer(_request: dict[str, Any]) -> str:
+        refused.wait(5)
+        return "late"
+
+    server.answers[f"{PODS}/demo-0/log"] = answer
+    with pytest.raises(ApiError, match="cannot reach"):
+        list(connected.log("team", "demo-0", "train"))
+    refused.set()
 
 
 def test_logs(connected: Api, server: Server) -> None:
