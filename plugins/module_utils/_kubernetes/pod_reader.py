@@ -130,8 +130,15 @@ def pack(directory: Path) -> dict[str, Any]:
     part = path.with_name(f"{path.name}.part")
     digest = hashlib.sha256()
     opened = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    with os.fdopen(opened, "wb") as stream, tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        tar.add(directory, arcname=".", filter=_packed)
+    try:
+        with (
+            os.fdopen(opened, "wb") as stream,
+            tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            tar.add(directory, arcname=".", filter=_packed)
+    except OSError:
+        part.unlink(missing_ok=True)  # of a volume that is full, it has taken the rest
+        raise
     with part.open("rb") as made:
         for piece in iter(lambda: made.read(1 << 20), b""):
             digest.update(piece)

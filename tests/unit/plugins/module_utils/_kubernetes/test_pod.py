@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Source
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
@@ -250,6 +251,27 @@ def test_data_that_nobody_has_copied(tmp_path: Path) -> None:
     (made.storage / "datasets/corpus").mkdir(parents=True)
     fields = pod_places.Job.read(made.job).run.to_json()["job"]["data"]["corpus"]
     pod_volume.fetch(made, made.storage / "datasets/corpus", "data", fields, {})
+
+
+def test_a_name_on_the_volume_that_is_another_source(tmp_path: Path) -> None:
+    made = places(tmp_path)
+    target = made.storage / "datasets/corpus"
+    target.parent.mkdir(parents=True)
+    (made.storage / ".hub").mkdir()
+    target.symlink_to("../.hub")
+    source = dataclasses.asdict(Source(hub="ada/corpus", revision="v1"))
+    pod_volume.fetch(made, target, "data", source, {})  # of an earlier version, which remembered nothing
+    pod_volume.remember(made, "datasets/corpus", source)
+    pod_volume.fetch(made, target, "data", source, {})
+    with pytest.raises(ValueError) as caught:
+        pod_volume.fetch(made, target, "data", {**source, "revision": "v2"}, {})
+    assert str(caught.value) == (
+        "datasets/corpus on the volume is hub: ada/corpus, revision: v1, and this job has hub: ada/corpus, revision: "
+        "v2: give it another name in the job file, or remove datasets/corpus from the volume when no job uses it"
+    )
+    target.unlink()
+    target.mkdir()
+    pod_volume.fetch(made, target, "data", {**source, "revision": "v2"}, {})  # a person has put it there
 
 
 def test_the_program_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import resource
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -99,3 +100,17 @@ def test_the_log(volume: Places, capsysbinary: pytest.CaptureFixture[bytes]) -> 
     (volume.storage / "jobs/words-1-abc/log").write_bytes(b"a\xff\n")
     pod_reader.read(volume, ("log", "abc"))
     assert capsysbinary.readouterr().out == b"a\xff\n"
+
+
+def test_a_volume_without_room_for_the_packed_directory(volume: Places) -> None:
+    """What was written of it would stay, and take the rest of the volume that jobs write to."""
+    directory = volume.storage / "jobs/words-1-abc"
+    (directory / "output/model").write_text("w" * 100_000)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(OSError):
+            pod_reader.pack(directory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert sorted(path.name for path in directory.parent.iterdir()) == ["old-d-f", "words-1-abc"]
