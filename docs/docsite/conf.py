@@ -36,6 +36,8 @@ _ANSIBLE = "https://docs.ansible.com/ansible/latest"
 _LABELS = {
     "ansible_configuration_settings": f"{_ANSIBLE}/reference_appendices/config.html",
     "action_plugins": f"{_ANSIBLE}/plugins/action.html",
+    "callback_plugins": f"{_ANSIBLE}/plugins/callback.html",
+    "ANSIBLE_STDOUT_CALLBACK": f"{_ANSIBLE}/reference_appendices/config.html#envvar-ANSIBLE_STDOUT_CALLBACK",
     "common_return_values": f"{_ANSIBLE}/reference_appendices/common_return_values.html",
 }
 
