@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
     settings,
     training,
 )
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, job_on_kubernetes
 
 display = Display()
 
@@ -38,12 +38,7 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
             {
-                "job": {"type": "str", "default": ""},
-                "override": {"type": "raw"},
-                "kubernetes": {"type": "raw", "required": True},
-                "stack": {"type": "dict", "required": True},
-                "backend": {"type": "str", "default": "auto"},
-                "job_env": {"type": "raw", "default": {}, "no_log": True},
+                **job_on_kubernetes.ARGUMENTS,
                 "user": {"type": "str", "default": ""},
                 "since": {"type": "str", "default": ""},
                 "resume": {"type": "bool", "default": False},
@@ -52,7 +47,7 @@ class ActionModule(ActionBase):
             }
         )
         if not options["job"]:
-            return {"failed": True, "msg": "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"}
+            return {"failed": True, "msg": job_on_kubernetes.NO_JOB}
         try:
             job = load(Path(options["job"]), options["override"])
             return self.secret(options, job) if options["secret_of"] else self.plan(options, job)

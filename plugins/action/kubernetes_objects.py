@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, objects, settings
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, job_on_kubernetes
 
 display = Display()
 
@@ -31,19 +31,14 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
             {
-                "job": {"type": "str", "default": ""},
-                "override": {"type": "raw"},
-                "kubernetes": {"type": "raw", "required": True},
-                "stack": {"type": "dict", "required": True},
-                "backend": {"type": "str", "default": "auto"},
-                "job_env": {"type": "raw", "default": {}, "no_log": True},
+                **job_on_kubernetes.ARGUMENTS,
                 "path": {"type": "path"},
                 "secret": {"type": "bool", "default": False},
                 **document.ARGUMENTS,
             }
         )
         if not options["job"]:
-            return {"failed": True, "msg": "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"}
+            return {"failed": True, "msg": job_on_kubernetes.NO_JOB}
         try:
             return self.render(options)
         except (OSError, ValueError) as error:

@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 name: compact
 type: stdout
 short_description: One line for each role or play, failures in full
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -30,7 +30,7 @@ options:
     type: str
     choices: [auto, always, never]
     default: auto
-    version_added: 0.1.0
+    version_added: 1.0.0
     env:
       - name: AMX_CLUSTER_CHANGED_TASKS
     ini:
@@ -42,7 +42,7 @@ options:
         terminals with C(TERM=dumb).
     type: bool
     default: true
-    version_added: 0.1.0
+    version_added: 1.0.0
     env:
       - name: AMX_CLUSTER_REDRAW
     ini:

@@ -9,7 +9,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kubernetes_job_plan
 short_description: Plan the start of a job on Kubernetes
-version_added: 0.1.0
+version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
@@ -21,30 +21,8 @@ description:
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
+  - amx.cluster.job_on_kubernetes
 options:
-  job:
-    description: The job file.
-    type: str
-    default: ""
-  override:
-    description: Fields that win over the job file's.
-    type: raw
-  kubernetes:
-    description: The variable C(cluster_kubernetes) of the inventory.
-    type: raw
-    required: true
-  stack:
-    description: The stack of the image, as M(amx.cluster.stack_info) returns it.
-    type: dict
-    required: true
-  backend:
-    description: The backend of a job that leaves it open.
-    type: str
-    default: auto
-  job_env:
-    description: The variables that the job may take from the inventory.
-    type: raw
-    default: {}
   user:
     description: Who starts the job, as an annotation of its objects.
     type: str
