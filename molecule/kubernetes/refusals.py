@@ -47,7 +47,7 @@ def missing_rights_are_named() -> list[str]:
     binding = {"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": made, "roleRef": role}
     client.apply({**binding, "subjects": subjects})
     try:
-        said = ["create, delete configmaps", "create pods/exec", "pytorchjobs.kubeflow.org", POOR, "rbac.yml"]
+        said = ["create, delete, patch configmaps", "create pods/exec", "pytorchjobs.kubeflow.org", POOR, "rbac.yml"]
         output = refused("rights", said, smoke("poor"), namespace=POOR)
         check("get, list pods:" not in output, f"rights that are there are named: {output[-2000:]}")
     finally:

@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, objects, reader, settings, starts
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
-from pods import NAMESPACE, directory, left, play, pods, read, smoke, user
+from pods import NAMESPACE, STORAGE, admin, directory, left, play, pods, read, smoke, user
+from pods import settings as pods_settings
 from support.cluster import EPHEMERAL, Play, until, words
 from support.journeys import check
 from support.kubernetes_node import node
 
 RESULTS = EPHEMERAL / "results"
-TOGETHER, KILLED, STOPPED = "together", "killed", "stopped"
+TOGETHER, KILLED, STOPPED, TWICE = "together", "killed", "stopped", "twice"
 SAVE_STEPS = 5
 # The rank itself in a pod, not torchrun and not its data loaders: it has the script as an argument.
 KILL_RANK = """
@@ -79,12 +83,109 @@ def status_and_log_show_the_job() -> list[str]:
     return ["status.yml and logs.yml show the job that has ended"]
 
 
-def results_are_fetched_and_verified() -> list[str]:
-    """results.yml fetches what is on the volume: every file is there with the same content."""
-    play("results", "-e", f"job={TOGETHER}", "-e", f"kubernetes_results={RESULTS}").succeed()
-    there, here = sums(directory(TOGETHER) / "output"), sums(RESULTS / TOGETHER / "output")
-    check(there and there == here, f"on the volume: {sorted(there)}, fetched: {sorted(here)}")
-    return [f"{len(here)} files of the output were fetched, with the sums of those on the volume"]
+def a_start_that_fails_loses_nothing() -> list[str]:
+    """The job is started again with an image that no node has: its previous run is shown, and can be fetched."""
+    before = directory(TOGETHER)
+    again = words(play("train", "-e", f"job={smoke(TOGETHER)}", image="amx-cluster-pod:none").fail())
+    check("does not have image amx-cluster-pod:none" in again, f"{again[-3000:]}")
+    check("Its previous run is kept" in again and "Could not be removed" not in again, f"{again[-3000:]}")
+    check(left(TOGETHER) == [f"ConfigMap {TOGETHER}"], f"left: {left(TOGETHER)}")
+    shown = words(play("status", "-e", f"job={TOGETHER}").succeed())
+    check("succeeded" in shown and before.name in shown, f"{shown[-3000:]}")
+    return [f"a start with another image failed, and status.yml shows the previous run, {before.name}"]
+
+
+def two_users_fetch_results_at_the_same_time() -> list[str]:
+    """Each has a reader of its own: every file is there with the same content, and nothing is left of the readers."""
+    shutil.rmtree(RESULTS, ignore_errors=True)  # of a previous run of the scenario
+    own = RESULTS / "0" / f"{TOGETHER}.tar"
+    own.parent.mkdir(parents=True, exist_ok=True)
+    own.write_text("of the user")
+    places = [RESULTS / str(number) for number in range(2)]
+    fetches = [play("results", "-e", f"job={TOGETHER}", "-e", f"kubernetes_results={place}") for place in places]
+    listed = play("status", "-e", "volume=true")
+    there = sums(directory(TOGETHER) / "output")
+    for place, fetch in zip(places, fetches):
+        fetch.succeed()
+        here = sums(place / TOGETHER / "output")
+        check(there and there == here, f"on the volume: {sorted(there)}, fetched: {sorted(here)}")
+    check(TOGETHER in words(listed.succeed()), f"{listed.output()[-3000:]}")
+    check(own.read_text() == "of the user", f"{own} was overwritten")
+    check(sorted(path.name for path in own.parent.iterdir()) == [TOGETHER, own.name], "more than results is there")
+    check(until(lambda: not readers(), 180), f"readers: {readers()}")
+    hidden = [path.name for path in (STORAGE / "jobs").glob(".*")]
+    check(not hidden, f"on the volume: {hidden}")
+    return [f"{len(there)} files of the output were fetched twice at once, with the sums of those on the volume"]
+
+
+def readers() -> list[str]:
+    found = user().list("Pod", "v1", NAMESPACE, "amx.cluster/role=reader")
+    return [str(one["metadata"]["name"]) for one in found]
+
+
+def the_reader_of_an_interrupted_play_is_removed() -> list[str]:
+    """It ends by itself, removes what it has packed, and is deleted by the next play."""
+    api = Api.connect(str(node.USER), node.CONTEXT)
+    made = reader.pod(settings.read(pods_settings()), "interrupted-reader-1", TOGETHER)
+    made["spec"]["activeDeadlineSeconds"] = 20
+    api.create(made)
+    live.wait_for(api, NAMESPACE, "interrupted-reader-1", 120)
+    start = directory(TOGETHER).name.rpartition("-")[2]
+    packed = live.ask(api, NAMESPACE, "interrupted-reader-1", objects.READS, ["pack", start])["path"]
+    file = STORAGE / "jobs" / Path(packed).name
+    check(file.exists(), f"{file} is not there")
+    check(until(lambda: not file.exists(), 90), f"{file} was not removed")
+    check(until(lambda: phase("interrupted-reader-1") == "Failed", 60), f"{phase('interrupted-reader-1')}")
+    play("status", "-e", "volume=true").succeed()
+    check(until(lambda: not readers(), 180), f"readers: {readers()}")
+    return ["a reader whose play was interrupted ended, removed its file, and was deleted by the next play"]
+
+
+def phase(name: str) -> str:
+    return "".join(str(one["status"]["phase"]) for one in pods_named(name))
+
+
+def one_of_several_starts_is_first() -> list[str]:
+    """The API server takes one ConfigMap of several written at the same time, with and without a previous run."""
+    api = Api.connect(str(node.USER), node.CONTEXT)
+    about = {"name": "claimed", "namespace": NAMESPACE}
+    version = ""
+    for previous in (False, True):
+
+        def start(number: int, version: str = version) -> str:
+            notes = {"amx.cluster/user": f"user {number}"}
+            made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**about, "annotations": notes}}
+            try:
+                written = starts.write(api, "claimed", {**made, "data": {"number": str(number)}}, version)
+            except ValueError as error:
+                return str(error)
+            return f"version {written['metadata']['resourceVersion']}"
+
+        with ThreadPoolExecutor(4) as pool:
+            said = list(pool.map(start, range(4)))
+        first = [one for one in said if one.startswith("version ")]
+        refused = [one for one in said if "at the same time" in one]
+        check((len(first), len(refused)) == (1, 3), f"previous run: {previous}: {said}")
+        version = first[0].partition(" ")[2]
+    admin().delete("ConfigMap", "v1", NAMESPACE, "claimed")
+    return ["of 4 starts at the same time one was first, without a previous run and with one"]
+
+
+def a_job_is_started_twice_at_the_same_time() -> list[str]:
+    """One start trains, the other one is refused and changes nothing."""
+    job = smoke(TWICE, {"max_steps": 5})
+    plays = [play("train", "-e", f"job={job}") for _one in range(2)]
+    outputs = [words(one.wait()) for one in plays]
+    codes = sorted(one.process.returncode for one in plays)
+    check(codes == [0, 2], f"exit codes {codes}:\n" + "\n---\n".join(output[-3000:] for output in outputs))
+    [refused] = [output for one, output in zip(plays, outputs) if one.process.returncode]
+    said = re.search(
+        rf"job {TWICE} (was started by \S+ at the same time|is being started|prepares its data|is running)", refused
+    )
+    check(said and "What this start had created" not in refused, f"{refused[-3000:]}")
+    starts_of_it = [path.name for path in (STORAGE / "jobs").glob(f"{TWICE}-*")]
+    check(len(starts_of_it) == 1, f"on the volume: {starts_of_it}")
+    return [f"of two starts at the same time one trained; the other one: {said[0] if said else ''}"]
 
 
 def sums(folder: Path) -> dict[str, str]:
@@ -130,7 +231,11 @@ def a_job_is_left_found_and_stopped() -> list[str]:
     check(STOPPED in shown and "running" in shown, f"{shown[-3000:]}")
     again = words(play("train", "-e", f"job={job}").fail())
     check(f"job {STOPPED} is running since" in again, f"{again[-3000:]}")
-    play("stop", "-e", f"job={STOPPED}").succeed()
+    shown = words(play("stop", "-e", f"job={STOPPED}", "--check").succeed())
+    check(f"job {STOPPED} would be stopped" in shown and f"job {STOPPED} was stopped" not in shown, f"{shown[-3000:]}")
+    check(len(pods(STOPPED)) == 2, "stop.yml --check ended the job")
+    shown = words(play("stop", "-e", f"job={STOPPED}").succeed())
+    check(f"job {STOPPED} was stopped" in shown, f"{shown[-3000:]}")
     check(until(lambda: not pods(STOPPED), 120), f"pods are left: {left(STOPPED)}")
     state = read(STOPPED, "status.json")["state"]
     check(state == "stopped", f"state: {state}")
@@ -140,7 +245,11 @@ def a_job_is_left_found_and_stopped() -> list[str]:
 JOURNEYS = (
     two_pods_train_together,
     status_and_log_show_the_job,
-    results_are_fetched_and_verified,
+    a_start_that_fails_loses_nothing,
+    two_users_fetch_results_at_the_same_time,
+    the_reader_of_an_interrupted_play_is_removed,
+    one_of_several_starts_is_first,
+    a_job_is_started_twice_at_the_same_time,
     a_rank_is_killed,
     a_job_is_left_found_and_stopped,
 )

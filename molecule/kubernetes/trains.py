@@ -58,7 +58,7 @@ def manifest_is_accepted() -> list[str]:
 
 def nothing_is_left() -> list[str]:
     """stop.yml removes the objects of jobs that have ended; then no object of any job is on the cluster."""
-    ended = (training.TOGETHER, training.KILLED, training.STOPPED)
+    ended = (training.TOGETHER, training.KILLED, training.STOPPED, training.TWICE)
     for job in ended:
         play("stop", "-e", f"job={job}", "-e", "remove=true").succeed()
     objects = {job: left(job) for job in (*ended, "rendered", "unstarted", "waiting")}

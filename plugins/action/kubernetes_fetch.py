@@ -11,7 +11,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, reader
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, objects
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
 
@@ -39,39 +39,38 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(
-            {**jobs_in_pods.ARGUMENTS, "path": {"type": "path"}, "list": {"type": "bool", "default": False}}
+            {
+                **jobs_in_pods.ARGUMENTS,
+                "reader": {"type": "str", "required": True},
+                "path": {"type": "path"},
+                "list": {"type": "bool", "default": False},
+            }
         )
         try:
             api, chosen = jobs_in_pods.connect(options, jobs_in_pods.EXEC)
             if options["list"]:
-                return {"changed": False, "jobs": self.listed(api, chosen.namespace, options["job"])}
+                return {"changed": False, "jobs": self.listed(api, chosen.namespace, options["reader"])}
             return self.fetch(api, chosen.namespace, options)
         except (OSError, ValueError, tarfile.TarError) as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
 
     @staticmethod
-    def listed(api: Api, namespace: str, job: str) -> list[dict[str, Any]]:
+    def listed(api: Api, namespace: str, pod: str) -> list[dict[str, Any]]:
         """Return the job directories of the volume. Raises ValueError."""
-        pod = reader.name_of(jobs_in_pods.object_name(job) if job else "")
-        return list(live.ask(api, namespace, pod, jobs.READS, ["list"], live.PACKING)["jobs"])
+        return list(live.ask(api, namespace, pod, objects.READS, ["list"], live.PACKING)["jobs"])
 
     def fetch(self, api: Api, namespace: str, options: dict[str, Any]) -> dict[str, Any]:
         """Have the directory packed, and fetch it. Raises ValueError and OSError."""
         name = jobs_in_pods.object_name(options["job"])
-        pod, to = reader.name_of(name), Path(options["path"]).expanduser()
+        pod, to = options["reader"], Path(options["path"]).expanduser()
         found = next(iter(live.gather(api, namespace, name)), None)
         start = found.start if found else ""
         if not start:
-            start = live.newest(self.listed(api, namespace, name), name)
+            start = live.newest(self.listed(api, namespace, pod), name)
         words = f"{name}-{start}"
-        packed = live.ask(api, namespace, pod, jobs.READS, ["pack", words], live.PACKING)
+        packed = live.ask(api, namespace, pod, objects.READS, ["pack", words], live.PACKING)
         to.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            read = live.parts(api, namespace, pod, packed["path"])
-            live.fetch(read, int(packed["bytes"]), packed["sha256"], to, display.display)
-        finally:
-            # Where the pod is gone, the file is found, and replaced, the next time.
-            with contextlib.suppress(ValueError):
-                api.exec(namespace, pod, jobs.READS, [*reader.PROGRAM, "unpack-done", words], 60)
+        read = live.parts(api, namespace, pod, packed["path"])
+        live.fetch(read, int(packed["bytes"]), packed["sha256"], to, display.display)
         sums = {key: packed[key] for key in ("bytes", "sha256")}
         return {"changed": True, **sums, "directory": f"jobs/{words}", "outcome": outcome(to)}

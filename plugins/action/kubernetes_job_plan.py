@@ -18,9 +18,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
     api,
     checks,
     derivation,
+    live,
     manifest,
     objects,
     settings,
+    starts,
     training,
 )
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, job_on_kubernetes
@@ -82,7 +84,9 @@ class ActionModule(ActionBase):
         for note in checks.notes(found):
             display.display(f"  note: {note}")
         own = [one for one in made if one["kind"] not in objects.SHARED]
-        place = 2 if derived.is_prepared else 1  # the ConfigMap, and the Job that prepares
+        place = 2 if derived.is_prepared else 1  # after the ConfigMap, the Job that prepares
+        there = [one for one in found.earlier if one["kind"] == "ConfigMap" and one["metadata"]["name"] == derived.name]
+        previous = next(iter(live.gather(cluster, chosen.namespace, derived.name)), None)
         here = {"Namespace": bool(found.namespace), "PersistentVolumeClaim": found.claim is not None}
         return {
             "changed": False,
@@ -98,13 +102,18 @@ class ActionModule(ActionBase):
             "secret": without_values,
             # What pods and the Secret need comes before them, and what is there already stays as it is.
             "shared": [one for one in made if one["kind"] in objects.SHARED and not here[one["kind"]]],
+            # By this ConfigMap one start is chosen: see starts.py.
+            "config": own[0],
+            "version": there[0]["metadata"]["resourceVersion"] if there else "",
+            "record": starts.record(previous) if previous else {},
             # Pods that train would take the CPUs that the one which prepares the data needs.
-            "first": own[:place],
+            "first": own[1:place],
             "objects": own[place:],
             "is_prepared": derived.is_prepared,
             "previous": [
                 {"api_version": one["apiVersion"], "kind": one["kind"], "name": one["metadata"]["name"]}
                 for one in found.earlier
+                if one not in there
             ],
         }
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, reader
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, objects, observed_pods, reader
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import Found
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
@@ -28,7 +28,7 @@ class ActionModule(ActionBase):
             {
                 **jobs_in_pods.ARGUMENTS,
                 "pod": {"type": "int", "default": 0},
-                "reader": {"type": "bool", "default": False},
+                "reader": {"type": "str", "default": ""},
                 "interval": {"type": "float", "default": 2},
             }
         )
@@ -39,7 +39,13 @@ class ActionModule(ActionBase):
             found = jobs_in_pods.the_job(api, chosen, options["job"])
             return self.follow(api, found, options, task_vars)
         except ValueError as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+            again = ""
+            if isinstance(error, ApiError) and not error.status and options["job"]:
+                again = (
+                    "\nThe job does not need this connection; when the server answers again: playbooks/logs.yml -e "
+                    f"job={options['job']}"
+                )
+            return {"failed": True, "msg": inventory_in_use.commands(f"{error}{again}", task_vars)}
 
     def follow(
         self, api: Api, found: Found, options: dict[str, Any], task_vars: dict[str, Any] | None
@@ -54,8 +60,8 @@ class ActionModule(ActionBase):
             if ended and not found.pods:
                 return {"changed": False, "shown": False, "status": status}
             pod = found.pod(options["pod"]) if found.pods and (ended or options["pod"] >= len(found.pods)) else None
-            pod = pod or next((one for one in found.pods if jobs.number_of(one) == options["pod"]), None)
-            begun = bool(pod and (jobs.is_running(pod) or jobs.terminated(pod)))
+            pod = pod or next((one for one in found.pods if observed_pods.number_of(one) == options["pod"]), None)
+            begun = bool(pod and (observed_pods.is_running(pod) or observed_pods.terminated(pod)))
             if pod and begun:
                 if not shown and not ended:
                     display.display(
@@ -77,8 +83,8 @@ class ActionModule(ActionBase):
     @staticmethod
     def show(api: Api, namespace: str, pod: Any, shown: dict[tuple[str, int], int], *, follow: bool) -> None:
         """Print the lines of the pod's container that were not shown before. shown: how many were, by container."""
-        container = jobs.container_of(pod)
-        key = (pod["metadata"]["uid"], jobs.restarts(pod))
+        container = observed_pods.container_of(pod)
+        key = (pod["metadata"]["uid"], observed_pods.restarts(pod))
         before = shown.setdefault(key, 0)
         try:
             for place, line in enumerate(api.log(namespace, pod["metadata"]["name"], container, follow)):
@@ -95,13 +101,13 @@ class ActionModule(ActionBase):
     def volume(api: Api, namespace: str, options: dict[str, Any]) -> dict[str, Any]:
         """Show the log that is on the volume, by the reader pod. Raises ValueError."""
         name = jobs_in_pods.object_name(options["job"])
-        pod = reader.name_of(name)
+        pod = options["reader"]
         found = next(iter(live.gather(api, namespace, name)), None)
         start = found.start if found else ""
         if not start:
-            start = live.newest(live.ask(api, namespace, pod, jobs.READS, ["list"], live.PACKING)["jobs"], name)
+            start = live.newest(live.ask(api, namespace, pod, objects.READS, ["list"], live.PACKING)["jobs"], name)
         command = [*reader.PROGRAM, "log", f"{name}-{start}"]
-        code, out, errors = api.exec(namespace, pod, jobs.READS, command, live.PACKING)
+        code, out, errors = api.exec(namespace, pod, objects.READS, command, live.PACKING)
         if code:
             raise ValueError((errors.strip() or f"exit code {code}").splitlines()[-1].removeprefix("amx.cluster: "))
         display.display(f"The log on the volume, jobs/{name}-{start}:")

@@ -14,7 +14,7 @@ display = Display()
 
 
 class ActionModule(ActionBase):
-    """Returns the pod by which a volume is read, or waits on the control node until it runs."""
+    """Returns a new pod by which a volume is read, or waits on the control node until it runs."""
 
     _supports_check_mode = True
     _requires_connection = False
@@ -24,21 +24,24 @@ class ActionModule(ActionBase):
         _result, options = self.validate_argument_spec(
             {
                 **jobs_in_pods.ARGUMENTS,
-                "wait": {"type": "bool", "default": False},
+                "wait_for": {"type": "str", "default": ""},
                 "patience": {"type": "float", "default": 300},
             }
         )
         try:
             api, chosen = jobs_in_pods.connect(options, jobs_in_pods.READER)
             name = jobs_in_pods.object_name(options["job"]) if options["job"] else ""
-            pod = reader.pod(chosen, name)
-            if options["wait"]:
-                live.wait_for(api, chosen.namespace, pod["metadata"]["name"], options["patience"], told=display.display)
-            elif api.read("v1", "PersistentVolumeClaim", chosen.namespace, chosen.pvc or reader.CLAIM) is None:
+            if options["wait_for"]:
+                live.wait_for(api, chosen.namespace, options["wait_for"], options["patience"], told=display.display)
+                return {"changed": False, "name": options["wait_for"], "namespace": chosen.namespace}
+            if api.read("v1", "PersistentVolumeClaim", chosen.namespace, chosen.pvc or reader.CLAIM) is None:
                 raise ValueError(
                     f"namespace {chosen.namespace} has no PersistentVolumeClaim {chosen.pvc or reader.CLAIM}: there is "
                     "no volume with files of jobs"
                 )
+            pod = reader.pod(chosen, reader.new_name(name), name)
+            ended = reader.ended(api.list("v1", "Pod", chosen.namespace, reader.SELECTOR))
         except ValueError as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
-        return {"changed": False, "pod": pod, "name": pod["metadata"]["name"], "namespace": chosen.namespace}
+        described = {"pod": pod, "name": pod["metadata"]["name"], "namespace": chosen.namespace}
+        return {"changed": False, **described, "ended": ended}

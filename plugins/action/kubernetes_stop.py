@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, observed_pods
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import Found
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
@@ -47,8 +47,9 @@ class ActionModule(ActionBase):
         objects = (
             live.everything(api, found.namespace, found.name) if options["remove"] else jobs.running_objects(found)
         )
-        keeps_config = bool(found.config) and not options["remove"]
-        self.check(api, found.namespace, objects, notes=keeps_config and bool(objects))
+        # Where nothing was created yet that runs pods, the note ends the start.
+        notes = bool(found.config) and not options["remove"] and (was_running or bool(objects))
+        self.check(api, found.namespace, objects, notes=notes)
         after = {"state": before["state"], "reason": before["reason"]}
         if was_running:
             # Deleting its objects ends a job that does not end by itself.
@@ -63,7 +64,7 @@ class ActionModule(ActionBase):
             "namespace": found.namespace,
             "name": found.name,
             "objects": objects,
-            "config": keeps_config,
+            "config": notes,
             "annotations": {
                 jobs.STATE: str(after["state"]),
                 jobs.REASON: str(after["reason"]),
@@ -93,10 +94,10 @@ class ActionModule(ActionBase):
     @staticmethod
     def end(api: Api, found: Found, patience: float) -> dict[str, str]:
         """Have the job ended by its own supervisor; return the state and the reason that it has left, if any."""
-        first = next((pod for pod in found.pods if jobs.number_of(pod) == 0 and jobs.is_running(pod)), None)
+        first = found.first_running
         if first is None:
             return {}
-        pod, container = first["metadata"]["name"], jobs.container_of(first)
+        pod, container = first["metadata"]["name"], observed_pods.container_of(first)
         try:
             live.ask(api, found.namespace, pod, container, ["stop"])
         except ValueError as error:
@@ -108,8 +109,8 @@ class ActionModule(ActionBase):
             if now is None:
                 return {}
             # A container that has failed may have been started again meanwhile.
-            if not jobs.is_running(now) or jobs.restarts(now) > jobs.restarts(first):
-                said = jobs.message_of(now)
+            if not observed_pods.is_running(now) or observed_pods.restarts(now) > observed_pods.restarts(first):
+                said = observed_pods.message_of(now)
                 return {key: str(said.get(key, "")) for key in ("state", "reason")} if said else {}
             time.sleep(1)
         display.display(f"The job has not ended within {patience:.0f} s, its pods are deleted")

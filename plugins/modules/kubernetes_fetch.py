@@ -28,6 +28,10 @@ options:
     description: The name of the job. Empty is for the directories of all jobs.
     type: str
     default: ""
+  reader:
+    description: The name of the pod of M(amx.cluster.kubernetes_reader), which must run.
+    type: str
+    required: true
   path:
     description: The file on the control node.
     type: path
@@ -49,7 +53,8 @@ EXAMPLES = r"""
   amx.cluster.kubernetes_fetch:
     kubernetes: "{{ cluster_kubernetes }}"
     job: demo
-    path: results/demo.tar
+    reader: "{{ reader.name }}"
+    path: /tmp/demo.tar
 """
 
 RETURN = r"""

@@ -46,6 +46,7 @@ options:
     default: ""
 seealso:
   - module: amx.cluster.kubernetes_objects
+  - module: amx.cluster.kubernetes_start
   - module: amx.cluster.kubernetes_job_wait
 """
 
@@ -100,8 +101,22 @@ shared:
   type: list
   elements: dict
   returned: when O(secret_of) is not set
+config:
+  description: The ConfigMap of the job, for M(amx.cluster.kubernetes_start).
+  type: dict
+  returned: when O(secret_of) is not set
+version:
+  description: The resourceVersion of the ConfigMap that a previous run has left. Empty if there is none.
+  type: str
+  returned: when O(secret_of) is not set
+record:
+  description:
+    - The ConfigMap of the previous run with the state in which that run has ended, to be restored if this start fails.
+      Empty without a previous run.
+  type: dict
+  returned: when O(secret_of) is not set
 first:
-  description: The ConfigMap, and the Job that prepares models and data.
+  description: The Job that prepares models and data.
   type: list
   elements: dict
   returned: when O(secret_of) is not set
@@ -115,7 +130,8 @@ is_prepared:
   type: bool
   returned: when O(secret_of) is not set
 previous:
-  description: The objects of a previous run that has ended, C(api_version), C(kind) and C(name) of each.
+  description:
+    - The objects of a previous run that has ended, without its ConfigMap. C(api_version), C(kind) and C(name) of each.
   type: list
   elements: dict
   returned: when O(secret_of) is not set

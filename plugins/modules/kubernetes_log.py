@@ -33,9 +33,11 @@ options:
     type: int
     default: 0
   reader:
-    description: Whether the log is read from the volume, by the pod of M(amx.cluster.kubernetes_reader).
-    type: bool
-    default: false
+    description:
+      - The name of the pod of M(amx.cluster.kubernetes_reader), by which the log is read from the volume. Empty shows
+        the log of the job's own pod.
+    type: str
+    default: ""
   interval:
     description: Seconds between two looks at a job whose pod does not run.
     type: float

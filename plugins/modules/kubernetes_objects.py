@@ -21,15 +21,9 @@ description:
   - Files of an earlier rendering that the job no longer has are removed.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
   - amx.cluster.document
   - amx.cluster.job_on_kubernetes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
 options:
   path:
     description: The directory of the files. The default is C(manifests/NAME) in the current directory.

@@ -14,7 +14,8 @@ version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Returns a small pod with the volume of the jobs, and with O(wait) waits until it runs. It does not create it.
+  - Returns a small pod with the volume of the jobs and a name of its own, so that several users can read the volume at
+    the same time. With O(wait_for) it waits until such a pod runs. It does not create or remove one.
   - Fails where this user may not create pods and run commands in them, or the claim is not there.
 extends_documentation_fragment:
   - amx.cluster.attributes
@@ -28,10 +29,10 @@ options:
     description: The name of the job. Empty is for the directories of all jobs.
     type: str
     default: ""
-  wait:
-    description: Whether it waits until the pod runs.
-    type: bool
-    default: false
+  wait_for:
+    description: The name of a pod that was created. If set, it waits until this pod runs, and describes no other.
+    type: str
+    default: ""
   patience:
     description: Seconds that the pod has to start.
     type: float
@@ -49,15 +50,20 @@ EXAMPLES = r"""
 RETURN = r"""
 pod:
   description: The pod, for M(kubernetes.core.k8s).
-  returned: success
+  returned: when O(wait_for) is not set
   type: dict
 name:
   description: The name of the pod.
   returned: success
   type: str
-  sample: demo-reader
+  sample: demo-reader-9f3c01ab
 namespace:
   description: The namespace of the pod.
   returned: success
   type: str
+ended:
+  description: The names of such pods in the namespace that have ended and can be removed. Their plays were interrupted.
+  returned: when O(wait_for) is not set
+  type: list
+  elements: str
 """

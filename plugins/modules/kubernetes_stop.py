@@ -73,7 +73,7 @@ annotations:
   returned: success
   type: dict
 config:
-  description: Whether the job has a ConfigMap that stays.
+  description: Whether the job has a ConfigMap that stays, and in which its state is to be recorded.
   returned: success
   type: bool
 directory:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the control node reads of a cluster's API server, follows and runs in pods. Nothing is created or deleted here.
+"""What the control node reads of a cluster's API server, follows and runs in pods, and writes on one condition.
 
 Objects are plain dicts, as the API has them. The client of Kubernetes is imported when it is used: other playbooks do
 not need it.
@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,8 +26,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects im
 Objects = list[Object]
 CLIENT = "kubernetes==35.0.0"
 DEFAULT_KUBECONFIG = "~/.kube/config"
-# Seconds for a connection, and for an answer.
-CONNECT, ANSWER = 5, 30
+# Seconds for a connection, for an answer, and until a command or a log that is followed begins.
+CONNECT, ANSWER, HANDSHAKE = 5, 30, 30
 # The resources of kinds that every server has; those of others are asked of the server.
 RESOURCES = {
     ("v1", "ConfigMap"): "configmaps",
@@ -127,7 +129,10 @@ class Api:
     def _request(
         self, method: str, path: str, query: dict[str, object], body: Any = None, *, streams: bool = False
     ) -> Any:
-        """Return the answer, as JSON or as a stream. An answer that is followed may pause for as long as it will."""
+        """Return the answer, as JSON or as a stream. One that is followed may pause, once it has begun.
+
+        A body that is a list is a JSON patch.
+        """
         import kubernetes.client
         import urllib3.exceptions
 
@@ -136,13 +141,16 @@ class Api:
                 path,
                 method,
                 query_params=[(name, _text(value)) for name, value in query.items() if value not in (None, "", False)],
-                header_params={"Accept": "*/*" if streams else "application/json"},
+                header_params={
+                    "Accept": "*/*" if streams else "application/json",
+                    **({"Content-Type": "application/json-patch+json"} if isinstance(body, list) else {}),
+                },
                 body=body,
                 auth_settings=["BearerToken"],
                 response_type=None if streams else "object",
                 _return_http_data_only=True,
                 _preload_content=not streams,
-                _request_timeout=(CONNECT, None if query.get("follow") else ANSWER),
+                _request_timeout=(CONNECT, HANDSHAKE if query.get("follow") else ANSWER),
             )
         except kubernetes.client.ApiException as error:
             raise self._error(error) from None
@@ -239,6 +247,31 @@ class Api:
         found = self._list("v1", "Event", namespace, fieldSelector=f"involvedObject.name={name}")
         return sorted(found, key=event_time)
 
+    # On the condition that nobody else was first
+
+    def create(self, definition: Object) -> Object:
+        """Create an object, and return it. Raises ApiError with the status 409 where there is one of its name."""
+        made = self._request("POST", self._path_of(definition), {}, definition)
+        return dict(made)
+
+    def replace(self, definition: Object, version: str) -> Object:
+        """Replace labels, annotations and data of an object, and return it. version: its resourceVersion.
+
+        Raises ApiError with the status 409 where it has another version, and 404 where it is not there.
+        """
+        about = definition["metadata"]
+        changes = {
+            "metadata/resourceVersion": version,
+            **{f"metadata/{key}": about.get(key) or {} for key in ("labels", "annotations")},
+            **{key: definition.get(key) or {} for key in ("data", "binaryData")},
+        }
+        body = [{"op": "add", "path": f"/{path}", "value": value} for path, value in changes.items()]
+        return dict(self._request("PATCH", f"{self._path_of(definition)}/{quote(about['name'], safe='')}", {}, body))
+
+    def _path_of(self, definition: Object) -> str:
+        api_version, about = definition["apiVersion"], definition["metadata"]
+        return _path(api_version, self.resource(api_version, definition["kind"]), about["namespace"])
+
     # In pods
 
     def log(
@@ -254,7 +287,8 @@ class Api:
         """Return the lines of a container's log, without their ends; with `follow` until it ends.
 
         since: a time (RFC 3339). tail: the last so many lines only. previous: of the container before its restart.
-        Raises ApiError at once where there is no such log, and later where the connection is lost.
+        Raises ApiError at once where there is no such log, or none begins in HANDSHAKE seconds (servers are silent
+        until the first line is there), and later where the connection is lost.
         """
         query = {
             "container": container,
@@ -264,7 +298,11 @@ class Api:
             "previous": previous,
         }
         path = f"{_path('v1', 'pods', namespace)}/{quote(pod, safe='')}/log"
-        return self._lines(self._request("GET", path, query, streams=True))
+        response = self._request("GET", path, query, streams=True)
+        opened = getattr(response.connection, "sock", None)
+        if follow and opened is not None:
+            opened.settimeout(None)
+        return self._lines(response)
 
     def _lines(self, response: Any) -> Iterator[str]:
         import urllib3.exceptions
@@ -289,42 +327,80 @@ class Api:
         Raises ApiError where it cannot be started, or has not ended in time.
         """
         import kubernetes.client
-        import kubernetes.stream
+        import websocket
 
-        core = kubernetes.client.CoreV1Api(self.client)
+        name = " ".join(command[-2:])
         try:
-            stream = kubernetes.stream.stream(
-                core.connect_get_namespaced_pod_exec,
-                pod,
-                namespace,
-                container=container,
-                command=list(command),
-                stdin=False,
-                stdout=True,
-                stderr=True,
-                tty=False,
-                _preload_content=False,
-            )
+            stream = self._begin(namespace, pod, container, command)
+        except queue.Empty:
+            raise ApiError(
+                f"{self.server} has not answered for {HANDSHAKE:g} s when {name} was to be run in pod {pod}: see "
+                f"whether it is reachable (kubectl --context {self.context} get pods), and whether a proxy or firewall "
+                "blocks WebSocket connections to it; then try again"
+            ) from None
         except kubernetes.client.ApiException as error:
             found = re.search(r"Handshake status (\d+)", str(error.reason))
             status = int(found[1]) if found else int(error.status or 0)
-            raise ApiError(
-                f"{' '.join(command[-2:])} cannot be run in pod {pod}: {_handshake(str(error.reason))}", status
-            ) from None
+            raise ApiError(f"{name} cannot be run in pod {pod}: {_handshake(str(error.reason))}", status) from None
         until = time.monotonic() + timeout
+        stream.sock.settimeout(timeout)  # for the rest of a message of which a part has come
         try:
             while stream.is_open() and time.monotonic() < until:
                 stream.update(timeout=max(0.0, until - time.monotonic()))
             if stream.is_open():
-                raise ApiError(f"{' '.join(command[-2:])} in pod {pod} has not ended in {timeout:.0f} s")
+                raise ApiError(f"{name} in pod {pod} has not ended in {timeout:.0f} s")
             out, errors, status_text = (str(stream.read_channel(channel)) for channel in CHANNELS)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, websocket.WebSocketException) as error:
             if isinstance(error, ApiError):
                 raise
             raise ApiError(f"the connection to pod {pod} was lost: {_reason(error)}") from None
         finally:
             stream.close()
         return _exit_code(status_text, pod), out, errors
+
+    def _begin(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Any:
+        """Return the connection to a command that was started. Raises ApiException, and Empty without an answer.
+
+        The client knows no time limit for that, so that it waits in a thread of its own.
+        """
+        import kubernetes.client
+        import kubernetes.stream
+
+        outcomes: queue.Queue[Any] = queue.Queue()
+        given_up = threading.Event()
+        # While it connects, a client takes no other requests.
+        core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self.client.configuration))
+
+        def connect() -> None:
+            try:
+                stream = kubernetes.stream.stream(
+                    core.connect_get_namespaced_pod_exec,
+                    pod,
+                    namespace,
+                    container=container,
+                    command=list(command),
+                    stdin=False,
+                    stdout=True,
+                    stderr=True,
+                    tty=False,
+                    _preload_content=False,
+                )
+            except Exception as error:  # raised where it is waited for
+                outcomes.put(error)
+                return
+            outcomes.put(stream)
+            if given_up.is_set():
+                stream.close()
+
+        threading.Thread(target=connect, daemon=True).start()
+        try:
+            outcome = outcomes.get(timeout=HANDSHAKE)
+        except queue.Empty:
+            given_up.set()
+            raise
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
 
 def event_time(event: dict[str, Any]) -> str:

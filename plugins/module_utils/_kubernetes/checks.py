@@ -91,6 +91,7 @@ def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, s
         found.append(Right("get", "persistentvolumeclaims"))
     if derived.settings.create_namespace:
         found += [Right(verb, "namespaces") for verb in ("get", "create")]
+    found.append(Right("patch", "configmaps"))
     followed = [("get", "pods"), ("list", "pods"), ("get", "pods/log"), ("list", "events")]
     found += [Right(verb, resource) for verb, resource in followed]
     # A command over a websocket begins with GET, and creates.
@@ -231,15 +232,18 @@ def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
 def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
     name = derived.run.job.name
     running = [one for one in found.earlier if training.runs_pods(one) and not training.ended(one)]
+    starting = [one for one in found.earlier if one["kind"] == "ConfigMap" and jobs.is_starting(one)]
+    # While a job's data are prepared, nothing of it trains yet.
+    does = "is running" if any(map(training.is_training, running)) else "prepares its data"
     if running:
-        # While a job's data are prepared, nothing of it trains yet.
-        does = "is running" if any(map(training.is_training, running)) else "prepares its data"
-        notes = running[0]["metadata"].get("annotations", {})
-        since = notes.get(objects.SINCE) or running[0]["metadata"].get("creationTimestamp", "")
-        by = f", started by {notes[objects.BY_USER]}" if notes.get(objects.BY_USER) else ""
         yield (
-            f"job {name} {does} since {since}{by}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
+            f"job {name} {does} {_since(running[0])}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
             f"stop it (playbooks/stop.yml -e job={name}), or give this job another name"
+        )
+    elif starting:
+        yield (
+            f"job {name} is being started {_since(starting[0])}: wait until it runs, or, if that start was "
+            f"interrupted, end it (playbooks/stop.yml -e job={name})"
         )
     for other in _with_the_same_objects(derived, found):
         yield (
@@ -252,6 +256,13 @@ def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
                 f"{one['kind']} {one['metadata']['name']} in namespace {derived.settings.namespace} is not of a job of "
                 "the collection: give this job another name"
             )
+
+
+def _since(one: Object) -> str:
+    """Return since when an object is there, and who has created it."""
+    notes = one["metadata"].get("annotations", {})
+    since = notes.get(objects.SINCE) or one["metadata"].get("creationTimestamp", "")
+    return f"since {since}" + (f", started by {notes[objects.BY_USER]}" if notes.get(objects.BY_USER) else "")
 
 
 def _with_the_same_objects(derived: Derived, found: Found) -> list[str]:

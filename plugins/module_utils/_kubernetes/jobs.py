@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes
@@ -17,17 +17,29 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects im
     BY_USER,
     JOB_LABEL,
     PREPARES,
+    READS,
     ROLE_LABEL,
     SINCE,
     START,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.observed_pods import (
+    has_read,
+    is_running,
+    message_of,
+    metadata_of,
+    number_of,
+    pod_row,
+    terminated,
+    why,
 )
 
 Object = Mapping[str, Any]
 
 MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "amx.cluster"
-READS = "reader"
 # Annotations of a job's ConfigMap, once its training object was deleted.
 STATE, REASON, ENDED = "amx.cluster/state", "amx.cluster/reason", "amx.cluster/ended"
+# On a job's ConfigMap: when its start began, until what trains is created; and for how many seconds that counts.
+STARTING, STARTING_SECONDS = "amx.cluster/starting", 600
 # What trains, by its API; in the order in which all objects of a job are removed.
 TRAINING = {
     "PyTorchJob": "kubeflow.org/v1",
@@ -42,12 +54,6 @@ REMOVED = {
     "Secret": "v1",
     "ConfigMap": "v1",
 }
-# The number of a pod among those of its job, by who made it.
-NUMBERS = (
-    "batch.kubernetes.io/job-completion-index",
-    "training.kubeflow.org/replica-index",
-    "jobset.sigs.k8s.io/job-index",
-)
 SUCCEEDED, FAILED = ("Complete", "Succeeded"), ("Failed",)
 STATES = ("running", "succeeded", "failed", "stopped", "lost")
 
@@ -88,7 +94,7 @@ class Found:
     def said(self, annotation: str) -> str:
         """Return an annotation of its objects, or what its ConfigMap has in that place."""
         for one in (self.training, self.config):
-            text = _metadata(one).get("annotations", {}).get(annotation, "")
+            text = metadata_of(one).get("annotations", {}).get(annotation, "")
             if text:
                 return str(text)
         own = self.run.get("settings", {})
@@ -104,6 +110,11 @@ class Found:
         """Its directory on the volume; empty where it is not known."""
         return f"jobs/{self.name}-{self.start}" if self.start else ""
 
+    @property
+    def first_running(self) -> Object | None:
+        """Its first pod, which has the supervisor; None while that does not run."""
+        return next((pod for pod in self.pods if number_of(pod) == 0 and is_running(pod)), None)
+
     def pod(self, number: int) -> Object:
         """Return a pod by its number. Raises ValueError where there is none."""
         for one in self.pods:
@@ -111,11 +122,6 @@ class Found:
                 return one
         there = ", ".join(str(number_of(one)) for one in self.pods)
         raise ValueError(f"job {self.name} has no pod {number}: " + (f"it has {there}" if there else "it has none"))
-
-
-def _metadata(one: Object) -> dict[str, Any]:
-    found = dict(one.get("metadata") or {})
-    return {**found, "labels": found.get("labels") or {}, "annotations": found.get("annotations") or {}}
 
 
 def _content(config: Object, name: str) -> dict[str, Any]:
@@ -128,29 +134,13 @@ def _content(config: Object, name: str) -> dict[str, Any]:
 
 def ours(one: Object) -> bool:
     """Tell whether an object is one of a job's and was made by the collection."""
-    labels = _metadata(one)["labels"]
+    labels = metadata_of(one)["labels"]
     return bool(labels.get(JOB_LABEL)) and labels.get(MANAGED_BY) == MANAGER
 
 
 def selector(name: str = "") -> str:
     """Return the labels by which the objects of a job are found, or those of all jobs."""
     return f"{JOB_LABEL}{f'={name}' if name else ''},{MANAGED_BY}={MANAGER}"
-
-
-def number_of(pod: Object) -> int:
-    """Return the number of a pod among those of its job; -1 where nothing has numbered it."""
-    found = _metadata(pod)
-    for key in NUMBERS:
-        text = str(found["annotations"].get(key, found["labels"].get(key, "")))
-        if text.isdigit():
-            return int(text)
-    return -1
-
-
-def container_of(pod: Object) -> str:
-    """Return the name of the container that trains in a pod, or prepares, or reads."""
-    containers = (pod.get("spec") or {}).get("containers") or [{}]
-    return str(containers[0].get("name", ""))
 
 
 def group(
@@ -160,17 +150,17 @@ def group(
     parts: dict[str, dict[str, Any]] = {}
 
     def of(one: Object) -> dict[str, Any]:
-        name = _metadata(one)["labels"][JOB_LABEL]
+        name = metadata_of(one)["labels"][JOB_LABEL]
         return parts.setdefault(name, {"pods": [], "prepares": []})
 
     for one in filter(ours, configs):
         of(one)["config"] = one
     for one in filter(ours, trainings):
-        is_prepare = _metadata(one)["name"] == f"{_metadata(one)['labels'][JOB_LABEL]}-prepare"
+        is_prepare = metadata_of(one)["name"] == f"{metadata_of(one)['labels'][JOB_LABEL]}-prepare"
         of(one)["prepare" if is_prepare else "training"] = one
-    newest = sorted(filter(ours, pods), key=lambda one: _metadata(one).get("creationTimestamp") or "", reverse=True)
+    newest = sorted(filter(ours, pods), key=lambda one: metadata_of(one).get("creationTimestamp") or "", reverse=True)
     for one in newest:
-        role = _metadata(one)["labels"].get(ROLE_LABEL, "")
+        role = metadata_of(one)["labels"].get(ROLE_LABEL, "")
         if role == PREPARES:
             of(one)["prepares"].append(one)
         elif role != READS and number_of(one) not in map(number_of, of(one)["pods"]):
@@ -180,87 +170,6 @@ def group(
         numbered = tuple(sorted(has.pop("pods"), key=number_of))
         found.append(Found(name, namespace, pods=numbered, prepares=tuple(has.pop("prepares")), **has))
     return found
-
-
-# What each pod does
-
-
-def container_states(pod: Object) -> list[dict[str, Any]]:
-    """Return the states of a pod's containers, as the API has them: each running, waiting or terminated."""
-    return [one.get("state") or {} for one in (pod.get("status") or {}).get("containerStatuses") or []]
-
-
-def terminated(pod: Object) -> dict[str, Any]:
-    """Return how the first container of a pod ended, now or before its last restart; empty for one that has not."""
-    for one in (pod.get("status") or {}).get("containerStatuses") or []:
-        for state in (one.get("state") or {}, one.get("lastState") or {}):
-            if state.get("terminated"):
-                return dict(state["terminated"])
-    return {}
-
-
-def message_of(pod: Object) -> dict[str, Any]:
-    """Return the outcome that a pod has left as its termination message; empty where it has not."""
-    try:
-        found = json.loads(terminated(pod).get("message", ""))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) and "state" in found else {}
-
-
-def restarts(pod: Object) -> int:
-    """Return how often the containers of a pod were started again."""
-    return sum(int(one.get("restartCount", 0)) for one in (pod.get("status") or {}).get("containerStatuses") or [])
-
-
-def is_running(pod: Object) -> bool:
-    """Tell whether a container of a pod runs, so that commands can be run in it."""
-    if _metadata(pod).get("deletionTimestamp"):
-        return False
-    return any("running" in state for state in container_states(pod))
-
-
-def why(pod: Object) -> str:
-    """Return why a pod does not run, in the words of the API: of the scheduler, the kubelet or its own container."""
-    status = pod.get("status") or {}
-    said = message_of(pod)
-    if said.get("reason"):
-        return str(said["reason"])
-    for state in container_states(pod):
-        waiting = state.get("waiting") or {}
-        if waiting.get("reason") and waiting["reason"] not in ("ContainerCreating", "PodInitializing"):
-            return _sentence(waiting["reason"], waiting.get("message", ""))
-    ended: dict[str, Any] = next(
-        (state["terminated"] for state in container_states(pod) if state.get("terminated")), {}
-    )
-    if ended.get("exitCode"):
-        reason = ended.get("reason", "")
-        return reason if reason not in ("", "Error") else f"exit code {ended['exitCode']}"
-    if status.get("reason") or status.get("message"):
-        return _sentence(status.get("reason", ""), status.get("message", ""))
-    for one in status.get("conditions") or []:
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return str(one.get("message") or one.get("reason") or "")
-    return ""
-
-
-def _sentence(reason: str, message: str) -> str:
-    return f"{reason}: {message}" if reason and message else reason or message
-
-
-def pod_row(pod: Object) -> dict[str, Any]:
-    """Return what a pod does, for people and programs."""
-    status = pod.get("status") or {}
-    phase = str(status.get("phase", "Unknown"))
-    running = is_running(pod)
-    return {
-        "pod": _metadata(pod).get("name", ""),
-        "number": number_of(pod),
-        "node": (pod.get("spec") or {}).get("nodeName") or "",
-        "phase": "Terminating" if _metadata(pod).get("deletionTimestamp") else phase,
-        "restarts": restarts(pod),
-        "reason": "" if running or phase == "Succeeded" else why(pod),
-    }
 
 
 # The state of a job
@@ -310,7 +219,7 @@ def status(found: Found, live: Mapping[str, Any] | None = None) -> dict[str, Any
 
 
 def _created(one: Object) -> str:
-    return str(_metadata(one).get("creationTimestamp") or "")
+    return str(metadata_of(one).get("creationTimestamp") or "")
 
 
 def _ended(found: Found) -> str:
@@ -333,6 +242,9 @@ def _state(found: Found) -> tuple[str, str]:
         noted = found.said(STATE)
         if noted:
             return noted, found.said(REASON)
+        if is_starting(found.config):
+            state, reason = _preparing(found)
+            return state, reason or "it is being started"
         if first:
             return str(first["state"]), str(first.get("reason", ""))
         if found.prepare:
@@ -350,7 +262,7 @@ def _state(found: Found) -> tuple[str, str]:
 def _preparing(found: Found) -> tuple[str, str]:
     """Return state and reason of a job whose models and data are put on the volume first."""
     concluded, message = conclusion(found.prepare)
-    reason = next((f"pod {_metadata(pod)['name']}: {why(pod)}" for pod in found.prepares if why(pod)), "")
+    reason = next((f"pod {metadata_of(pod)['name']}: {why(pod)}" for pod in found.prepares if why(pod)), "")
     if concluded == "failed":
         return "failed", f"its data could not be prepared: {reason or message}"
     if found.prepare and not concluded:
@@ -365,6 +277,18 @@ def _first_reason(found: Found) -> str:
         return causes_of_waiting[0].text
     ended_pods = [pod for pod in found.pods if not is_running(pod) and (terminated(pod) or why(pod))]
     return causes.of_failure(ended_pods).text if ended_pods else ""
+
+
+def is_starting(config: Object, now: datetime | None = None) -> bool:
+    """Tell whether a job of this ConfigMap is being started; a start that was interrupted counts for 10 minutes."""
+    notes = metadata_of(config)["annotations"]
+    if STARTING not in notes or STATE in notes:
+        return False
+    try:
+        began = datetime.fromisoformat(time_of(str(notes[STARTING])))
+    except ValueError:
+        return False
+    return ((now or datetime.now(timezone.utc)) - began).total_seconds() < STARTING_SECONDS
 
 
 def has_ended(state: str) -> bool:
@@ -420,20 +344,21 @@ def removable(objects: Iterable[Object], name: str) -> list[dict[str, str]]:
     """Return which objects of a job can be removed, in the order in which they are: {api_version, kind, name}.
 
     Objects without the collection's own labels, those of other jobs and claims are never among them, nor is what
-    another object owns: it is removed with that.
+    another object owns: it is removed with that. A reader that runs is of somebody who fetches results now.
     """
     places = list(REMOVED)
     found = [
         one
         for one in objects
         if ours(one)
-        and _metadata(one)["labels"][JOB_LABEL] == name
+        and metadata_of(one)["labels"][JOB_LABEL] == name
         and one.get("kind") in REMOVED
-        and not _metadata(one).get("ownerReferences")
+        and not metadata_of(one).get("ownerReferences")
+        and (metadata_of(one)["labels"].get(ROLE_LABEL) != READS or has_read(one))
     ]
-    found.sort(key=lambda one: (places.index(str(one["kind"])), _metadata(one)["name"]))
+    found.sort(key=lambda one: (places.index(str(one["kind"])), metadata_of(one)["name"]))
     return [
-        {"api_version": REMOVED[str(one["kind"])], "kind": str(one["kind"]), "name": _metadata(one)["name"]}
+        {"api_version": REMOVED[str(one["kind"])], "kind": str(one["kind"]), "name": metadata_of(one)["name"]}
         for one in found
     ]
 

@@ -1,48 +1,17 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The status of jobs on Kubernetes, and of those on hosts beside them, for a person to read."""
+"""The status of jobs on Kubernetes, for a person to read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import elapsed
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration
-
-HOSTS = "hosts"
-
-
-def overview(on_hosts: Sequence[Mapping[str, Any]], in_pods: Sequence[Mapping[str, Any]], now: datetime) -> str:
-    """Return a table of all jobs, a line each, the newest first.
-
-    on_hosts: as the module jobs_info returns them. in_pods: as jobs.entry does. now: with its time zone.
-    """
-    if not on_hosts and not in_pods:
-        return "No job was started on this cluster, neither on its hosts nor on Kubernetes."
-    rows = [("job", "where", "state", "owner", "started", "elapsed", "hosts, pods", "ranks", "how far")]
-    known = sorted([*on_hosts, *in_pods], key=lambda job: str(job["status"]["started"]), reverse=True)
-    for job in known:
-        status, place = job["status"], job.get("kubernetes")
-        seconds = elapsed(status, now)
-        rows.append(
-            (
-                job["name"] if place else PurePosixPath(job["path"]).name,
-                f"{place['kind']} in {place['namespace']}" if place else HOSTS,
-                status["state"],
-                place["user"] if place else "",
-                status["started"],
-                duration(seconds) if seconds is not None else "",
-                str(status["hosts"]),
-                str(status["ranks"]),
-                status["reason"] or (progress.describe(job["progress"]) if job["progress"] else ""),
-            )
-        )
-    return "\n".join(columns(rows))
 
 
 def details(job: Mapping[str, Any], now: datetime) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, reader
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, objects, observed_pods, reader
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import Found
 
@@ -79,11 +79,12 @@ def ask(api: Api, namespace: str, pod: str, container: str, words: Sequence[str]
 
 def live(api: Api, found: Found) -> tuple[dict[str, Any], str]:
     """Return what the supervisor of a job says, in its first pod, or why it cannot be asked; nothing of one without."""
-    first = next((pod for pod in found.pods if jobs.number_of(pod) == 0 and jobs.is_running(pod)), None)
+    first = found.first_running
     if first is None:
         return {}, ""
     try:
-        return dict(ask(api, found.namespace, first["metadata"]["name"], jobs.container_of(first), ["status"])), ""
+        name, container = first["metadata"]["name"], observed_pods.container_of(first)
+        return dict(ask(api, found.namespace, name, container, ["status"])), ""
     except ValueError as error:
         return {}, str(error)
 
@@ -102,9 +103,9 @@ def wait_for(
         found = api.read("v1", "Pod", namespace, pod)
         if found is None:
             raise ValueError(f"pod {pod} was removed from namespace {namespace} while it was started")
-        if jobs.is_running(found):
+        if observed_pods.is_running(found):
             return
-        reason = jobs.why(found)
+        reason = observed_pods.why(found)
         if found.get("status", {}).get("phase") in ("Failed", "Succeeded") or reason.startswith(HOPELESS):
             raise ValueError(f"pod {pod} cannot run: {reason or 'it has ended'}")
         if time.monotonic() > until:
@@ -183,7 +184,7 @@ def parts(api: Api, namespace: str, pod: str, path: str) -> Callable[[int, int],
 
     def read(first: int, count: int) -> bytes:
         command = [reader.PROGRAM[0], "-S", "-c", PART, path, str(first), str(count)]
-        code, out, errors = api.exec(namespace, pod, jobs.READS, command, 120)
+        code, out, errors = api.exec(namespace, pod, objects.READS, command, 120)
         if code:
             raise ValueError((errors.strip() or f"exit code {code}").splitlines()[-1])
         try:

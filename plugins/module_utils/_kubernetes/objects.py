@@ -33,7 +33,7 @@ KEY = re.compile(r"[-A-Za-z0-9_][-._A-Za-z0-9]{0,199}")
 JOB_LABEL, ROLE_LABEL = "amx.cluster/job", "amx.cluster/role"
 # On all objects of a job: which start of it they are of, who started it on which control node, and when.
 START, BY_USER, SINCE = "amx.cluster/start", "amx.cluster/user", "amx.cluster/since"
-TRAINS, PREPARES = "train", "prepare"
+TRAINS, PREPARES, READS = "train", "prepare", "reader"
 # What jobs share, and what a job may have of its own, in the order in which it is removed.
 SHARED = ("Namespace", "PersistentVolumeClaim")
 KINDS_OF_JOBS = (

@@ -6,7 +6,7 @@
     pod.py train       the command of a pod that trains: torchrun is its child. The first pod supervises the job.
     pod.py rank        what torchrun starts for each rank: it becomes rank.py
     pod.py prepare     the command of the pod that puts models and data on the volume
-    pod.py status | list | log | stop | pack | unpack-done | wait      for the control node, see pod_reader.py
+    pod.py status | list | log | stop | pack | wait      for the control node, see pod_reader.py
 
 The image has PREFIX (virtual environment, programs, this library), the ConfigMap is mounted at JOB, the volume at
 STORAGE, and SCRATCH is the pod's own. Nothing else of the cluster is used: no API.
@@ -42,7 +42,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_places
     write_outcome,
 )
 
-READS = ("status", "list", "log", "stop", "pack", "unpack-done", "wait")
+READS = ("status", "list", "log", "stop", "pack", "wait")
 # Exit codes. Kubernetes starts a pod again that was lost, and none that has failed: torchrun has restarted its ranks.
 FAILED, LOST = objects.FAILED, 128 + signal.SIGTERM
 ERRORS = (OSError, ValueError, KeyError, RuntimeError)
@@ -138,7 +138,7 @@ def main(words: Sequence[str]) -> None:
         elif action == "prepare":
             pod_volume.prepare(places, dict(os.environ))
         elif action in READS:
-            pod_reader.read(places, words)
+            pod_reader.read(places, words, os.environ.get(POD, ""))
         else:
             raise ValueError(f"usage: pod.py train | rank | prepare | {' | '.join(READS)}")
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:

@@ -5,13 +5,13 @@
 
 pod.py status | log | stop [START]     of the pod's own job, or of the directory that ends in START
 pod.py list                            of all jobs on the volume
-pod.py pack START                      makes a tar file of the job's results on the volume
-pod.py unpack-done START               removes it
-pod.py wait                            does nothing, for a pod that is only read through
+pod.py pack START                      makes a tar file of the job's results on the volume, for this pod
+pod.py wait                            does nothing, for a pod that is only read through; removes such files at its end
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -21,7 +21,7 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import pod
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_places import Job, Places
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_supervisor import STOP
 
+# Seconds: how long a pod lives that is only read through, and how long it has to end.
+LONGEST, ENDING = 3600, 10
 # What is not packed: it is on the volume for all jobs, was brought along, or is nobody else's business.
 NOT_PACKED = frozenset(
     ("data", "models", project.DIRECTORY, secret_env.FILE, pod_rounds.PODS, pod_rounds.ENDPOINT, ".reserve")
@@ -119,14 +121,27 @@ def stop(directory: Path) -> dict[str, Any]:
     return {"version": 1, "directory": f"jobs/{directory.name}", "state": told.get("state")}
 
 
-def tar_of(directory: Path) -> Path:
-    """Return the path of the tar file of a job's results."""
-    return directory.with_name(f".{directory.name}.tar")
+def packed_by(jobs_directory: Path, reader: str = "*", job: str = "*") -> list[Path]:
+    """Return the tar files of results that are on the volume. reader: the pod that made them. job: their directory."""
+    return [path for end in ("tar", "tar.part") for path in jobs_directory.glob(f".{job}.{reader}.{end}")]
 
 
-def pack(directory: Path) -> dict[str, Any]:
-    """Make the tar file of a job's results; return its path on the volume, its size and its SHA-256. Raises OSError."""
-    path = tar_of(directory)
+def remove_packed(paths: Iterable[Path], age: float = 0) -> None:
+    """Remove tar files, of these only those that were last written so many seconds ago."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime >= age:
+                path.unlink()
+
+
+def pack(directory: Path, reader: str) -> dict[str, Any]:
+    """Make the tar file of a job's results; return its path on the volume, its size and its SHA-256. Raises OSError.
+
+    reader: the pod that does this: another one may pack the same directory at the same time.
+    """
+    # Of pods that could not remove theirs, such as those of nodes that were lost.
+    remove_packed(packed_by(directory.parent, job=directory.name), 2 * LONGEST)
+    path = directory.with_name(f".{directory.name}.{reader}.tar")
     part = path.with_name(f"{path.name}.part")
     digest = hashlib.sha256()
     opened = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
@@ -150,36 +165,34 @@ def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     return None if member.name.partition("./")[2].partition("/")[0] in NOT_PACKED else member
 
 
-def wait() -> None:
-    """Sleep until this process is to end."""
+def wait(places: Places, reader: str) -> None:
+    """Sleep until this process is to end, then remove what this pod has packed."""
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_signal: ending.set())
     while not ending.wait(60):
         pass
+    remove_packed(packed_by(places.storage / "jobs", reader))
 
 
-def read(places: Places, words: Sequence[str]) -> None:
-    """Do one of the actions above, and print what it gives. Raises ValueError, OSError."""
+def read(places: Places, words: Sequence[str], reader: str = "") -> None:
+    """Do one of the actions above, and print what it gives. reader: this pod's name. Raises ValueError, OSError."""
     action, start = words[0], "".join(words[1:2])
     if action == "wait":
-        wait()
+        wait(places, reader)
         return
     if action == "list":
         _print(jobs(places))
         return
-    if action in ("pack", "unpack-done") and not start:
-        raise ValueError(f"usage: pod.py {action} START")
+    if action == "pack" and not start:
+        raise ValueError("usage: pod.py pack START")
     directory = directory_of(places, start)
     if action == "status":
         _print(status(directory))
     elif action == "stop":
         _print(stop(directory))
     elif action == "pack":
-        _print(pack(directory))
-    elif action == "unpack-done":
-        tar_of(directory).unlink(missing_ok=True)
-        _print({"version": 1})
+        _print(pack(directory, reader))
     elif (directory / "log").exists():
         with (directory / "log").open("rb") as log:
             shutil.copyfileobj(log, sys.stdout.buffer)

@@ -5,33 +5,52 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Iterable
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import pod_reader
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import JOB, PREFIX, SCRATCH, STORAGE
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import MANAGED_BY, MANAGER, READS
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import JOB_LABEL, ROLE_LABEL, USER, Object
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import MANAGED_BY, MANAGER
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import (
+    JOB_LABEL,
+    READS,
+    ROLE_LABEL,
+    USER,
+    Object,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.observed_pods import has_read
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.settings import Settings
 
 PROGRAM = (f"{PREFIX}/env/bin/python", "-S", f"{PREFIX}/programs/pod.py")
 # It packs a directory, and sends it, also where pods of other jobs have requested all CPUs of every node.
 REQUESTS, LIMITS = {"cpu": "0", "memory": "128Mi"}, {"cpu": "1", "memory": "512Mi"}
-# Whatever happens to the play that made it, it ends after so many seconds.
-LONGEST = 3600
 CLAIM = "amx-cluster"
+# The labels of all of these pods.
+SELECTOR = f"{ROLE_LABEL}={READS},{MANAGED_BY}={MANAGER}"
 
 
-def name_of(job: str = "") -> str:
-    """Return the name of the pod. job: of its objects; empty where all jobs are meant."""
-    return f"{job or CLAIM}-{READS}"
+def new_name(job: str = "") -> str:
+    """Return a name for a pod that no other reading has. job: of its objects; empty where all jobs are meant."""
+    return f"{job or CLAIM}-{READS}-{secrets.token_hex(4)}"
 
 
-def pod(settings: Settings, job: str = "") -> Object:
-    """Return the pod: it does nothing until commands are run in it, and needs no node with AMX."""
+def ended(pods: Iterable[Object]) -> list[str]:
+    """Return the names of reader pods that have ended without being removed: their plays were interrupted."""
+    return sorted(str(one["metadata"]["name"]) for one in pods if has_read(one))
+
+
+def pod(settings: Settings, name: str, job: str = "") -> Object:
+    """Return the pod: it does nothing until commands are run in it, and needs no node with AMX.
+
+    name: of the pod. job: see new_name. Whatever happens to the play that made it, it ends after an hour.
+    """
     labels = {"app.kubernetes.io/name": "amx-cluster", MANAGED_BY: MANAGER, ROLE_LABEL: READS}
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
-        "activeDeadlineSeconds": LONGEST,
-        "terminationGracePeriodSeconds": 1,
+        "activeDeadlineSeconds": pod_reader.LONGEST,
+        "terminationGracePeriodSeconds": pod_reader.ENDING,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -48,7 +67,11 @@ def pod(settings: Settings, job: str = "") -> Object:
                 "image": settings.image,
                 "imagePullPolicy": settings.image_pull_policy,
                 "command": [*PROGRAM, "wait"],
-                "env": [{"name": "HOME", "value": SCRATCH}, {"name": "PYTHONUNBUFFERED", "value": "1"}],
+                "env": [
+                    {"name": POD, "value": name},
+                    {"name": "HOME", "value": SCRATCH},
+                    {"name": "PYTHONUNBUFFERED", "value": "1"},
+                ],
                 "resources": {"requests": dict(REQUESTS), "limits": dict(LIMITS)},
                 "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
                 "volumeMounts": [
@@ -73,7 +96,7 @@ def pod(settings: Settings, job: str = "") -> Object:
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name_of(job),
+            "name": name,
             "namespace": settings.namespace,
             "labels": {**labels, **({JOB_LABEL: job} if job else {})},
         },

@@ -13,6 +13,7 @@ Exit code 3 with a reason where this machine cannot do it.
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
 import os
 import re
@@ -79,7 +80,7 @@ def check_machine() -> str:
     try:
         driver = output("docker", "info", "--format", "{{.CgroupDriver}}")
         oldest = output("docker", "version", "--format", "{{.Server.MinAPIVersion}}")
-        address = output("docker", "network", "inspect", "bridge", "--format", "{{(index .IPAM.Config 0).Gateway}}")
+        bridge = output("docker", "network", "inspect", "bridge", "--format", "{{json (index .IPAM.Config 0)}}")
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "") or str(error)
         raise ImpossibleError(f"no Docker engine: {said.strip()}") from None
@@ -87,7 +88,9 @@ def check_machine() -> str:
         raise ImpossibleError(f"the Docker engine speaks its API from {oldest} on only, and the kubelet an older one")
     if driver != "cgroupfs":
         raise ImpossibleError(f"the Docker engine has control groups by {driver}, and the kubelet by cgroupfs")
-    return address
+    # An engine that runs for the first time names no gateway: it has taken the first address.
+    found = json.loads(bridge)
+    return str(found.get("Gateway") or ipaddress.ip_network(found["Subnet"])[1])
 
 
 def programs() -> Path:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -148,6 +150,47 @@ def test_a_log_that_never_comes_is_not_waited_for(
     with pytest.raises(ApiError, match="cannot reach"):
         list(connected.log("team", "demo-0", "train"))
     refused.set()
+
+
+def test_a_log_that_is_followed_begins_soon_and_may_pause(
+    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "HANDSHAKE", 0.3)
+    dead = threading.Event()
+
+    def pauses(_request: dict[str, Any]) -> Iterator[str]:
+        for text in ("first\n", "second\n"):
+            yield text
+            time.sleep(0.6)
+
+    server.answers[f"{PODS}/demo-0/log"] = lambda request: pauses(request)
+    assert list(connected.log("team", "demo-0", "train", follow=True)) == ["first", "second"]
+    server.answers[f"{PODS}/demo-0/log"] = lambda _request: str(dead.wait(20))
+    began = time.monotonic()
+    with pytest.raises(ApiError, match=f"^cannot reach {server.url}: .*timed out") as no:
+        list(connected.log("team", "demo-0", "train", follow=True))
+    assert time.monotonic() - began < 10
+    assert no.value.status == 0
+    dead.set()
+
+
+def test_a_server_that_dies_when_a_command_is_to_begin(
+    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has accepted the connection, and answers nothing."""
+    monkeypatch.setattr(api, "HANDSHAKE", 0.3)
+    dead = threading.Event()
+    server.answers[f"{PODS}/demo-0/exec"] = lambda _request: str(dead.wait(20))
+    expected = (
+        f"{server.url} has not answered for 0.3 s when pod.py status was to be run in pod demo-0: see whether it is "
+        "reachable (kubectl --context test get pods), and whether a proxy or firewall blocks WebSocket connections to "
+        "it; then try again"
+    )
+    with pytest.raises(ApiError, match=f"^{re.escape(expected)}$") as no:
+        connected.exec("team", "demo-0", "train", ["python", "pod.py", "status"])
+    assert no.value.status == 0
+    assert connected.version() == (1, 30), "the client is still of use"
+    dead.set()
 
 
 def test_logs(connected: Api, server: Server) -> None:

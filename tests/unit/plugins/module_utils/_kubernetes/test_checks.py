@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,20 @@ def test_the_same_job_is_running(server: Server, tmp_path: Path) -> None:
     assert reason.startswith("job smoke is running since"), "of another kind"
     server.answers[jobs] = {"items": [trains("Failed", **given)]}
     assert refused(server, tmp_path) == [], "it has ended"
+
+
+def test_the_same_job_is_being_started(server: Server, tmp_path: Path) -> None:
+    given = {"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"}
+    now = datetime.now(timezone.utc).isoformat()
+    config = trains(**given, **{"amx.cluster/starting": now})
+    server.answers[f"{TEAM}/configmaps"] = {"items": [config]}
+    (reason,) = refused(server, tmp_path)
+    assert reason == (
+        "job smoke is being started since 2026-11-22T11:59:00+00:00, started by ada: wait until it runs, or, if that "
+        "start was interrupted, end it (playbooks/stop.yml -e job=smoke)"
+    )
+    config["metadata"]["annotations"]["amx.cluster/starting"] = "2026-11-22T11:59:00+00:00"
+    assert refused(server, tmp_path) == [], "a start that was interrupted long ago"
 
 
 def test_only_objects_of_the_collection_are_those_of_a_previous_start(server: Server, tmp_path: Path) -> None:

@@ -7,8 +7,15 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import status
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, jobs_text
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import BY_USER, JOB_LABEL, ROLE_LABEL
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import (
+    BY_USER,
+    JOB_LABEL,
+    READS,
+    ROLE_LABEL,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,7 +86,7 @@ def test_objects_of_others_are_no_jobs() -> None:
 def test_a_job_has_the_newest_pod_of_each_number_and_neither_readers_nor_what_prepares() -> None:
     old, new, other = pod(1, made="2026-11-22T11:00:00Z"), pod(1), pod(0)
     reader, prepares = pod(0), pod(0)
-    reader["metadata"]["labels"][ROLE_LABEL] = jobs.READS
+    reader["metadata"]["labels"][ROLE_LABEL] = READS
     prepares["metadata"]["labels"][ROLE_LABEL] = "prepare"
     preparing = thing("Job", "smoke-prepare")
     (one,) = jobs.group([config()], [TRAINING, preparing], [old, new, other, reader, prepares], "training")
@@ -250,14 +257,12 @@ def test_one_table_of_jobs_on_hosts_and_in_pods() -> None:
         },
         "progress": {},
     }
-    lines = jobs_text.overview([on_host], [jobs.entry(found(pod(0, RUNNING)))], NOW).splitlines()
-    assert lines == [
-        "job    where                   state      owner  started                    elapsed     hosts, pods  ranks"
-        "  how far",
-        "smoke  PyTorchJob in training  running    anna   2026-11-22T12:00:00+00:00  3 min 20 s  2            4",
-        "demo   hosts                   succeeded         2026-11-22T11:00:00+00:00  42 s        1            2",
+    jobs_of_both = [on_host, jobs.entry(found(pod(0, RUNNING)))]
+    assert status.overview(jobs_of_both, Screen(160), NOW).splitlines() == [
+        "job    where                   state      owner  started           elapsed     hosts  ranks  progress",
+        "smoke  PyTorchJob in training  running    anna   2026-11-22 12:00  3 min 20 s  2      4",
+        "demo   hosts                   succeeded  -      2026-11-22 11:00  42 s        1      2",
     ]
-    assert jobs_text.overview([], [], NOW).startswith("No job was started")
 
 
 def test_one_job_in_full() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, reader, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, reader, settings
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kubernetes_jobs import GIVEN, judge
@@ -72,10 +73,24 @@ def test_the_newest_directory_of_a_job() -> None:
 @pytest.mark.parametrize("job", ["", "smoke"])
 def test_the_reader_is_a_small_pod_that_any_node_can_run(job: str) -> None:
     chosen = settings.read({**GIVEN, "pvc": "shared", "image_pull_secret": "registry"})
-    made = reader.pod(chosen, job)
+    name = reader.new_name(job)
+    assert re.fullmatch(f"{job or 'amx-cluster'}-reader-[0-9a-f]{{8}}", name)
+    assert name != reader.new_name(job), "two users share a pod, which the first that ends removes"
+    made = reader.pod(chosen, name, job)
     judge(made)
-    assert made["metadata"]["name"] == f"{job or 'amx-cluster'}-reader"
+    assert made["metadata"]["name"] == name
+    assert {"name": "AMX_CLUSTER_POD", "value": name} in made["spec"]["containers"][0]["env"]
     assert made["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "0"
     assert "nodeSelector" not in made["spec"]
     assert made["spec"]["activeDeadlineSeconds"] == 3600
     assert {"name": "storage", "persistentVolumeClaim": {"claimName": "shared"}} in made["spec"]["volumes"]
+
+
+def test_only_readers_that_have_ended_are_removed_for_others() -> None:
+    made = {**reader.pod(settings.read(GIVEN), "smoke-reader-1", "smoke"), "status": {"phase": "Running"}}
+    failed = {**reader.pod(settings.read(GIVEN), "smoke-reader-2", "smoke"), "status": {"phase": "Failed"}}
+    trains = {"kind": "Pod", "metadata": {"name": "smoke-0"}, "status": {"phase": "Failed"}}
+    assert reader.ended([made, failed, trains]) == ["smoke-reader-2"]
+    assert [one["name"] for one in jobs.removable([made, failed], "smoke")] == ["smoke-reader-2"]
+    labels = {term.partition("=")[0]: term.partition("=")[2] for term in reader.SELECTOR.split(",")}
+    assert labels.items() <= made["metadata"]["labels"].items()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import runpy
 import socket
 from pathlib import Path
 from typing import Any
@@ -32,8 +31,9 @@ from hypothesis import strategies as st
 from support.checkout import ROOT
 from support.kubernetes_jobs import GIVEN, STACK
 from support.runs import host
+from support.scripts import load as load_script
 
-RANK = runpy.run_path(str(ROOT / "roles/job/files/rank.py"))
+RANK = load_script(ROOT / "roles/job/files/rank.py")
 
 
 def places(
@@ -154,7 +154,7 @@ def test_every_rank_has_its_place_in_the_plan_of_its_pod(counts: list[int]) -> N
             torchrun = {"RANK": first + local, "WORLD_SIZE": size, "LOCAL_RANK": local}
             environ = {**{name: str(value) for name, value in torchrun.items()}, "MASTER_ADDR": "10.0.0.9"}
             plan = pod_start.complete(own, environ)
-            variables = RANK["variables"](plan, f"node{number}", environ)
+            variables = RANK.variables(plan, f"node{number}", environ)
             assert (variables["RANK"], variables["MASTER_ADDR"]) == (str(first + local), "10.0.0.9")
             assert sorted(json.loads(variables["AMX_CLUSTER_RANK"])["together"]) == list(range(size))
         first += count
@@ -168,7 +168,7 @@ def derivation_run() -> Run:
 def test_rank_py_takes_its_name_from_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     plan = pod_start.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
     monkeypatch.setenv(POD, "smoke-worker-3")
-    assert RANK["own_name"](plan) == "smoke-worker-3"
+    assert RANK.own_name(plan) == "smoke-worker-3"
 
 
 def test_not_started_by_torchrun() -> None:

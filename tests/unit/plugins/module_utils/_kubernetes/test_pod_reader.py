@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import resource
+import signal
 import tarfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +33,7 @@ def volume(tmp_path: Path) -> Places:
 
 
 def read(volume: Places, capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    pod_reader.read(volume, words)
+    pod_reader.read(volume, words, "words-1-reader-1f")
     printed = capsys.readouterr().out
     assert printed.count("\n") == 1
     found: dict[str, Any] = json.loads(printed)
@@ -90,8 +93,31 @@ def test_results_without_data_and_secrets(volume: Places, capsys: pytest.Capture
     with tarfile.open(path) as tar:
         files = {member.name for member in tar if member.isfile()}
     assert files == {"./status.json", "./output/model", "./output/data/kept"}
-    read(volume, capsys, "unpack-done", "abc")
-    assert not path.exists()
+
+
+def test_two_readers_pack_the_same_directory(volume: Places) -> None:
+    """Each has a file of its own, which goes with its pod; a pod that could not remove it has left it for the next."""
+    directory = volume.storage / "jobs/words-1-abc"
+    first, second = (Path(pod_reader.pack(directory, f"words-1-reader-{one}")["path"]) for one in "ab")
+    assert first != second
+    part = second.with_name(f"{second.name}.part")
+    part.write_text("a play that was interrupted")
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    ends = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+    ends.start()
+    try:
+        pod_reader.wait(volume, "words-1-reader-b")
+    finally:
+        ends.join()
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    assert first.exists()
+    assert not second.exists()
+    assert not part.exists()
+    os.utime(first, (0, 0))
+    third = Path(pod_reader.pack(directory, "words-1-reader-c")["path"])
+    assert not first.exists()
+    assert third.exists()
 
 
 def test_the_log(volume: Places, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
@@ -110,7 +136,7 @@ def test_a_volume_without_room_for_the_packed_directory(volume: Places) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
     try:
         with pytest.raises(OSError):
-            pod_reader.pack(directory)
+            pod_reader.pack(directory, "words-1-reader-1f")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert sorted(path.name for path in directory.parent.iterdir()) == ["old-d-f", "words-1-abc"]
