@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import pty
 import re
-import select
-import struct
 import subprocess
 import sys
-import termios
-import time
 from pathlib import Path
 
 import pytest
+import terminal
 import yaml
-from support import checkout
-from support.local_cluster import PLAYBOOK, LocalCluster
+from support import checkout, playbooks
+from support.local_cluster import LocalCluster
 
 ESCAPE = "\x1b"
 HOSTS = {
@@ -105,7 +99,7 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def command(*words: str) -> list[str]:
-    return [PLAYBOOK, "-i", "hosts.yml", *(words or ("plays.yml",))]
+    return [playbooks.PLAYBOOK, "-i", "hosts.yml", *(words or ("plays.yml",))]
 
 
 def piped(folder: Path, *words: str, code: int = 0, **changes: str) -> str:
@@ -118,63 +112,11 @@ def piped(folder: Path, *words: str, code: int = 0, **changes: str) -> str:
 
 
 def on_terminal(folder: Path, *words: str, columns: int = 80, answer: str = "", code: int = 0, **changes: str) -> str:
-    """What a playbook writes to a terminal of so many columns. answer: what is typed once `?` is the last character."""
-    master, slave = pty.openpty()
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    process = subprocess.Popen(
-        command(*words),
-        cwd=folder,
-        env=environment(**changes),
-        stdin=slave,
-        stdout=slave,
-        stderr=slave,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
-    os.close(slave)
-    seen, until = b"", time.monotonic() + 300
-    while time.monotonic() < until:
-        if select.select([master], [], [], 1.0)[0]:
-            try:
-                data = os.read(master, 65536)
-            except OSError:
-                break
-            if not data:
-                break
-            seen += data
-            if answer and seen.rstrip().endswith(b"?:"):
-                os.write(master, answer.encode())
-                answer = ""
-    os.close(master)
-    assert process.wait(60) == code, seen.decode()
-    return seen.decode().replace("\r\n", "\n")
-
-
-def screen(written: str, columns: int) -> list[str]:
-    """The lines that a terminal shows in the end, and which it wraps where they are too long.
-
-    It knows what is written by the callback plugin: colours, carriage return, "clear to the end", "one line up".
-    """
-    lines, row, column = [""], 0, 0
-    for part in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]", written):
-        if part == "\r":
-            column = 0
-        elif part == "\n":
-            row, column = row + 1, 0
-        elif part.startswith(ESCAPE):
-            assert part[-1] in "mKA", f"unknown escape sequence {part!r}"
-            if part.endswith("K"):
-                lines[row] = lines[row][:column]
-            elif part.endswith("A"):
-                row -= int(part[2:-1])
-        else:
-            if column == columns:
-                row, column = row + 1, 0
-            lines += [""] * (row + 1 - len(lines))
-            lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + 1 :]
-            column += 1
-        lines += [""] * (row + 1 - len(lines))
-    return [line.rstrip() for line in lines]
+    """What a playbook writes to a terminal of so many columns. answer: what is typed when it asks."""
+    running = terminal.Command(command(*words), folder, environment(**changes), columns)
+    written = "".join(part for _at, part in running.output(300, answer))
+    assert running.end() == code, written
+    return written.replace("\r\n", "\n")
 
 
 def sections(text: str) -> list[str]:
@@ -228,7 +170,7 @@ def test_on_a_terminal(control: Path) -> None:
     written = on_terminal(control, code=4)
     assert "\x1b[2m" in written, "the running task is dim"
     assert "site: Write a file" in written
-    shown = "\n".join(screen(written, 80))
+    shown = "\n".join(terminal.shown(written, 80))
     assert not re.search("^site: [A-Z]", shown, re.M), "the line of the running task was left behind"
     assert re.search(r"^Fail at the end +\d+ s  failed on node0, node1$", shown, re.M)
     for host in ("node0", "node1"):
@@ -261,7 +203,7 @@ def test_other_terminals(control: Path, columns: int, changes: dict[str, str]) -
         part for part in re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;]*[mK]", "", written)) if re.match("site: [A-Z]", part)
     ]
     assert all(len(part) < columns for part in drawn)
-    assert not re.search("^site: [A-Z]", "\n".join(screen(written, columns)), re.M)
+    assert not re.search("^site: [A-Z]", "\n".join(terminal.shown(written, columns)), re.M)
 
 
 def test_details_are_those_of_the_default_callback(control: Path) -> None:
@@ -287,7 +229,7 @@ def test_prompts(control: Path) -> None:
         "  tasks:\n    - name: Show the answer\n      ansible.builtin.debug: {msg: 'it is {{ who }}'}\n"
         "    - name: Wait\n      ansible.builtin.pause: {seconds: 1}\n"
     )
-    shown = screen(on_terminal(control, "ask.yml", answer="me\n"), 80)
+    shown = terminal.shown(on_terminal(control, "ask.yml", answer="me\n"), 80)
     assert "it is me" in shown
     assert any(line.startswith("who?: ") for line in shown)
 
@@ -298,10 +240,25 @@ def test_all_is_well(control: Path) -> None:
         "    - name: Do nothing\n      ansible.builtin.command: 'true'\n      changed_when: false\n"
         "      loop: [1, 2]\n"
         "    - name: Be skipped\n      ansible.builtin.fail: {msg: no}\n      when: false\n"
+        "- name: Not this time\n  hosts: '!all'\n  tasks: []\n"
+        "- name: Of others\n  hosts: others\n  tasks: []\n"
     )
-    first, last = piped(control, "well.yml").splitlines()
+    first, others, last = piped(control, "well.yml").splitlines()
     assert re.fullmatch(r"Do nothing +\d+ s", first)
+    assert others == "Of others: no host of the inventory"
     assert re.fullmatch(r"Done in \d+ s: nothing changed", last)
+
+
+def test_what_is_left_out_has_no_line(control: Path) -> None:
+    (control / "left_out.yml").write_text(
+        "- name: Leave the play out\n  hosts: \"{{ groups.others | default(['!all']) }}\"\n  gather_facts: false\n"
+        "- name: Leave the role out\n  hosts: node0\n  gather_facts: false\n  tasks:\n"
+        "    - name: Be skipped\n      ansible.builtin.include_role: {name: site}\n      when: false\n"
+        "- name: Find no host\n  hosts: others\n  gather_facts: false\n"
+    )
+    first, last = piped(control, "left_out.yml").splitlines()
+    assert first == "Find no host: no host of the inventory"
+    assert last.startswith("Done in ")
 
 
 def test_items_that_fail(control: Path) -> None:
@@ -353,14 +310,23 @@ def test_a_job(tmp_path: Path) -> None:
     written = on_terminal(tmp_path, play, "-e", f"job={job}")
     drawn = re.findall(r"mine [█░]+ \d/8  loss 0\.5", written)
     assert len(drawn) >= 2, written
-    shown = "\n".join(screen(written, 80))
+    shown = "\n".join(terminal.shown(written, 80))
     assert "░" not in shown, shown
     assert "█" not in shown, shown
     assert "Ctrl-C leaves job mine running" in shown
     assert re.search(r"^Done in .*: changed node0$", shown, re.M)
+    assert "Kubernetes" not in shown
     said = piped(tmp_path, play, "-e", f"job={job}")
     assert "█" not in said
     assert re.search(r"^  step \d/8  loss 0\.5", said, re.M)
     status = piped(tmp_path, str(checkout.ROOT / "playbooks/status.yml"), "-e", "format=json")
     (line,) = [line for line in status.splitlines() if line.startswith("{")]
     assert json.loads(line)["jobs"][0]["name"] == "mine"
+    stopped = piped(tmp_path, str(checkout.ROOT / "playbooks/stop.yml"), "-e", "job=mine")
+    assert "job mine was not running; orphaned processes ended: none\n" in stopped
+    assert "Find the job" not in stopped
+    for name in ("stop", "logs", "results"):
+        refused = piped(tmp_path, str(checkout.ROOT / f"playbooks/{name}.yml"), "-e", "job=mime", code=2)
+        advice = "ansible-playbook -i hosts.yml playbooks/status.yml lists all jobs"
+        assert f"\n  no job mime was started on this cluster: {advice}" in refused
+        assert "Ctrl-C leaves" not in refused
