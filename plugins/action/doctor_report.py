@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible import constants
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
@@ -29,22 +29,17 @@ WANTED = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Runs the checks on the control node. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "results": {"type": "dict", "required": True},
+        "wanted": {"type": "dict", "required": True, "options": WANTED},
+        **document.ARGUMENTS,
+        "format": {"type": "str", "choices": ["table", "json", "failures"], "default": "table"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                "results": {"type": "dict", "required": True},
-                "wanted": {"type": "dict", "required": True, "options": WANTED},
-                **document.ARGUMENTS,
-                "format": {"type": "str", "choices": ["table", "json", "failures"], "default": "table"},
-            }
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         cluster = Cluster(options["results"], Wanted(**options["wanted"]))
         findings = [
             dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice, task_vars))
@@ -77,4 +72,4 @@ class ActionModule(ActionBase):
                 screen.show("\n".join(filter(None, [listed, doctor.table(shown, seen.columns, seen.colours), summary])))
         if failures:
             return {**report, "failed": True, "msg": doctor.refusal(failures)}
-        return {**report, "changed": False}
+        return report

@@ -3,28 +3,28 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Checks on the control node how a playbook is to report. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "format": {"type": "str", "default": "text"},
+        "query": {"type": "str", "default": ""},
+        "output": {"type": "str", "default": ""},
+        "reports": {"type": "bool"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        text = {"type": "str", "default": ""}
-        _result, options = self.validate_argument_spec(
-            {"format": {**text, "default": "text"}, "query": text, "output": text, "reports": {"type": "bool"}}
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         message = document.refusal(options["format"], options["query"], options["output"])
         if not message and options["format"] == "json" and options["reports"] is False:
             message = (
                 "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "
                 "scale.yml, tune.yml, infer.yml, predict.yml, network.yml and manifest.yml"
             )
-        return {"failed": True, "msg": message} if message else {"changed": False}
+        # Not raised: the playbooks in it are a list, not commands.
+        return {"failed": True, "msg": message} if message else {}

@@ -3,42 +3,31 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Derives firewall rules on the control node. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "addresses": {"type": "list", "elements": "str", "default": []},
+        "admin_networks": {"type": "list", "elements": "str", "default": []},
+        "ssh_port": {"type": "int", "default": 22},
+        "allow": {"type": "list", "elements": "dict", "default": []},
+        "recorded": {"type": "list", "elements": "dict", "default": []},
+        "connection": {"type": "str", "default": ""},
+        "zones": {"type": "list", "elements": "str", "default": []},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            {
-                "addresses": {"type": "list", "elements": "str", "default": []},
-                "admin_networks": {"type": "list", "elements": "str", "default": []},
-                "ssh_port": {"type": "int", "default": 22},
-                "allow": {"type": "list", "elements": "dict", "default": []},
-                "recorded": {"type": "list", "elements": "dict", "default": []},
-                "connection": {"type": "str", "default": ""},
-                "zones": {"type": "list", "elements": "str", "default": []},
-            }
-        )
-        try:
-            rules = firewall.rules(
-                options["addresses"], options["admin_networks"], options["ssh_port"], options["allow"]
-            )
-            cut_off = firewall.cut_off(rules, options["connection"])
-        except ValueError as error:
-            return {"failed": True, "msg": str(error)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        rules = firewall.rules(options["addresses"], options["admin_networks"], options["ssh_port"], options["allow"])
+        cut_off = firewall.cut_off(rules, options["connection"])
         rules = firewall.in_zones(rules, options["zones"])
         stale = firewall.stale(options["recorded"], rules)
         return {
-            "changed": False,
             "rules": [firewall.written(rule) for rule in rules],
             "stale": [firewall.written(rule) for rule in stale],
             "cut_off": cut_off,

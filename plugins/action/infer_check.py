@@ -5,34 +5,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from ansible import context
-from ansible.plugins.action import ActionBase
-from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference
-from ansible_collections.amx.cluster.plugins.plugin_utils import infers, inventory_in_use, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils import infers, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Checks the request of an inference benchmark on the control node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS = infers.ARGUMENTS
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(argument_spec=infers.ARGUMENTS)
-        try:
-            said = requested.misspelt(list(load_extra_vars(self._loader)), infers.OPTIONS) if context.CLIARGS else ""
-            wanted = infers.read(options)
-            said = said or infers.refusal(wanted, options["again"])
-        except (OSError, ValueError) as error:
-            said = str(error)
-        if said:
-            return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        wanted = infers.read(options)
+        requested.refuse_misspelt(self._loader, infers.OPTIONS)
+        wanted.refuse(options["again"])
         earlier = None if options["again"] else wanted.earlier()
         running = (earlier or {}).get("running")
         return {
-            "changed": False,
             "job": wanted.job.name,
             "path": str(wanted.path),
             "hosts": wanted.hosts,

@@ -4,39 +4,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference, inference_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Shows an inference benchmark on the control node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {"path": {"type": "path", "required": True}, **document.ARGUMENTS}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={"path": {"type": "path", "required": True}, **document.ARGUMENTS}
-        )
-        content = _io.read_json(Path(options["path"]))
-        if content is None:
-            return {"failed": True, "msg": f"{options['path']} is missing, or is not complete JSON"}
-        try:
-            if options["format"] == "text":
-                display.display(inventory_in_use.commands(inference_text.report(content, options["path"]), task_vars))
-            else:
-                document.emit(content, options)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        content = requested.recorded(Path(options["path"]))
+        if options["format"] == "text":
+            display.display(inventory_in_use.commands(inference_text.report(content, options["path"]), task_vars))
+        else:
+            document.emit(content, options)
         said = inference.failed(content)
         if said:
-            return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
-        return {"changed": False}
+            raise ValueError(said)
+        return {}

@@ -6,9 +6,8 @@ from __future__ import annotations
 import base64
 import json
 import time
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._cores import instances
@@ -18,60 +17,44 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_matrix,
     inference_text,
 )
-from ansible_collections.amx.cluster.plugins.plugin_utils import infers, inventory_in_use, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils import infers, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Records on the control node what came of a trial of an inference benchmark, and chooses the next one."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        **infers.ARGUMENTS,
+        "instances": {"type": "dict", "default": {}},
+        "provided": {"type": "dict", "default": {}},
+        "cpu": {"type": "str", "default": ""},
+        "stack": {"type": "str", "default": ""},
+        "tried": {"type": "dict", "default": {}},
+        "found": {"type": "dict", "default": {}},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                **infers.ARGUMENTS,
-                "instances": {"type": "dict", "default": {}},
-                "provided": {"type": "dict", "default": {}},
-                "cpu": {"type": "str", "default": ""},
-                "stack": {"type": "str", "default": ""},
-                "tried": {"type": "dict", "default": {}},
-                "found": {"type": "dict", "default": {}},
-            }
-        )
-        try:
-            wanted = infers.read(options)
-            tried = requested.plain(options["tried"])
-            content = self.record(wanted, tried, options) if tried else self.begin(wanted, options)
-            content, trial = inference.advance(content, wanted.request, wanted.job, requested.now())
-            now = time.time()
-            if trial:
-                content["running"] = {"job": trial["job"], "trial": trial, "began": now}
-            content = inference_choice.concluded(content)
-            if not self._task.check_mode:
-                self.write(wanted, content)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        wanted = infers.read(options)
+        tried = requested.plain(options["tried"])
+        content = self.record(wanted, tried, options) if tried else self.begin(wanted, options)
+        content, trial = inference.advance(content, wanted.request, wanted.job, requested.now())
+        now = time.time()
+        if trial:
+            content["running"] = {"job": trial["job"], "trial": trial, "began": now}
+        content = inference_choice.concluded(content)
+        if not self._task.check_mode:
+            self.write(wanted, content)
         derivation = inference.derivation(content, wanted.request, wanted.job, trial, now) if trial else {}
-        return {"changed": False, "run": trial or {}, "trial": derivation}
+        return {"run": trial or {}, "trial": derivation}
 
     def begin(self, wanted: infers.Wanted, options: dict[str, Any]) -> dict[str, Any]:
         """Return the benchmark as it goes on; another one in its place is moved aside."""
-        refused = infers.refusal(wanted, options["again"])
-        if refused:
-            raise ValueError(refused)
         about = {name: _provided(name, model, options["provided"]) for name, model in wanted.models.items()}
         settings = instances.common(requested.plain(options["instances"]))
-        earlier = None if options["again"] else wanted.earlier()
-        if earlier:
-            content = inference.continued(earlier, wanted.request.budget)
-        else:
-            content = wanted.content
-            if not self._task.check_mode:
-                requested.begin_anew(wanted.path)
+        content = wanted.begin(options["again"], self._task.check_mode)
         return inference.with_cells(content, wanted.request, about, settings, options)
 
     @staticmethod

@@ -3,16 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible import context
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import settings
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
+HOST = {
+    "host": {"type": "str", "required": True},
+    "become": {"type": "bool"},
+    "prefix": {"type": "str"},
+    "cache": {"type": "str"},
+    "fabric": {"type": "str"},
+    "kubernetes": {"type": "raw"},
+}
 
 
 def kubernetes_errors(values: list[Any]) -> list[str]:
@@ -21,28 +29,15 @@ def kubernetes_errors(values: list[Any]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Checks the inventory's groups and variables on the control node, and shows its hosts. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "groups": {"type": "dict", "required": True},
+        "hosts": {"type": "list", "elements": "dict", "options": HOST, "default": []},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        host = {
-            "host": {"type": "str", "required": True},
-            "become": {"type": "bool"},
-            "prefix": {"type": "str"},
-            "cache": {"type": "str"},
-            "fabric": {"type": "str"},
-            "kubernetes": {"type": "raw"},
-        }
-        _result, options = self.validate_argument_spec(
-            {
-                "groups": {"type": "dict", "required": True},
-                "hosts": {"type": "list", "elements": "dict", "options": host, "default": []},
-            }
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         become, prefix, cache, fabric = (
             {one["host"]: one[key] for one in options["hosts"]} for key in ("become", "prefix", "cache", "fabric")
         )
@@ -57,5 +52,5 @@ class ActionModule(ActionBase):
             lines = "".join(f"- {error}\n" for error in errors)
             return {"failed": True, "errors": errors, "msg": f"The inventory cannot be used:\n{lines}"}
         limit = context.CLIARGS.get("subset") or ""
-        display.display(inventory.summary(options["groups"], inventory_in_use.option(task_vars or {}), limit))
-        return {"changed": False, "errors": []}
+        display.display(inventory.summary(options["groups"], inventory_in_use.option(task_vars), limit))
+        return {"errors": []}

@@ -27,9 +27,17 @@ class ActionModule(ActionBase):
         super().run(tmp, task_vars)
         asked = dict(self._task.args)
         follow = self._templar.template(asked.get("follow", False)) in (True, "true", "yes", "True")
-        if not follow:
-            return self._execute_module(module_name="amx.cluster.job_info", module_args=asked, task_vars=task_vars)
-        return self.follow(asked, task_vars)
+        if follow:
+            return self.follow(asked, task_vars)
+        seen = self._execute_module(module_name="amx.cluster.job_info", module_args=asked, task_vars=task_vars)
+        return self._with_commands(seen, task_vars)
+
+    @staticmethod
+    def _with_commands(seen: dict[str, Any], task_vars: dict[str, Any] | None, more: str = "") -> dict[str, Any]:
+        """Return a result in whose message playbooks are the commands that run them."""
+        if "msg" not in seen:
+            return seen
+        return {**seen, "msg": inventory_in_use.commands(f"{seen['msg']}{more}", task_vars)}
 
     def follow(self, asked: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         """Show what the job does until it ends."""
@@ -45,7 +53,6 @@ class ActionModule(ActionBase):
     ) -> dict[str, Any]:
         interval = float(asked.get("interval", 2))
         come_back = f"Ctrl-C leaves job {name} running. Its log: playbooks/logs.yml -e job={name}"
-        display.display(inventory_in_use.commands(come_back, task_vars))
         offset, log = 0, ""
         while True:
             module_args = {**asked, "follow": False, "log_offset": offset}
@@ -55,13 +62,18 @@ class ActionModule(ActionBase):
                 )
             except AnsibleConnectionFailure as error:
                 seen = {"unreachable": True, "msg": str(error)}
-            if seen.get("failed") or seen.get("unreachable"):
+            if seen.get("unreachable"):
                 words = f"The job does not need this connection; playbooks/status.yml -e job={name} shows its status."
-                return {**seen, "msg": f"{seen.get('msg', '')}\n{inventory_in_use.commands(words, task_vars)}"}
+                return self._with_commands({"msg": "", **seen}, task_vars, f"\n{words}")
+            if seen.get("failed"):
+                return self._with_commands(seen, task_vars)
+            ended = seen["status"]["state"] != "running"
+            if come_back and not ended:
+                display.display(inventory_in_use.commands(come_back, task_vars))
+            come_back = ""
             for line in seen["log"].splitlines():
                 (display.display if asked.get("show") == "log" else display.v)(line)
             offset, log = seen["log_offset"], log + seen["log"]
-            ended = seen["status"]["state"] != "running"
             progress.show(seen)
             if ended and not seen["log"]:
                 summary = self._templar.template(asked.get("summary", True)) in (True, "true", "yes", "True")

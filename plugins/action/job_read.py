@@ -7,16 +7,15 @@ import json
 import secrets
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
 def backends(run: Run) -> dict[str, str]:
@@ -30,65 +29,56 @@ def backends(run: Run) -> dict[str, str]:
     return found
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Reads a job file on the control node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "file": {"type": "str", "default": ""},
+        "override": {"type": "raw"},
+        "hosts": {"type": "list", "elements": "str", "default": []},
+        "on_kubernetes": {"type": "bool", "default": False},
+        "settings": {"type": "dict", "default": {}},
+        "verify_with": {"type": "path"},
+        "derive": {"type": "dict", "default": {}},
+        "measure_with": {
+            "type": "dict",
+            "options": {
+                "name": {"type": "str", "required": True},
+                "kind": {"type": "str", "choices": [kinds.TORCH.name, kinds.RANKS.name], "required": True},
+                "script": {"type": "path", "required": True},
+                "args": {"type": "dict", "default": {}},
+            },
+        },
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                "file": {"type": "str", "default": ""},
-                "override": {"type": "raw"},
-                "hosts": {"type": "list", "elements": "str", "default": []},
-                "on_kubernetes": {"type": "bool", "default": False},
-                "settings": {"type": "dict", "default": {}},
-                "verify_with": {"type": "path"},
-                "derive": {"type": "dict", "default": {}},
-                "measure_with": {
-                    "type": "dict",
-                    "options": {
-                        "name": {"type": "str", "required": True},
-                        "kind": {"type": "str", "choices": [kinds.TORCH.name, kinds.RANKS.name], "required": True},
-                        "script": {"type": "path", "required": True},
-                        "args": {"type": "dict", "default": {}},
-                    },
-                },
-            }
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         if not options["file"]:
-            return {"failed": True, "msg": "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"}
-        try:
-            job = load(Path(options["file"]), options["override"])
-            if job.kind == kinds.INFERENCE.name and not options["derive"]:
-                said = f"job {job.name} is of kind {job.kind}: playbooks/infer.yml -e job={job.file} runs it"
-                return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
-            if options["verify_with"]:
-                job = derive.verification(job, Path(options["verify_with"]))
-            if options["derive"]:
-                job = derive.trial(job, **json.loads(json.dumps(options["derive"])))
-            if options["measure_with"]:
-                measure = dict(options["measure_with"])
-                job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
-            result: dict[str, Any] = {"changed": False, "job": job.to_json()}
-            found = project_files.read(job)
-            result.update(found)
-            on_hosts = LAUNCHERS[job.launcher].in_inventory or not options["on_kubernetes"]
-            result.update(on_kubernetes=not on_hosts, members=[])
-            if options["hosts"] and on_hosts:
-                settings = Settings(
-                    **{"start": secrets.token_hex(8), **options["settings"]},
-                    head=options["hosts"][0],
-                    project=project_files.summary(found["project"]),
-                )
-                hosts = choose_hosts(job, options["hosts"])
-                run = Run(job, settings)
-                result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
-                result.update(backends=backends(run), cores=run.cores())
-        except ValueError as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+            raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
+        job = load(Path(options["file"]), options["override"])
+        if job.kind == kinds.INFERENCE.name and not options["derive"]:
+            raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/infer.yml -e job={job.file} runs it")
+        if options["verify_with"]:
+            job = derive.verification(job, Path(options["verify_with"]))
+        if options["derive"]:
+            job = derive.trial(job, **json.loads(json.dumps(options["derive"])))
+        if options["measure_with"]:
+            measure = dict(options["measure_with"])
+            job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
+        result: dict[str, Any] = {"job": job.to_json()}
+        found = project_files.read(job)
+        result.update(found)
+        on_hosts = LAUNCHERS[job.launcher].in_inventory or not options["on_kubernetes"]
+        result.update(on_kubernetes=not on_hosts, members=[])
+        if options["hosts"] and on_hosts:
+            settings = Settings(
+                **{"start": secrets.token_hex(8), **options["settings"]},
+                head=options["hosts"][0],
+                project=project_files.summary(found["project"]),
+            )
+            hosts = choose_hosts(job, options["hosts"])
+            run = Run(job, settings)
+            result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
+            result.update(backends=backends(run), cores=run.cores())
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (

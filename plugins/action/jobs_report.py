@@ -5,55 +5,45 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import status
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, status
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Shows the status of jobs on the control node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "jobs": {"type": "list", "elements": "dict", "required": True},
+        "ranks": {"type": "dict", "default": {}},
+        "name": {"type": "str", "default": ""},
+        "kubernetes": {"type": "dict"},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                "jobs": {"type": "list", "elements": "dict", "required": True},
-                "ranks": {"type": "dict", "default": {}},
-                "name": {"type": "str", "default": ""},
-                "kubernetes": {"type": "dict"},
-                **document.ARGUMENTS,
-            }
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         named = options["jobs"]
         if options["name"]:
             named = [job for job in named if PurePosixPath(job["path"]).name == options["name"]]
         more = options["kubernetes"] or {}
         in_pods, listed = more.get("jobs", []), self.of_volume(more, options["name"])
         if options["name"] and not (named or in_pods or listed):
-            msg = more.get("missing") or (
-                f"no job {options['name']} was started on this cluster: playbooks/status.yml lists all jobs"
-            )
+            msg = more.get("missing") or directory.NO_JOB.format(options["name"])
             if more.get("problem"):
                 msg += f"\nJobs on Kubernetes are not known: {more['problem']}"
-            return {"failed": True, "msg": inventory_in_use.commands(msg, task_vars)}
+            raise ValueError(msg)
         if options["format"] == "json":
             found = {"jobs": [*status.document(named, options["ranks"])["jobs"], *in_pods]}
-            try:
-                document.emit({**found, **({"volume": listed} if more.get("listed") else {})}, options)
-            except (OSError, ValueError) as error:
-                return {"failed": True, "msg": str(error)}
-            return {"changed": False}
+            document.emit({**found, **({"volume": listed} if more.get("listed") else {})}, options)
+            return {}
         text = self.text(options, named, in_pods, listed)
         screen.show(inventory_in_use.commands(text, task_vars))
         if more.get("problem"):
             screen.show(f"Jobs on Kubernetes are not known: {more['problem']}")
-        return {"changed": False}
+        return {}
 
     @staticmethod
     def of_volume(more: dict[str, Any], name: str) -> list[dict[str, Any]]:
@@ -75,7 +65,7 @@ class ActionModule(ActionBase):
                 return status.details(named[0], options["ranks"], screen.current())
             return status.overview(named, screen.current())
         if not options["name"]:
-            found = [jobs_text.overview(named, in_pods, now)]
+            found = [status.overview([*named, *in_pods], screen.current(), now)]
         elif named:
             found = [status.details(named[0], options["ranks"], screen.current())]
             found += [jobs_text.both(options["name"], in_pods[0]["kubernetes"]["namespace"])] if in_pods else []

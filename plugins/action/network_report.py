@@ -4,45 +4,35 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure import network_result, network_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 REQUESTED = ("largest", "minutes", "model", "parameters", "step_compute_seconds")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Judges a measured network on the control node, shows it and writes network.json."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        **{name: {"type": "str", "default": ""} for name in REQUESTED},
+        **{name: {"type": "str", "default": ""} for name in ("imb_log", "job", "started", "ended")},
+        "measured": {"type": "dict", "default": {}},
+        "hosts": {"type": "list", "elements": "dict", "default": []},
+        "models": {"type": "dict", "default": {}},
+        "gradient_compression": {"type": "str", "default": "none"},
+        "to": {"type": "path"},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                **{name: {"type": "str", "default": ""} for name in REQUESTED},
-                **{name: {"type": "str", "default": ""} for name in ("imb_log", "job", "started", "ended")},
-                "measured": {"type": "dict", "default": {}},
-                "hosts": {"type": "list", "elements": "dict", "default": []},
-                "models": {"type": "dict", "default": {}},
-                "gradient_compression": {"type": "str", "default": "none"},
-                "to": {"type": "path"},
-                **document.ARGUMENTS,
-            }
-        )
-        try:
-            asked = network_result.request(
-                **{name: options[name] for name in REQUESTED}, models=dict(options["models"])
-            )
-        except ValueError as error:
-            return {"failed": True, "msg": str(error)}
-        answer: dict[str, Any] = {"changed": False, "largest": asked.largest, "seconds": asked.seconds}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        asked = network_result.request(**{name: options[name] for name in REQUESTED}, models=dict(options["models"]))
+        answer: dict[str, Any] = {"largest": asked.largest, "seconds": asked.seconds}
         if not options["measured"]:
             return answer
         measured, log = options["measured"], options["imb_log"]
@@ -57,17 +47,14 @@ class ActionModule(ActionBase):
         )
         for finding in network["findings"]:
             finding["text"] = inventory_in_use.commands(finding["text"], task_vars)
-        try:
+        if options["to"]:
+            path = Path(options["to"]).expanduser().absolute()
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _io.write_json(path, network)
+        if options["format"] == "json":
+            document.emit(network, options)
+        else:
+            display.display(network_text.render(network, network_result.left_out(measured, log, asked)))
             if options["to"]:
-                path = Path(options["to"]).expanduser().absolute()
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _io.write_json(path, network)
-            if options["format"] == "json":
-                document.emit(network, options)
-            else:
-                display.display(network_text.render(network, network_result.left_out(measured, log, asked)))
-                if options["to"]:
-                    display.display(f"\nWrote {path}")
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
+                display.display(f"\nWrote {path}")
         return {**answer, "network": network}

@@ -6,13 +6,13 @@ from __future__ import annotations
 import base64
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import yaml
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, predictions, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 ABOUT = """\
 # The job of a prediction, written by playbooks/predict.yml. It is started by that playbook, which also fetches what it
@@ -21,30 +21,21 @@ ABOUT = """\
 """
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Makes the job of a prediction on the control node, and says how it goes on."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        **predictions.ARGUMENTS,
+        "found": {"type": "dict", "default": {}},
+        "described": {"type": "dict", "default": {}},
+        "described_sha256": {"type": "str", "default": ""},
+        "described_directory": {"type": "str", "default": ""},
+        "status": {"type": "dict", "default": {}},
+        "job_json": {"type": "str", "default": ""},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                **predictions.ARGUMENTS,
-                "found": {"type": "dict", "default": {}},
-                "described": {"type": "dict", "default": {}},
-                "described_sha256": {"type": "str", "default": ""},
-                "described_directory": {"type": "str", "default": ""},
-                "status": {"type": "dict", "default": {}},
-                "job_json": {"type": "str", "default": ""},
-            }
-        )
-        try:
-            wanted = predictions.read(options)
-            return self.plan(wanted, requested.plain(options))
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        return self.plan(predictions.read(options), requested.plain(options))
 
     def plan(self, wanted: predictions.Wanted, options: dict[str, Any]) -> dict[str, Any]:
         """Return the job and what is to be done. Raises ValueError for what cannot be, before a change."""
@@ -97,7 +88,7 @@ class ActionModule(ActionBase):
         file = wanted.folder / "job.yml"
         if not self._task.check_mode:
             self.write(wanted, earlier, content, fields)
-        return {"changed": False, "how": how, "file": str(file), "digest": request["digest"], "request": request}
+        return {"how": how, "file": str(file), "digest": request["digest"], "request": request}
 
     @staticmethod
     def how(wanted: predictions.Wanted, digest: str, options: dict[str, Any]) -> str:

@@ -5,46 +5,36 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Verifies what was fetched of a prediction to the control node, and shows it."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "directory": {"type": "path", "required": True},
+        "summary": {"type": "dict", "required": True},
+        "outcome": {"type": "dict", "default": {}},
+        "output_file": {"type": "str", "default": ""},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                "directory": {"type": "path", "required": True},
-                "summary": {"type": "dict", "required": True},
-                "outcome": {"type": "dict", "default": {}},
-                "output_file": {"type": "str", "default": ""},
-                **document.ARGUMENTS,
-            }
-        )
-        try:
-            return self.report(Path(options["directory"]), requested.plain(options))
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        return self.report(Path(options["directory"]), requested.plain(options))
 
     def report(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Complete prediction.json, copy the output to where it is wanted, and show what came of it."""
-        content = _io.read_json(folder / predictions.FILE)
-        if content is None:
-            raise ValueError(f"{folder / predictions.FILE} is gone, or is not complete JSON")
+        content = requested.recorded(folder / predictions.FILE)
         summary, outcome = options["summary"], options["outcome"]
         damaged = file_set.differences(folder, summary["files"])
         if damaged:

@@ -3,45 +3,37 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Checks the request of a reset, shows what it is about, and refuses it while jobs run. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "pieces": {"type": "raw", "default": ""},
+        "hosts": {"type": "dict", "default": {}},
+        "head": {"type": "dict", "default": {}},
+        "control": {"type": "dict", "default": {}},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            {
-                "pieces": {"type": "raw", "default": ""},
-                "hosts": {"type": "dict", "default": {}},
-                "head": {"type": "dict", "default": {}},
-                "control": {"type": "dict", "default": {}},
-            }
-        )
-        try:
-            pieces = reset.requested(options["pieces"] or "")
-        except ValueError as error:
-            return {"failed": True, "msg": str(error)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        pieces = reset.requested(options["pieces"] or "")
         hosts = options["hosts"]
         if not hosts:
-            return {"changed": False, "pieces": pieces}
+            return {"pieces": pieces}
         display.display(reset.table(hosts, options["control"], pieces))
         if not pieces:
             display.display(inventory_in_use.commands(reset.how_to(), task_vars))
         refused = reset.refusal({**options["head"], **hosts}, list(hosts), pieces)
         if pieces and refused:
-            return {"failed": True, "msg": inventory_in_use.commands(refused, task_vars)}
+            raise ValueError(refused)
         if refused:
             display.display(inventory_in_use.commands(reset.would_refuse(refused), task_vars))
-        return {"changed": False, "pieces": pieces}
+        return {"pieces": pieces}

@@ -4,54 +4,39 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.module_utils._text import words
+from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-def named(of: Any) -> list[Path]:
-    """Return the directories in a list, or in a string with commas."""
-    words = of.split(",") if isinstance(of, str) else [str(word) for word in of or []]
-    return [Path(word.strip()).expanduser() for word in words if word.strip()]
-
-
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Makes a report of results on the control node. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "job": {"type": "str", "default": ""},
+        "of": {"type": "raw", "default": ""},
+        "results": {"type": "path", "default": "results"},
+        "to": {"type": "path"},
+        "price": {"type": "raw", "default": ""},
+        "mixed": {"type": "bool", "default": False},
+        "page_only": {"type": "bool", "default": False},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            {
-                "job": {"type": "str", "default": ""},
-                "of": {"type": "raw", "default": ""},
-                "results": {"type": "path", "default": "results"},
-                "to": {"type": "path"},
-                "price": {"type": "raw", "default": ""},
-                "mixed": {"type": "bool", "default": False},
-                "page_only": {"type": "bool", "default": False},
-                **document.ARGUMENTS,
-            }
-        )
-        try:
-            if options["page_only"]:
-                return self.page(options)
-            return self.report(options)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        return self.page(options) if options["page_only"] else self.report(options)
 
     def report(self, options: dict[str, Any]) -> dict[str, Any]:
         """Write the report with all its files, and show where it is and what it says."""
         price = Price.read(options["price"])
-        paths = named(options["of"])
+        paths = [Path(word).expanduser() for word in words(options["of"])]
         if options["job"]:
             paths = [*sources.of_job(options["job"], Path(options["results"])), *paths]
         found = sources.read(paths, options["mixed"])
@@ -76,7 +61,7 @@ class ActionModule(ActionBase):
         """Write the page of a job beside its results. What keeps it from being made is shown, and is no failure."""
         directory = Path(options["results"]) / options["job"]
         if self._task.check_mode:
-            return {"changed": False}
+            return {}
         try:
             try:
                 found = sources.read(sources.of_job(options["job"], Path(options["results"])))
@@ -86,6 +71,6 @@ class ActionModule(ActionBase):
             page = make.write_page(found, directory.absolute())
         except Exception as error:
             display.display(f"No report was made: {error}")
-            return {"changed": False}
+            return {}
         display.display(f"The report is {page.as_uri()}")
         return {"changed": True, "path": str(page), "url": page.as_uri()}

@@ -3,28 +3,24 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Prints a text, or data as JSON, on the control node. No host is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "text": {"type": "str", "required": True},
+        "data": {"type": "raw"},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            {"text": {"type": "str", "required": True}, "data": {"type": "raw"}, **document.ARGUMENTS}
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         if options["format"] == "text":
             screen.show(options["text"])
-            return {"changed": False}
-        try:
+        else:
             document.emit(options["data"], options)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
-        return {"changed": False}
+        return {}

@@ -4,36 +4,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Shows a sweep on the control node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {"path": {"type": "path", "required": True}, **document.ARGUMENTS}
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={"path": {"type": "path", "required": True}, **document.ARGUMENTS}
-        )
-        content = _io.read_json(Path(options["path"]))
-        if content is None:
-            return {"failed": True, "msg": f"{options['path']} is missing, or is not complete JSON"}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        content = requested.recorded(Path(options["path"]))
         if options["format"] == "text":
             display.display(inventory_in_use.commands(sweep_text.table(content, options["path"]), task_vars))
-            return {"changed": False}
-        try:
+        else:
             document.emit(content, options)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
-        return {"changed": False}
+        return {}

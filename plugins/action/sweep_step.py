@@ -4,80 +4,54 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_request, sweep_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested, sweeps
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Records on the control node what came of a run of a sweep, and chooses the next one."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        **sweeps.ARGUMENTS,
+        "tried": {"type": "dict", "default": {}},
+        "cpu": {"type": "str", "default": ""},
+        "network": {"type": "path"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                **sweeps.ARGUMENTS,
-                "tried": {"type": "dict", "default": {}},
-                "cpu": {"type": "str", "default": ""},
-                "network": {"type": "path"},
-            }
-        )
-        try:
-            wanted = sweeps.read(options)
-            if not options["tried"]:
-                content, stop = self.begin(wanted, options["again"]), ""
-            else:
-                content, stop = self.record(wanted, requested.plain(options["tried"]), options)
-            if stop:
-                return {"failed": True, "msg": inventory_in_use.commands(stop, task_vars)}
-            run = self.choose(wanted, content, options["tried"])
-            if run:
-                content = sweep.started(content, run["job"], requested.now())
-            self.write(wanted.path, content)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        wanted = sweeps.read(options)
+        if not options["tried"]:
+            content = wanted.begin(options["again"], self._task.check_mode)
+        else:
+            content = self.record(wanted, requested.plain(options["tried"]), options)
+        run = self.choose(wanted, content, options["tried"])
+        if run:
+            content = sweep.started(content, run["job"], requested.now())
+        self.write(wanted.path, content)
         layout = content["layout"] or {}
         trial = sweep_request.trial(wanted.job, wanted.request, run, layout.get("ranks_per_node", 1)) if run else {}
-        return {"changed": False, "run": run, "trial": trial}
+        return {"run": run, "trial": trial}
 
-    def begin(self, wanted: sweeps.Wanted, again: bool) -> dict[str, Any]:
-        """Return the sweep as it goes on; another one in its place is moved aside."""
-        refused = sweeps.refusal(wanted, again)
-        if refused:
-            raise ValueError(refused)
-        earlier = wanted.earlier()
-        if earlier and not again:
-            return sweep.continued(earlier, wanted.content)
-        if not self._task.check_mode:
-            requested.begin_anew(wanted.path)
-        return wanted.content
-
-    def record(
-        self, wanted: sweeps.Wanted, tried: dict[str, Any], options: dict[str, Any]
-    ) -> tuple[dict[str, Any], str]:
-        """Return the sweep with a run, and why it must stop."""
-        earlier = wanted.earlier()
-        if earlier is None:
-            raise ValueError(f"{wanted.path} is gone, or is not complete JSON")
-        content, stop = sweep.recorded(earlier, tried, requested.now())
+    def record(self, wanted: sweeps.Wanted, tried: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+        """Return the sweep with a run. Raises ValueError where it must stop after it."""
+        content, stop = sweep.recorded(requested.recorded(wanted.path), tried, requested.now())
         content["cpu"] = content["cpu"] or options["cpu"] or None
         if not sweep.left(content):
             content = sweep.summarised(content, self.link(options["network"], wanted.hosts))
         self.write(wanted.path, content)
-        if not stop:
-            runs = content["runs"]
-            (run,) = [each for each in [content["sanity"], *runs] if each and each["job"] == tried["job"]]
-            display.display(sweep_text.line(run, len(runs) - len(sweep.left(content)), len(runs)))
-        return content, stop
+        if stop:
+            raise ValueError(stop)
+        runs = content["runs"]
+        (run,) = [each for each in [content["sanity"], *runs] if each and each["job"] == tried["job"]]
+        display.display(sweep_text.line(run, len(runs) - len(sweep.left(content)), len(runs)))
+        return content
 
     @staticmethod
     def choose(wanted: sweeps.Wanted, content: dict[str, Any], tried: dict[str, Any]) -> dict[str, Any]:

@@ -3,49 +3,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible import context
-from ansible.plugins.action import ActionBase
-from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import cores_of
-from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_request
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested, tunes
+from ansible_collections.amx.cluster.plugins.module_utils._measure import tune_request
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested, tunes
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Checks the request of a tuning on the control node."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        **tunes.ARGUMENTS,
+        "backend": {"type": "str", "default": "auto"},
+        "cores": {"type": "raw", "default": {}},
+        "write_to": {"type": "str", "choices": tunes.WRITE_TO, "default": "job"},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                **tunes.ARGUMENTS,
-                "backend": {"type": "str", "default": "auto"},
-                "cores": {"type": "raw", "default": {}},
-                "write_to": {"type": "str", "choices": tunes.WRITE_TO, "default": "job"},
-            }
-        )
-        try:
-            said = requested.misspelt(list(load_extra_vars(self._loader)), tunes.OPTIONS) if context.CLIARGS else ""
-            wanted = tunes.read(options)
-            cores = cores_of(wanted.job, requested.plain(options["cores"]))
-            if options["write_to"] == "inventory":
-                tunes.variables_file((task_vars or {}).get("ansible_inventory_sources") or [])
-                said = said or tunes.unheeded(wanted.job, wanted.request.vary)
-            said = said or tunes.refusal(wanted, options["again"])
-        except (OSError, ValueError) as error:
-            said = str(error)
-        if said:
-            return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        wanted = tunes.read(options)
+        cores = cores_of(wanted.job, requested.plain(options["cores"]))
+        requested.refuse_misspelt(self._loader, tunes.OPTIONS)
+        if options["write_to"] == "inventory":
+            tunes.variables_file(task_vars.get("ansible_inventory_sources") or [])
+            unheeded = tunes.unheeded(wanted.job, wanted.request.vary)
+            if unheeded:
+                raise ValueError(unheeded)
+        wanted.refuse(options["again"])
         earlier = None if options["again"] else wanted.earlier()
-        content = trials.continued(earlier, wanted.request.budget_minutes) if earlier else wanted.content
+        content = wanted.continued(earlier) if earlier else wanted.content
         job = wanted.job
         return {
-            "changed": False,
             "job": job.name,
             "path": str(wanted.path),
             "hosts": wanted.hosts,

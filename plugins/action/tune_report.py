@@ -4,55 +4,44 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested, tunes
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Shows a tuning on the control node, and writes its winner to the job file where that is wanted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "file": {"type": "path", "required": True},
+        "override": {"type": "raw"},
+        "write": {"type": "bool", "default": False},
+        "write_to": {"type": "str", "choices": tunes.WRITE_TO, "default": "job"},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                "path": {"type": "path", "required": True},
-                "file": {"type": "path", "required": True},
-                "override": {"type": "raw"},
-                "write": {"type": "bool", "default": False},
-                "write_to": {"type": "str", "choices": tunes.WRITE_TO, "default": "job"},
-                **document.ARGUMENTS,
-            }
-        )
-        content = _io.read_json(Path(options["path"]))
-        if content is None:
-            return {"failed": True, "msg": f"{options['path']} is missing, or is not complete JSON"}
-        try:
-            changes = self.changes(content, options, task_vars or {})
-            if options["write"] and changes:
-                self.write(changes, Path(options["file"]))
-            wrote = ", ".join(str(change.path) for change in changes) if options["write"] else ""
-            content = {**content, "diff": "".join(change.diff for change in changes)}
-            if options["format"] == "text":
-                text = tune_text.table(content, options["path"], wrote, options["write_to"])
-                display.display(inventory_in_use.commands(text, task_vars))
-            else:
-                document.emit(content, options)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        content = requested.recorded(Path(options["path"]))
+        changes = self.changes(content, options, task_vars)
+        if options["write"] and changes:
+            self.write(changes, Path(options["file"]))
+        wrote = ", ".join(str(change.path) for change in changes) if options["write"] else ""
+        content = {**content, "diff": "".join(change.diff for change in changes)}
+        if options["format"] == "text":
+            text = tune_text.table(content, options["path"], wrote, options["write_to"])
+            display.display(inventory_in_use.commands(text, task_vars))
+        else:
+            document.emit(content, options)
         if trials.job_failed(content):
-            said = f"job {content['job']} was not tuned: {content['notes'][0]}"
-            return {"failed": True, "msg": inventory_in_use.commands(said, task_vars)}
+            raise ValueError(f"job {content['job']} was not tuned: {content['notes'][0]}")
         return {"changed": bool(wrote)}
 
     def changes(

@@ -4,31 +4,26 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
 from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Compares on the control node what ranks observed with their plan."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "plan": {"type": "dict", "required": True},
+        "observed": {"type": "list", "elements": "dict", "required": True},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            argument_spec={
-                "plan": {"type": "dict", "required": True},
-                "observed": {"type": "list", "elements": "dict", "required": True},
-                **document.ARGUMENTS,
-            }
-        )
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         warnings = {"warnings": verification.warnings(options["observed"])}
         differences = verification.differences(options["plan"], options["observed"])
         if options["format"] == "text":
@@ -37,10 +32,7 @@ class ActionModule(ActionBase):
         else:
             findings = [asdict(finding) for finding in verification.compare(options["plan"], options["observed"])]
             report = {"findings": findings, "differences": differences, **warnings, "observed": options["observed"]}
-            try:
-                document.emit(report, options)
-            except (OSError, ValueError) as error:
-                return {"failed": True, "msg": str(error)}
+            document.emit(report, options)
         if differences:
             return {**warnings, "failed": True, "msg": "\n".join(["Ranks do not run as planned:", *differences])}
-        return {**warnings, "changed": False}
+        return warnings

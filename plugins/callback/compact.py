@@ -65,17 +65,17 @@ ansible.cfg: |
 import functools
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
-from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen, tasks
 from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Section
 
-COLLECTION = "amx.cluster"
+# The pattern with which a play says itself that this time there is nothing to do for it.
+NO_HOSTS = ["!all"]
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 
 
@@ -90,16 +90,6 @@ def compactly(method: Callable[..., None]) -> Callable[..., None]:
             method(self, *args, **options)
 
     return either
-
-
-class Outcome:
-    """A task's result on a host, of ansible-core 2.18 as well as of later ones."""
-
-    def __init__(self, result: Any) -> None:
-        self.task = getattr(result, "task", None) or result._task
-        self.host = (getattr(result, "host", None) or result._host).get_name()
-        self.result: dict[str, Any] = result.result if hasattr(result, "result") else result._result
-        self.looped = self.task.loop is not None and "results" in self.result
 
 
 class CallbackModule(Default):
@@ -171,7 +161,8 @@ class CallbackModule(Default):
 
     @compactly
     def v2_playbook_on_no_hosts_matched(self) -> None:
-        self._show(_screen.painted(f"{self._play_name()}: no host of the inventory", _screen.DIM, self._colours()))
+        if self._play.hosts != NO_HOSTS:
+            self._show(_screen.painted(f"{self._play_name()}: no host of the inventory", _screen.DIM, self._colours()))
 
     @compactly
     def v2_playbook_on_no_hosts_remaining(self) -> None:
@@ -190,7 +181,7 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_on_skipped(self, result: Any) -> None:
-        self._end(result)
+        self._end(result, skipped=True)
 
     @compactly
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -198,7 +189,7 @@ class CallbackModule(Default):
         if ignore_errors and one.result.get("changed"):
             self._note(one, "changed")
         items = [item for item in one.result.get("results", []) if item.get("failed")] if one.looped else []
-        passed_over = "ignored" if ignore_errors else "rescued" if _is_rescued(one.task) else ""
+        passed_over = "ignored" if ignore_errors else "rescued" if tasks.is_rescued(one.task) else ""
         if not passed_over:
             self._note(one, "failed")
         for item in items or [one.result]:
@@ -215,19 +206,19 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_item_on_ok(self, result: Any) -> None:
-        self._handle_warnings(Outcome(result).result)
+        self._handle_warnings(tasks.Outcome(result).result)
 
     @compactly
     def v2_runner_item_on_failed(self, result: Any) -> None:
-        self._handle_warnings(Outcome(result).result)
+        self._handle_warnings(tasks.Outcome(result).result)
 
     @compactly
     def v2_runner_item_on_skipped(self, result: Any) -> None:
-        self._handle_warnings(Outcome(result).result)
+        self._handle_warnings(tasks.Outcome(result).result)
 
     @compactly
     def v2_runner_retry(self, result: Any) -> None:
-        one = Outcome(result)
+        one = tasks.Outcome(result)
         tried, most = one.result.get("attempts", 0), one.result.get("retries", 0)
         self._draw(one.task, f"attempt {tried + 1} of {most}")
         key = (one.host, one.task._uuid)
@@ -249,7 +240,7 @@ class CallbackModule(Default):
 
     @compactly
     def v2_on_file_diff(self, result: Any) -> None:
-        one = Outcome(result)
+        one = tasks.Outcome(result)
         for item in one.result["results"] if one.looped else [one.result]:
             diff = self._get_diff(item["diff"]) if item.get("diff") and item.get("changed") else ""
             if diff:
@@ -299,17 +290,11 @@ class CallbackModule(Default):
         self._draw(task)
 
     def _new_section(self, name: str, task: Any) -> Section:
-        return Section(name, self._play_name(), time.monotonic(), ours=_is_ours(task))
+        return Section(name, self._play_name(), time.monotonic(), ours=tasks.is_ours(task))
 
     def _section_name(self, task: Any) -> str:
         """Return the name of the role that a task is of, of the outermost one, or else of its play."""
-        role = task._role
-        if role is None:
-            name = self._play_name()
-        else:
-            while role.get_parents():
-                role = role.get_parents()[0]
-            name = str(role.get_name()).rpartition(".")[2]
+        name = tasks.outermost_role(task) or self._play_name()
         return f"{name}: handlers" if task._uuid in self._handlers else name
 
     def _end_sections(self) -> None:
@@ -324,16 +309,16 @@ class CallbackModule(Default):
     def _checks(self) -> bool:
         return bool(context.CLIARGS.get("check"))
 
-    def _end(self, result: Any) -> Outcome:
-        one = Outcome(result)
+    def _end(self, result: Any, skipped: bool = False) -> tasks.Outcome:
+        one = tasks.Outcome(result)
         self._finished.setdefault(one.task._uuid, set()).add(one.host)
-        if "skipped" not in one.result or not one.result["skipped"]:
+        if not skipped:
             self._note(one, "hosts")
         self._handle_warnings(one.result)
         self._draw(one.task)
         return one
 
-    def _note(self, one: Outcome, what: str) -> None:
+    def _note(self, one: tasks.Outcome, what: str) -> None:
         """Remember a host for the line of the task's section."""
         name = self._section_name(one.task)
         section = self._sections.setdefault(name, self._new_section(name, one.task))
@@ -344,26 +329,28 @@ class CallbackModule(Default):
         if self._live is None or task is None or task.action in ("pause", "ansible.builtin.pause"):
             return
         done, begun = (len(hosts.get(task._uuid, ())) for hosts in (self._finished, self._started))
-        name = _name(task)
+        name = tasks.name(task)
         section = self._section_name(task) if task._role else ""
         self._live.set_task(compact_text.task_line(section, name, done, begun, note, self._live.screen))
 
     def _title(self, task: Any) -> str:
         """Return the name of a task with its role's."""
-        role = f"{str(task._role.get_name()).rpartition('.')[2]}: " if task._role else ""
-        return f"{role}{_name(task)}"
+        role = tasks.role(task)
+        return f"{role}: {tasks.name(task)}" if role else tasks.name(task)
 
-    def _show_failure(self, one: Outcome, result: Mapping[str, Any], label: str, word: str, passed_over: str) -> None:
+    def _show_failure(
+        self, one: tasks.Outcome, result: Mapping[str, Any], label: str, word: str, passed_over: str
+    ) -> None:
         title = self._title(one.task) + label
         host = self._host(one, result)
         if passed_over:
-            if not _is_ours(one.task):  # whose roles report such failures themselves
+            if not tasks.is_ours(one.task):  # whose roles report such failures themselves
                 self._show(compact_text.passed_over(passed_over, host, title, result, self._screen()))
             return
         action = str(one.task.action)
         chosen = action.rpartition(".")[2] == "assert" and result.get("msg") != "Assertion failed"
-        whole = chosen or _is_ours(one.task) or action.startswith(f"{COLLECTION}.")
-        text = compact_text.failure(host, title, _place(one.task), result, self._screen(), word, whole)
+        whole = chosen or tasks.is_ours(one.task) or action.startswith(f"{tasks.COLLECTION}.")
+        text = compact_text.failure(host, title, tasks.place(one.task), result, self._screen(), word, whole)
         same = (one.task._uuid + label, text.partition("\n")[2])
         if same in self._told:
             text = f"{text.partition(chr(10))[0]}\n  the same as on {self._told[same]}"
@@ -371,18 +358,18 @@ class CallbackModule(Default):
         self._show(text, failed=True)
 
     @staticmethod
-    def _host(one: Outcome, result: Mapping[str, Any]) -> str:
+    def _host(one: tasks.Outcome, result: Mapping[str, Any]) -> str:
         """Return the host, with the one that the task was delegated to."""
         delegated = one.task.delegate_to or (result.get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
         return f"{one.host} (on {delegated})" if delegated and delegated != one.host else one.host
 
-    def _show_change(self, one: Outcome) -> None:
+    def _show_change(self, one: tasks.Outcome) -> None:
         wanted = self.get_option("changed_tasks")
         seen = self._checks() or context.CLIARGS.get("diff") or one.task.check_mode
         if wanted == "always" or (wanted == "auto" and seen):
             self._head(one)
 
-    def _head(self, one: Outcome) -> None:
+    def _head(self, one: tasks.Outcome) -> None:
         """Name a task that changed a host, once."""
         key = (one.host, one.task._uuid)
         if key not in self._headed:
@@ -391,7 +378,7 @@ class CallbackModule(Default):
             head = _screen.painted(f"{word} {one.host}", _screen.YELLOW, self._colours())
             self._show(f"{head}: {self._title(one.task)}")
 
-    def _show_messages(self, one: Outcome) -> None:
+    def _show_messages(self, one: tasks.Outcome) -> None:
         for result in one.result["results"] if one.looped else [one.result]:
             if result.get("skipped"):
                 continue
@@ -404,32 +391,3 @@ class CallbackModule(Default):
                 if key not in ("item", "warnings", "deprecations", "exception"):
                     shown = compact_text.message("localhost", value)
                     self._show(compact_text.message(one.host, f"{key}: {shown}"))
-
-
-def _name(task: Any) -> str:
-    return str(task.name or task.action).strip()
-
-
-def _is_ours(task: Any) -> bool:
-    """Tell whether a task is of a role of this collection."""
-    return getattr(task._role, "_role_collection", None) == COLLECTION
-
-
-def _place(task: Any) -> str:
-    """Return the file and line of a task, from the working directory on where it lies there."""
-    path = task.get_path() or ""
-    try:
-        return str(Path(path).resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)
-
-
-def _is_rescued(task: Any) -> bool:
-    """Tell whether a block around a task has a rescue section for it."""
-    child, parent = task, task._parent
-    while parent is not None:
-        rescue = getattr(parent, "rescue", None)
-        if rescue and any(one._uuid == child._uuid for one in parent.block):
-            return True
-        child, parent = parent, parent._parent
-    return False

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The attributes that every module of the collection states; each module says which support it has."""
+    """What every module of the collection states: its Pythons, and attributes, whose support each module names."""
 
     DOCUMENTATION = r"""
 options: {}
+requirements:
+  - Python 3.9 or newer on the host that runs the module
 attributes:
   check_mode:
     description: Can run in C(check_mode) and return changed status prediction without modifying target.
@@ -48,4 +50,27 @@ attributes:
     support: none
   idempotent:
     support: full
+"""
+
+    # Idempotent, and it shows what it changes in diff mode.
+    DIFF_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""
+
+    NOT_IDEMPOTENT_MODULE = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: none
+  idempotent:
+    support: none
 """

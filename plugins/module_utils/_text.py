@@ -47,6 +47,12 @@ def names(hosts: Sequence[str], most: int = 6) -> str:
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
 
 
+def words(given: str | Sequence[object] | None) -> list[str]:
+    """Return the words of a list, or of a text with commas between them; none for nothing."""
+    each = given.split(",") if isinstance(given, str) else map(str, given or ())
+    return [word.strip() for word in each if word.strip()]
+
+
 def wrapped(head: str, text: str, width: int = 110) -> list[str]:
     """Return a text with its head as lines of at most `width` characters, all but the first indented."""
     return textwrap.wrap(

@@ -18,13 +18,7 @@ description:
   - The name of the directory is the tag of the image, which changes when anything in it does.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  - amx.cluster.attributes.idempotent_module
 options:
   path:
     description: The directory in which the new one is made.

@@ -17,15 +17,9 @@ description:
     writes the recommended setting of each model, C(recommended-MODEL.yml).
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.not_idempotent_module
   - amx.cluster.requested
   - amx.cluster.infer
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: none
 options:
   instances:
     description: What M(amx.cluster.core_instances_info) has returned on each host, by its name.

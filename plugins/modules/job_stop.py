@@ -46,6 +46,10 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+known:
+  description: Whether there is a job directory on this host.
+  returned: success
+  type: bool
 was_running:
   description: Whether the job's supervisor was running on this host.
   returned: success
@@ -109,6 +113,7 @@ def main() -> None:
         module.fail_json(msg=f"the job in {folder} cannot be stopped: {error}")
     module.exit_json(
         changed=bool(status or ended),
+        known=folder.is_dir(),
         was_running=status is not None,
         ended=ended,
         lines=[f"{module.params['host']} rank {process['rank']} (process {process['pid']})" for process in ended],

@@ -18,13 +18,7 @@ description:
   - Only the running kernel is changed. The settings are lost at a reboot.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - amx.cluster.attributes.diff_module
 options:
   settings:
     description: The value of each setting, by its path below O(root), which may contain wildcards.

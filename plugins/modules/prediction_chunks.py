@@ -15,13 +15,7 @@ description:
     prediction in directories that were moved aside are linked into the new one.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  - amx.cluster.attributes.idempotent_module
 options:
   path:
     description: The job directory.

@@ -16,13 +16,7 @@ description:
   - A row is in the output once, or in the file of rejected rows, however often its chunk was computed.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  - amx.cluster.attributes.idempotent_module
 options:
   path:
     description: The job directory.

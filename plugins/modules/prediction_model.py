@@ -16,13 +16,7 @@ description:
     when the job is run again.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
+  - amx.cluster.attributes.idempotent_module
 options:
   job:
     description: The name of the job that trained the model. Either this or O(path) is required.

@@ -17,14 +17,8 @@ description:
     its job file and C(prediction.json) into its results on the control node.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.not_idempotent_module
   - amx.cluster.prediction
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: none
 options:
   found:
     description: What M(amx.cluster.prediction_model) returned. Empty for a model on the control node.

@@ -17,14 +17,8 @@ description:
     the prediction.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
   - amx.cluster.document
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
 options:
   directory:
     description: The directory with the results of the prediction.

@@ -15,13 +15,7 @@ description:
     the collection has not made stay, as do the directories that have such files. Links are removed, not followed.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - amx.cluster.attributes.diff_module
 options:
   path:
     description: The directory with virtual environments, models and jobs, or that of downloads on the control node.

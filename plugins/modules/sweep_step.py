@@ -17,15 +17,9 @@ description:
     run. It fails when the first run of a sweep failed.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.not_idempotent_module
   - amx.cluster.requested
   - amx.cluster.sweep
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: none
 options:
   tried:
     description: What the entry point C(trial) of the role amx.cluster.job has set of the last run. Empty begins.

@@ -17,14 +17,8 @@ description:
     document. Applies the diff where that is requested.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
   - amx.cluster.document
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: full
 options:
   path:
     description: The path of C(tune.json) on the control node.

@@ -17,15 +17,9 @@ description:
     end it has the winner.
 extends_documentation_fragment:
   - amx.cluster.attributes
+  - amx.cluster.attributes.not_idempotent_module
   - amx.cluster.requested
   - amx.cluster.tune
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: none
 options:
   candidates:
     description:

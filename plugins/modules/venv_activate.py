@@ -17,13 +17,7 @@ description:
   - Never removes a virtual environment from which a process on this host was started.
 extends_documentation_fragment:
   - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - amx.cluster.attributes.diff_module
 options:
   prefix:
     description: The directory with the virtual environments, in C(envs), and the link C(env).

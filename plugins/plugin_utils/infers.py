@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import Inference
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference, inference_matrix
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
@@ -31,26 +30,15 @@ OPTIONS = (*requested.OPTIONS, *ARGUMENTS)
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A benchmark that was requested. content: how it would begin. models: see inference_matrix. path: of its file."""
+class Wanted(requested.Measurement[Inference]):
+    """A benchmark that was requested. models: see inference_matrix."""
 
-    job: Job
-    hosts: list[str]
-    request: Inference
     models: dict[str, dict[str, Any]]
-    content: dict[str, Any]
-    path: Path
-
-    def earlier(self) -> dict[str, Any] | None:
-        """Return the benchmark of this job that there is already."""
-        return read_json(self.path)
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
     """Read the job and check the request. options: see ARGUMENTS. Raises ValueError, which says what is wrong."""
-    if not options["file"]:
-        raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/inference.yml")
-    job = load(Path(options["file"]), _override(options))
+    job = requested.job({**options, "override": _override(options)}, "jobs/inference.yml")
     request = inference_matrix.request(job)
     hosts = choose_hosts(job, options["hosts"])
     try:
@@ -60,7 +48,8 @@ def read(options: Mapping[str, Any]) -> Wanted:
     models = inference_matrix.models(job, options["prefix"])
     content = inference.new(job, requested.contents(job), hosts, requested.now())
     path = Path(options["results"]).expanduser().absolute() / f"{job.name}-inference" / inference.FILE
-    return Wanted(job, hosts, request, models, content, path)
+    continued = partial(inference.continued, budget_minutes=request.budget)
+    return Wanted("inference benchmark", job, hosts, request, content, path, inference.differences, continued, models)
 
 
 def _override(options: Mapping[str, Any]) -> Any:
@@ -79,10 +68,3 @@ def _number(value: Any) -> Any:
         return float(value) if isinstance(value, str) else requested.plain(value)
     except ValueError:
         return str(value)
-
-
-def refusal(wanted: Wanted, again: bool) -> str:
-    """Return why the benchmark cannot begin, or go on, for what is among the results; an empty string when it can."""
-    return requested.refused(
-        "inference benchmark", wanted.path, again, lambda earlier: inference.differences(earlier, wanted.content)
-    )

@@ -20,7 +20,7 @@ ARGUMENTS: dict[str, Any] = {
 }
 # What a user must be allowed to do, (verb, resource), to run commands in pods: servers check one or the other.
 EXEC = (("get", "pods/exec"), ("create", "pods/exec"))
-READER = (("get", "pods"), ("create", "pods"), ("delete", "pods"), *EXEC)
+READER = (*((verb, "pods") for verb in ("get", "list", "create", "delete")), *EXEC)
 LOG = (("get", "pods/log"),)
 
 

@@ -23,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
 ARGUMENTS: dict[str, Any] = {
@@ -97,7 +98,7 @@ def read(options: Mapping[str, Any]) -> Wanted:
     name = predictions.job_name(
         options["predict_name"].removesuffix(f"-{predictions.SUFFIX}") or _short(trained_by, model)
     )
-    columns = _words(options["columns"])
+    columns = words(options["columns"])
     hosts = _hosts(name, options)
     described: dict[str, Any] = {}
     found: dict[str, Any] = {"data": {}, "model": {}}
@@ -165,11 +166,6 @@ def _task(options: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, A
     if given and of_setting and given != of_setting:
         raise ValueError(f"task is {given}, and the setting is for {of_setting}: leave one of them out")
     return {"task": given} if given else {}
-
-
-def _words(given: Any) -> list[str]:
-    words = given.split(",") if isinstance(given, str) else [str(word) for word in given or []]
-    return [word.strip() for word in words if word.strip()]
 
 
 def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:

@@ -6,12 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_request
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
@@ -29,33 +27,15 @@ ARGUMENTS: dict[str, Any] = {
 OPTIONS = (*requested.OPTIONS, *ARGUMENTS)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A sweep that was requested: of which job, on which hosts, and how it would begin. path: of sweep.json."""
-
-    job: Job
-    hosts: list[str]
-    request: sweep_request.Request
-    content: dict[str, Any]
-    path: Path
-
-    def earlier(self) -> dict[str, Any] | None:
-        """Return the sweep of this job that there is already."""
-        return read_json(self.path)
+Wanted = requested.Measurement[sweep_request.Request]
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
     """Read the job and check the request. options: see ARGUMENTS. Raises ValueError, which says what is wrong."""
-    if not options["file"]:
-        raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
-    job = load(Path(options["file"]), requested.plain(options["override"]))
+    job = requested.job(options)
     hosts = sweep_request.candidates(job, options["hosts"])
     request = sweep_request.read({**options, "counts": requested.plain(options["counts"])}, job, hosts)
     content = sweep.new(job, hosts, request, requested.contents(job), requested.now())
     path = Path(options["results"]).expanduser().absolute() / f"{job.name}-scale" / sweep.FILE
-    return Wanted(job, hosts[: request.counts[-1]], request, content, path)
-
-
-def refusal(wanted: Wanted, again: bool) -> str:
-    """Return why the sweep cannot begin, or go on, for what is among the results; an empty string when it can."""
-    return requested.refused("sweep", wanted.path, again, lambda earlier: sweep.differences(earlier, wanted.content))
+    continued = partial(sweep.continued, wanted=content)
+    return Wanted("sweep", job, hosts[: request.counts[-1]], request, content, path, sweep.differences, continued)

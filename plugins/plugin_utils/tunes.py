@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, trials, tune_request
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
@@ -34,36 +34,18 @@ WRITE_TO = ("job", "inventory")
 VARIABLES = Path("group_vars", "cluster.yml")
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """A tuning that was requested. content: how it would begin. path: of tune.json."""
-
-    job: Job
-    hosts: list[str]
-    request: tune_request.Request
-    content: dict[str, Any]
-    path: Path
-
-    def earlier(self) -> dict[str, Any] | None:
-        """Return the tuning of this job that there is already."""
-        return read_json(self.path)
+Wanted = requested.Measurement[tune_request.Request]
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
     """Read the job and check the request. options: see ARGUMENTS. Raises ValueError, which says what is wrong."""
-    if not options["file"]:
-        raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
-    job = load(Path(options["file"]), requested.plain(options["override"]))
+    job = requested.job(options)
     hosts = choose_hosts(job, options["hosts"])
     request = tune_request.read({**options, "vary": requested.plain(options["vary"])}, job)
     content = trials.new(job, request, requested.contents(job), requested.now())
     path = Path(options["results"]).expanduser().absolute() / f"{job.name}-tune" / trials.FILE
-    return Wanted(job, hosts, request, content, path)
-
-
-def refusal(wanted: Wanted, again: bool) -> str:
-    """Return why the tuning cannot begin, or go on, for what is among the results; an empty string when it can."""
-    return requested.refused("tuning", wanted.path, again, lambda earlier: trials.differences(earlier, wanted.content))
+    continued = partial(trials.continued, budget_minutes=request.budget_minutes)
+    return Wanted("tuning", job, hosts, request, content, path, trials.differences, continued)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-for folder in (ROOT / "tests", ROOT / ".collections"):
+for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 

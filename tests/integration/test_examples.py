@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from support import checkout
+from support import playbooks
 from support.local_cluster import installed_here
 from support.stand_ins import EXAMPLE_TASK, make_examples, make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text())["__torch_stack_catalogue"]
 VERSION = CATALOGUE["native"]["packages"]["transformers"]
 
@@ -39,16 +37,8 @@ class Site:
         make_wheel(self.wheels, "glue-letters", "3.0.0")
 
     def play(self, name: str, *words: str) -> tuple[int, str]:
-        ran = subprocess.run(
-            [PLAYBOOK, "-i", "hosts.yml", str(ROOT / "playbooks" / f"{name}.yml"), *words],
-            cwd=self.folder,
-            env=checkout.environment(),
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        return ran.returncode, ran.stdout + ran.stderr
+        ran = playbooks.play(self.folder, ROOT / "playbooks" / f"{name}.yml", *words)
+        return ran.returncode, ran.stdout
 
     def provide(self, archive: Path) -> None:
         """Have site.yml bring the examples to the hosts."""

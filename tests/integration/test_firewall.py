@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from support import checkout
+from support import checkout, playbooks
 
-PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 ROLE = checkout.ROOT / "roles" / "firewall"
 
 
@@ -27,6 +24,5 @@ def test_the_rollback_timer_has_time_for_all_hosts(tmp_path: Path, forks: int, s
         "tasks": [task],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    command = [PLAYBOOK, "-i", "hosts.yml", "--forks", str(forks), "play.yml"]
-    ran = subprocess.run(command, cwd=tmp_path, env=checkout.environment(), capture_output=True, text=True, check=False)
-    assert f"msg: {seconds} s, port 2222" in ran.stdout, ran.stdout + ran.stderr
+    ran = playbooks.play(tmp_path, "play.yml", "--forks", str(forks))
+    assert f"msg: {seconds} s, port 2222" in ran.stdout, ran.stdout

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support import checkout
+from support import checkout, playbooks
 from support.at_length import only_at_length
 from support.hub import Hub
 
@@ -86,17 +86,7 @@ class Control:
         del self.hub.requests[:]
         (self.folder / "paths.json").unlink(missing_ok=True)
         started = time.monotonic()
-        ran = subprocess.run(
-            [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.yml", *options, "play.yml"],
-            cwd=self.folder,
-            env=clean_environment(self.folder),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,  # of use when it hangs; a run takes 2 to 15 seconds
-            check=False,
-        )
+        ran = playbooks.play(self.folder, "play.yml", *options, env=clean_environment(self.folder))
         self.code, self.seconds = ran.returncode, time.monotonic() - started
         return ran.stdout
 

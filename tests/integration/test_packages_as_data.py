@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
 import sys
 from pathlib import Path
 
 import yaml
-from support import checkout
+from support import playbooks
 from support.stand_ins import make_wheel
 
 
@@ -41,14 +40,7 @@ def test_a_package_comes_from_where_the_stack_does(tmp_path: Path) -> None:
         "post_tasks": [{"ansible.builtin.copy": paths}],
     }
     (tmp_path / "play.yml").write_text(yaml.safe_dump([play]))
-    ran = subprocess.run(
-        [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml", "play.yml"],
-        cwd=tmp_path,
-        env=checkout.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stdout + ran.stderr
+    ran = playbooks.play(tmp_path, "play.yml")
+    assert ran.returncode == 0, ran.stdout
     model = Path(json.loads((tmp_path / "paths.json").read_text())["models/tiny"])
     assert (model / "config.json").read_text() == "{}"

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 import yaml
-from support import checkout
-from support.local_cluster import PLAYBOOK, installed_here
+from support import playbooks
+from support.local_cluster import installed_here
 from support.stand_ins import make_wheel
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,16 +113,8 @@ class Site:
         """Start the job of the project; return the exit code and the output in one line."""
         job = {"name": "mine", "kind": "ranks", "ranks_per_node": 1, "project": "mine", "script": "scripts/train.py"}
         (self.folder / "mine.yml").write_text(yaml.safe_dump({**job, **fields}))
-        ran = subprocess.run(
-            [PLAYBOOK, "-i", "hosts.yml", str(ROOT / "playbooks/train.yml"), "-e", "job=mine.yml"],
-            cwd=self.folder,
-            env=checkout.environment(),
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
-        return ran.returncode, " ".join((ran.stdout + ran.stderr).split())
+        ran = playbooks.play(self.folder, ROOT / "playbooks/train.yml", "-e", "job=mine.yml")
+        return ran.returncode, " ".join(ran.stdout.split())
 
 
 @pytest.fixture

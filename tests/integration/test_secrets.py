@@ -136,7 +136,13 @@ def test_values_reach_the_ranks_and_nothing_else(cluster: Cluster) -> None:
     assert "FROM_INVENTORY" in cluster.output("train")
 
     (cluster.job / "secrets.json").write_text(json.dumps(VALUES))  # as if it could not be removed
+    own = cluster.folder / "results" / "quiet.tar"
+    own.parent.mkdir()
+    own.write_text("of the user")
     cluster.succeed("results", cluster.play("results", "-e", f"job_results={cluster.folder}/results"))
+    assert own.read_text() == "of the user"
+    assert sorted(path.name for path in own.parent.iterdir()) == ["quiet", "quiet.tar"], "what was packed is left"
+    assert not list((cluster.prefix / "jobs").glob(".quiet.*.results"))
     assert files_with_values(cluster.folder / "results") == set()
     assert (cluster.folder / "results" / "quiet" / "results.json").exists()
     assert hidden_in(cluster.output("results")) == []

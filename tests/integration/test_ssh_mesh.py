@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 import yaml
-from support import checkout
+from support import playbooks
 from support.at_length import only_at_length
 
-PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 HOST_KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 
@@ -55,11 +54,8 @@ class Hosts:
 
     def mesh(self, *options: str) -> str:
         """Run the role; returns its output."""
-        command = [PLAYBOOK, "-i", "hosts.yml", "--skip-tags", "ssh_mesh_logins", *options, "mesh.yml"]
-        ran = subprocess.run(
-            command, cwd=self.folder, env=checkout.environment(), capture_output=True, text=True, check=False
-        )
-        assert ran.returncode == 0, ran.stdout + ran.stderr
+        ran = playbooks.play(self.folder, "mesh.yml", "--skip-tags", "ssh_mesh_logins", *options)
+        assert ran.returncode == 0, ran.stdout
         return ran.stdout
 
     def key(self, host: str) -> str:

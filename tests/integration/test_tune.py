@@ -14,9 +14,9 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.plugin_utils import tunes
-from support import checkout
+from support import checkout, playbooks
 from support.at_length import AT_LENGTH, only_at_length
-from support.local_cluster import PLAYBOOK, installed_here
+from support.local_cluster import installed_here
 
 # It writes its own throughput, as a script that is not of transformers' Trainer has to. A step takes as long with two
 # ranks as with one, and has twice the samples: what is fastest is known.
@@ -73,17 +73,7 @@ def refused(folder: Path, *options: str) -> str:
 
 
 def play(folder: Path, name: str, *options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / f"playbooks/{name}.yml")],
-        cwd=folder,
-        env={**checkout.environment(), "PWD": str(folder)},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=600,
-    )
+    return playbooks.play(folder, checkout.ROOT / f"playbooks/{name}.yml", *options)
 
 
 @pytest.fixture(scope="module")
@@ -177,7 +167,7 @@ def test_an_interrupted_tuning_continues(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "tiny-tune/tune.json"
     with (tmp_path / "out").open("w") as out:
         process = subprocess.Popen(
-            [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks/tune.yml")],
+            [playbooks.PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks/tune.yml")],
             cwd=folder,
             env=checkout.environment(),
             stdin=subprocess.DEVNULL,

@@ -24,7 +24,10 @@ def status(code: int, message: str) -> tuple[int, dict[str, Any]]:
 
 @dataclass
 class Server:
-    """answers: by path, an object, (status code, object), text, or what returns one of them for a request."""
+    """answers: by path, an object, (status code, object), text, or what returns one of them for a request.
+
+    What is iterated over is text in parts, each sent when it comes.
+    """
 
     url: str
     answers: dict[str, Any] = field(default_factory=dict)
@@ -68,6 +71,14 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             if isinstance(found, Callable):  # type: ignore[arg-type]
                 found = found(request)
             code, content = found if isinstance(found, tuple) else (200, found)
+            if isinstance(content, Iterator):
+                self.send_response(code)
+                self.send_header("Transfer-Encoding", "chunked")
+                self.end_headers()
+                for part in content:
+                    self.wfile.write(f"{len(part):x}\r\n{part}\r\n".encode())
+                self.wfile.write(b"0\r\n\r\n")
+                return
             data = content.encode() if isinstance(content, str) else json.dumps(content).encode()
             try:
                 self.send_response(code)
@@ -78,7 +89,7 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             except ConnectionError:  # the client has not waited
                 self.close_connection = True
 
-        do_GET = do_POST = answer
+        do_GET = do_POST = do_PATCH = answer
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.url = f"http://127.0.0.1:{httpd.server_address[1]}"

@@ -32,6 +32,15 @@ def environment() -> dict[str, str]:
     return env
 
 
+def importing() -> dict[str, str]:
+    """Return this process's environment with the collection, and the Ansible of this process, for a Python it starts.
+
+    ansible-test brings the modules' part of Ansible in PYTHONPATH.
+    """
+    paths = [str(ROOT / ".collections"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
 def git(folder: Path, *arguments: str) -> str:
     """Return the output of a git command in a directory. Raises CalledProcessError."""
     command = ["git", "-c", f"safe.directory={folder}", *arguments]

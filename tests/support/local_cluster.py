@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from support import checkout
+from support import checkout, playbooks
 
-PLAYBOOK = str(Path(sys.executable).with_name("ansible-playbook"))
 MPIRUN = """#!/bin/bash
 while [ "$1" != -genv ]; do shift; done
 shift 3
@@ -89,7 +88,7 @@ class LocalCluster:
         """Start a playbook with its output in the file OUTPUT.out, by default NAME.out."""
         with (self.folder / f"{output or name}.out").open("w") as stream:
             return subprocess.Popen(
-                [PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks" / f"{name}.yml")],
+                [playbooks.PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks" / f"{name}.yml")],
                 cwd=self.folder,
                 env=checkout.environment(),
                 stdin=subprocess.DEVNULL,

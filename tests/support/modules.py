@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +11,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import yaml
-from ansible.release import __version__
-from support.checkout import ROOT
+from ansible.module_utils.ansible_release import __version__
+from support.checkout import importing
 
 # Since 2.21 a module returns its options only when it is asked to, as Ansible does with -vvv.
 SHOWN = {"_ansible_inject_invocation": True} if tuple(map(int, __version__.split(".")[:2])) >= (2, 21) else {}
@@ -24,7 +23,7 @@ def run(module: ModuleType, **options: Any) -> dict[str, Any]:
     done = subprocess.run(
         [sys.executable, "-m", module.__name__],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": {**SHOWN, **options}}),
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
+        env=importing(),
         capture_output=True,
         text=True,
         check=False,

@@ -5,16 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
-from support import checkout
-
-ROOT = Path(__file__).resolve().parents[2]
-PLAYBOOK = (str(Path(sys.executable).with_name("ansible-playbook")), "-i", "hosts.yml")
+from support import checkout, playbooks
 
 
 def digest(folder: Path) -> str:
@@ -66,19 +62,17 @@ class Cluster:
     def refusal(self, playbook: str, *options: str) -> str:
         """Run a playbook, which must fail and change nothing. Returns its output without colours."""
         before = digest(self.folder)
-        ran = subprocess.run(
-            [*PLAYBOOK, *options, str(ROOT / "playbooks" / playbook)],
-            cwd=self.folder,
-            env={**checkout.environment(), "ANSIBLE_SSH_TIMEOUT": "5"},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=300,  # of use when it hangs; a run takes some 5 seconds
-            check=False,
-        )
+        env = {**checkout.environment(), "ANSIBLE_SSH_TIMEOUT": "5"}
+        ran = playbooks.play(self.folder, checkout.ROOT / "playbooks" / playbook, *options, env=env)
         assert ran.returncode == 2, ran.stdout
         assert digest(self.folder) == before
         assert not re.search(r"changed=[1-9]", ran.stdout), ran.stdout
         assert "Traceback" not in ran.stdout
         return ran.stdout
+
+    def refusal_without_hosts(self, playbook: str, *options: str) -> str:
+        """Run a playbook, which must fail without asking a host. Returns its output on one line."""
+        output = self.refusal(playbook, *options)
+        assert "node0]" not in output, "a host was asked"
+        assert not self.prefix.exists()
+        return " ".join(output.split())  # Ansible breaks and indents messages

@@ -114,7 +114,7 @@ class CoreMap:
         blocks = -(-longest // _BLOCK)
         footer = [f"one cell is one core: {self._legend()}", *offline_line(self.offline)]
         width = _LABEL + longest * step + blocks * _GAP * 2
-        width = max(width, 20 + max(7 * len(line) for line in [title, *footer]))
+        width = max(width, 20 + 9 * len(title), 20 + 7 * max(map(len, footer)))  # the title is larger, and bold
         top = 34 if title else 10
         height = top + len(self.rows) * (step + 6) + 20 * len(footer) + 8
         body = [

@@ -155,10 +155,7 @@ def summary(groups: Mapping[str, list[str]], inventory_option: str, limit: str =
     """
     hosts = host_order(groups)
     if not inventory_option and hosts == ["localhost"]:
-        return (
-            "Hosts: this machine only (localhost), the default of ansible.cfg. Name the inventory of other hosts with "
-            "-i, such as -i inventories/mine."
-        )
+        return "Hosts: localhost, this machine only. For other hosts: -i inventories/mine"
     workers = f", workers {names(hosts[1:])}" if hosts[1:] else ""
     source = f" of {inventory_option.replace('-i ', '')}" if inventory_option else ""
     limited = f", limited to {limit}" if limit else ""

@@ -26,6 +26,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoin
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
+# With the job's name; actions replace the playbook by the command that runs it.
+NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all jobs"
 # Seconds within which a job directory is started after it was created, unless its start takes longer.
 STARTING = 30
 # Which checkpoint of an earlier run a job goes on from, with that run's ranks and batch.
@@ -229,7 +231,7 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     """
     status = read_json(folder / "status.json")
     if status is None:
-        raise ValueError(f"{folder} holds no job that was started: there is no status.json in it")
+        raise ValueError(f"{NO_JOB.format(folder.name)} ({folder} has no status.json)")
     if status["state"] == "running" and not is_alive(int(status["pid"]), folder):
         # It may have ended between the two looks.
         status = read_json(folder / "status.json") or status

@@ -20,7 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
-from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, words
 
 # What each piece is, in the order in which they are removed. The last ones keep the connection of Ansible and of jobs.
 PIECES = {
@@ -70,14 +70,13 @@ def requested(text: str | Sequence[str]) -> list[str]:
 
     text: names separated by commas, or a list of them; "all" stands for all but NOT_ALL.
     """
-    named = text.split(",") if isinstance(text, str) else [str(word) for word in text]
-    words = [word.strip() for word in named if word.strip()]
-    unknown = sorted({word for word in words if word != "all" and word not in PIECES})
+    named = words(text)
+    unknown = sorted({word for word in named if word != "all" and word not in PIECES})
     if unknown:
         raise ValueError(
             f"reset: {', '.join(unknown)} is not one of {', '.join(PIECES)} or all (all but {' and '.join(NOT_ALL)})"
         )
-    return [piece for piece in PIECES if piece in words or ("all" in words and piece not in NOT_ALL)]
+    return [piece for piece in PIECES if piece in named or ("all" in named and piece not in NOT_ALL)]
 
 
 def paths(base: Path, piece: str) -> list[Path]:
@@ -105,7 +104,7 @@ def _job_directories(base: Path) -> list[Path]:
 
 
 def _jobs(base: Path) -> list[Path]:
-    hidden = re.compile(r"\..+\.(lock|part|results\.tar)")
+    hidden = re.compile(r"\..+\.(lock|part|results)")
     return [
         *(path for path in _job_directories(base) if not has_results(path)),
         *(path for path in _entries(base / "jobs") if hidden.fullmatch(path.name)),

@@ -119,7 +119,7 @@ def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
     """
     launcher = LAUNCHERS[job.launcher]
     if not launcher.in_inventory:
-        raise ValueError(f"Job {job.name} ({job.file}): {launcher.not_in_inventory()}")
+        raise ValueError(f"Job {job.name} ({job.file}): {launcher.not_in_inventory(job.file)}")
     if isinstance(job.hosts, list):
         unknown = [name for name in job.hosts if name not in usable]
         if unknown:

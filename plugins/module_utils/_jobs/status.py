@@ -17,65 +17,77 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import columns, 
 
 _COLOURS = {"running": _screen.GREEN, "failed": _screen.RED, "lost": _screen.RED, "stopped": _screen.YELLOW}
 _LAST = 24  # cells that the last column of a table has at least; otherwise it is below the row
+# Columns that are left out where the screen is too narrow, one after the other.
+_DISPENSABLE = ("started", "owner", "where", "ranks", "hosts", "left", "elapsed")
 
 
 def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, now: datetime | None = None) -> str:
-    """Return a table of jobs, a line each, or several where the screen is narrow.
+    """Return a table of jobs, the newest first: a line each, or several where the screen is narrow.
 
-    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}.
+    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}; those in pods as
+    _kubernetes.jobs.entry does.
     """
     if not jobs:
         return "No job was started on this cluster."
     screen = screen or Screen()
-    titles = ("job", "state", "owner", "started", "elapsed", "left", "hosts", "ranks", "progress")
-    rows = [titles]
-    for job in jobs:
-        status = job["status"]
-        rows.append(
-            (
-                PurePosixPath(job["path"]).name,
-                status["state"],
-                job.get("user") or "-",
-                _minute(status["started"]),
-                elapsed(status, now) or "-",
-                _left(job) or "-",
-                str(status["hosts"]),
-                str(status["ranks"]),
-                status["reason"] or (progress.describe(job["progress"]) if job["progress"] else ""),
-            )
-        )
-    lines = columns([row[:-1] for row in rows])
+    newest_first = sorted(jobs, key=lambda job: str(job["status"]["started"]), reverse=True)
+    in_pods = any("kubernetes" in job for job in jobs)
+    rows = [_row(job, now, "hosts" if in_pods else "") for job in newest_first]
+    titles = [title for title in rows[0] if any(row[title] for row in rows)]
+    while _width(titles, rows) > screen.columns and set(titles) & set(_DISPENSABLE):
+        titles.remove(next(title for title in _DISPENSABLE if title in titles))
+    lines = columns([titles, *([row[title] or "-" for title in titles] for row in rows)])
     width = max(map(_screen.cells, lines)) + 2
     beside = screen.columns - width >= _LAST
     shown = []
-    for row, line in zip(rows, lines):
-        last = wrapped("", row[-1], screen.columns - (width if beside else 4))
+    for line, row, job in zip(lines, [{"state": ""}, *rows], [None, *newest_first]):
+        last = wrapped("", _how_far(job) if job else "progress", screen.columns - (width if beside else 4))
         if beside:
             first = f"{_screen.padded(line, width)}{last[0]}" if last else line
             below = [" " * width + part.strip() for part in last[1:]]
         else:
-            first, below = (
-                _screen.fit(line, screen.columns, screen.characters),
-                ["    " + part.strip() for part in last],
-            )
-        colour = _COLOURS.get(row[1], "")
-        shown += [
-            first.replace(row[1], _screen.painted(row[1], colour, screen.colours), 1) if colour else first,
-            *below,
-        ]
+            first = _screen.fit(line, screen.columns, screen.characters)
+            below = ["    " + part.strip() for part in last]
+        colour = _COLOURS.get(row["state"], "")
+        if colour:
+            first = first.replace(row["state"], _screen.painted(row["state"], colour, screen.colours), 1)
+        shown += [first, *below]
     return "\n".join(shown)
 
 
+def _row(job: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[str, str]:
+    """Return the cells of a job by the titles of their columns, but for the last, empty where nothing is known.
+
+    on_hosts: where a job is that is not in pods.
+    """
+    status, pods = job["status"], job.get("kubernetes")
+    return {
+        "job": job["name"] if pods else PurePosixPath(job["path"]).name,
+        "where": f"{pods['kind']} in {pods['namespace']}" if pods else on_hosts,
+        "state": status["state"],
+        "owner": (pods["user"] if pods else job.get("user")) or "",
+        "started": _minute(str(status["started"])),
+        "elapsed": elapsed(status, now),
+        "left": progress.left(job["progress"]) if status["state"] == "running" and job["progress"] else "",
+        "hosts": str(status["hosts"]),
+        "ranks": str(status["ranks"]),
+    }
+
+
+def _how_far(job: Mapping[str, Any]) -> str:
+    return job["status"]["reason"] or (progress.describe(job["progress"]) if job["progress"] else "")
+
+
+def _width(titles: Sequence[str], rows: Sequence[Mapping[str, str]]) -> int:
+    return sum(max(map(_screen.cells, [title, *(row[title] or "-" for row in rows)])) + 2 for title in titles) - 2
+
+
 def elapsed(status: Mapping[str, Any], now: datetime | None = None) -> str:
-    """Return how long a job has run, or ran; empty where the end is not known."""
-    if status["state"] != "running" and "ended" not in status:
+    """Return how long a job has run, or ran; empty where its start or its end is not known."""
+    if not status["started"] or (status["state"] == "lost" and "ended" not in status):
         return ""
-    end = datetime.fromisoformat(status["ended"]) if "ended" in status else now or datetime.now(timezone.utc)
+    end = datetime.fromisoformat(status["ended"]) if status.get("ended") else now or datetime.now(timezone.utc)
     return duration(max(0.0, (end - datetime.fromisoformat(status["started"])).total_seconds()))
-
-
-def _left(job: Mapping[str, Any]) -> str:
-    return progress.left(job["progress"]) if job["status"]["state"] == "running" and job["progress"] else ""
 
 
 def _minute(time: str) -> str:

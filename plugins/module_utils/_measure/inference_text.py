@@ -78,7 +78,7 @@ def _row(cell: Mapping[str, Any], recommended: Mapping[str, Any] | None) -> list
         f"{latency['p50']:.1f}",
         f"{latency['p99']:.1f}",
         f"{agreement['equal']:.1%}" if agreement and agreement["equal"] is not None else "-",
-        f"{memory / 1e9:.2f} GB" if memory else "-",
+        f"{memory / 2**30:.2f} GiB" if memory else "-",
         ", ".join(marks),
     ]
 

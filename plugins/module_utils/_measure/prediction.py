@@ -70,12 +70,12 @@ def predict(
         f"all_reduce with {backend} between {ranks} ranks"
     )
     if share is None:
-        text += ". Beside step_compute_seconds, the time of a step on one host, it would be a share"
+        text += ". With -e step_compute_seconds=N, the time of a step on one host, its share of a step is shown"
     else:
         text += f", at most {share:.0%} of a step that computes for {step_compute_seconds:g} s"
         text += ": what overlaps with the backward pass costs less"
     if max(size for size, _seconds in points) < BUCKET:
-        text += f"; buckets of {BUCKET >> 20} MiB were not measured, the largest was {max(points)[0] / 1e6:.3g} MB"
+        text += f". Buckets of {BUCKET >> 20} MiB were not measured, the largest size was {max(points)[0] / 1e6:.3g} MB"
     return {
         "parameters": parameters,
         "bytes": size,

@@ -24,7 +24,7 @@ WAYS_OUT = """Ways out:
 - collect the wheels on a machine that reaches the index, copy their directory or a tar file of it here, and set
   torch_stack_source to archive and torch_stack_archive to its path (docs/stacks.md, "Wheel sources");
 - set torch_stack_cuda_build to allow, which takes the CUDA build: it computes on CPUs as well, but of the stack native
-  3.1 GB of wheels are downloaded instead of 0.6 GB, and each host needs 5.9 GB of disk space instead of 2.0 GB"""
+  3.1 GB of wheels are downloaded instead of 0.6 GB, and each host needs 5.5 GiB of disk space instead of 1.9 GiB"""
 
 # pip takes a wheel's tags and Python from its arguments, but evaluates `; python_version < "3.10"` and its like for the
 # Python that it runs on itself. Arguments: the hosts' minor version, then pip's own.

@@ -235,8 +235,8 @@ def problems(
     free, need = shutil.disk_usage(directory).free, needed_bytes(needed, copied)
     if free < need:
         found.append(
-            f"{directory} has {free / 1e9:.1f} GB free and the installation takes {need / 1e9:.1f} GB: free some, "
-            "or set cluster_prefix elsewhere"
+            f"{directory} has {free / 2**30:.1f} GiB free and the installation takes {need / 2**30:.1f} GiB: free "
+            "some, or set cluster_prefix elsewhere"
         )
     return found
 

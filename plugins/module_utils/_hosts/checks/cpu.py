@@ -31,7 +31,7 @@ def cpu_model(cluster: Cluster) -> Iterator[Found]:
 @check(
     WARNING,
     cause="One host without AMX or bf16 slows down all others, and makes precision auto choose fp32",
-    advice="Leave this host out of jobs, or find out with amx.cluster.amx_info why it offers less",
+    advice="Leave this host out of jobs; where a better set is expected of it, docs/amx.md has the reasons",
 )
 def isa(cluster: Cluster) -> Iterator[Found]:
     yield from differences({host: info["isa"] for host, info in cluster.infos.items()}, "the best instruction set")
@@ -70,7 +70,7 @@ def amx(cluster: Cluster) -> Iterator[Found]:
 @check(
     WARNING,
     cause="The CPU has AMX but programs cannot use it: training is slower than it could be",
-    advice="See the reason that amx.cluster.amx_info returns",
+    advice="See the reason that is shown, and docs/amx.md",
 )
 def amx_unused(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():

@@ -43,11 +43,13 @@ class Launcher:
     settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
     in_inventory: bool = True
 
-    def not_in_inventory(self) -> str:
-        """Return what to do about a job whose launcher starts no ranks on hosts of the inventory."""
+    def not_in_inventory(self, file: object = "") -> str:
+        """Return what to do about a job whose launcher starts no ranks on hosts of the inventory. file: the job's."""
+        option = f" -e job={file}" if file else ""
         return (
-            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: run the job with "
-            "playbooks/train.yml, or set launcher to mpirun"
+            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: see what is derived for "
+            f"its pods (playbooks/manifest.yml{option}), run the job (playbooks/train.yml{option}), or set launcher to "
+            "mpirun"
         )
 
     def for_ranks(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.amx.cluster.plugins.action import results_report
 from support import report_results
+from support.checkout import importing
 from support.modules import run_action
 
 
@@ -106,6 +107,4 @@ def test_matplotlib_is_imported_only_for_a_report() -> None:
         "import sys; from ansible_collections.amx.cluster.plugins.action import results_report;"
         "sys.exit('matplotlib' in sys.modules)"
     )
-    root = Path(__file__).parents[4]
-    env = {"PYTHONPATH": str(root / ".collections"), "PATH": "/usr/bin:/bin", "HOME": str(root / ".cache")}
-    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+    subprocess.run([sys.executable, "-c", code], check=True, env=importing())

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,19 +9,16 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.modules import core_allocation
+from support.checkout import importing
 from support.machines import machine
 
-ROOT = Path(__file__).resolve().parents[4]
-
-
 COMMAND = [sys.executable, "-m", core_allocation.__name__]
-ENV = {**os.environ, "PYTHONPATH": str(ROOT / ".collections")}
 
 
 def run(**options: Any) -> dict[str, Any]:
     """What the module answers when it is run as a program, as Ansible does."""
     arguments = json.dumps({"ANSIBLE_MODULE_ARGS": options})
-    done = subprocess.run(COMMAND, input=arguments, env=ENV, capture_output=True, text=True, check=False)
+    done = subprocess.run(COMMAND, input=arguments, env=importing(), capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
@@ -65,7 +61,9 @@ def test_a_large_node_takes_under_one_second_and_100_mb(tmp_path: Path) -> None:
     arguments = tmp_path / "arguments.json"
     arguments.write_text(json.dumps({"ANSIBLE_MODULE_ARGS": options}))
     measure = [sys.executable, "-c", MEASURE, str(tmp_path / "answer.json"), *COMMAND, str(arguments)]
-    code, seconds, mebibytes = json.loads(subprocess.run(measure, env=ENV, capture_output=True, check=True).stdout)
+    code, seconds, mebibytes = json.loads(
+        subprocess.run(measure, env=importing(), capture_output=True, check=True).stdout
+    )
     assert code == 0
     # The time it computes, which does not depend on what else runs; lscpu's is in it.
     assert seconds < 1

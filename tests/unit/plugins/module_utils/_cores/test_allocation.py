@@ -27,6 +27,13 @@ def refusal(made: Machine, request: Request, allowed: str | None = None) -> str:
 class TestWorkedExamples:
     """Those of docs/core_allocation.md."""
 
+    def test_the_defaults_on_two_sockets_of_56(self) -> None:
+        plan = plan_for(machine(2, 56, 2), Request(backend="mpi"))
+        assert plan.env["OMP_NUM_THREADS"] == "55"
+        assert [rank.sockets for rank in plan.ranks] == [(0,), (1,)]
+        assert [core.cpus for core in plan.system_cores] == [(0, 112), (56, 168)]
+        assert not plan.warnings
+
     def test_two_ranks_two_communication_and_six_system_cores_of_32(self) -> None:
         plan = plan_for(ONE_SOCKET, Request(2, "ccl", 1, 6))
         assert plan.env == {

@@ -254,7 +254,6 @@ def test_the_line_with_which_a_playbook_begins() -> None:
     many = {"head": ["n0"], "workers": [f"n{number}" for number in range(1, 100)]}
     assert inventory.summary(many, "-i x").endswith("100 hosts of x: head n0, workers n1, n2, n3, n4, n5 and 94 more")
     assert inventory.summary({"head": ["localhost"]}, "") == (
-        "Hosts: this machine only (localhost), the default of ansible.cfg. Name the inventory of other hosts with -i, "
-        "such as -i inventories/mine."
+        "Hosts: localhost, this machine only. For other hosts: -i inventories/mine"
     )
     assert inventory.summary({"head": ["localhost"]}, "-i x") == "Hosts: 1 host of x: head localhost"

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import openmp
-from support.checkout import ROOT
+from support.checkout import ROOT, importing
 
 MAPS = """\
 7f0000000000-7f0000001000 r--p 00000000 08:01 1    /opt/my env/lib/libiomp5.so
@@ -62,7 +61,7 @@ def test_a_real_runtime_is_loaded_and_then_started(library: Path) -> None:
         pytest.skip(f"there is no {library}")
     ran = subprocess.run(
         [sys.executable, "-c", LOAD, str(library)],
-        env={**os.environ, "PYTHONPATH": str(ROOT / ".collections")},
+        env=importing(),
         capture_output=True,
         text=True,
         check=True,

@@ -97,7 +97,10 @@ def test_create_replaces_nothing_and_clears_what_was_left_half_made(folder: Path
 
 
 def test_no_job(folder: Path) -> None:
-    error = f"{folder} holds no job that was started: there is no status.json in it"
+    error = (
+        f"no job {folder.name} was started on this cluster: playbooks/status.yml lists all jobs "
+        f"({folder} has no status.json)"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         directory.look(folder)
 

@@ -30,12 +30,30 @@ def test_overview() -> None:
     running["user"] = "train"
     older = job("older", "failed", "it broke", ended="2026-01-01T00:00:42+00:00")
     assert overview([running, older, job("gone", "lost", "the head")], now=NOW) == (
-        "job    state    owner  started           elapsed   left  hosts  ranks  progress\n"
+        "job    state    owner  started           elapsed    left  hosts  ranks  progress\n"
         "demo   running  train  2026-01-01 00:00  1 h 2 min  2 s   2      4      "
         "step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
         "older  failed   -      2026-01-01 00:00  42 s       -     2      4      it broke\n"
         "gone   lost     -      2026-01-01 00:00  -          -     2      4      the head"
-    ).replace("elapsed   left", "elapsed    left")
+    )
+
+
+def test_the_newest_comes_first_and_columns_without_content_are_left_out() -> None:
+    old = job("old", "succeeded", ended="2026-01-01T00:00:42+00:00")
+    new = job("new", "failed", "it broke", started="2026-01-02T00:00:00+00:00", ended="2026-01-02T00:00:01+00:00")
+    assert overview([old, new], now=NOW).splitlines() == [
+        "job  state      started           elapsed  hosts  ranks  progress",
+        "new  failed     2026-01-02 00:00  1 s      2      4      it broke",
+        "old  succeeded  2026-01-01 00:00  42 s     2      4",
+    ]
+
+
+def test_a_narrow_screen_keeps_what_matters_most() -> None:
+    running = {**job("demo.20261123T022839Z", "running"), "progress": PROGRESS, "user": "train"}
+    titles = {columns: overview([running], Screen(columns), NOW).splitlines()[0].split() for columns in (80, 60, 40)}
+    assert titles[80] == ["job", "state", "owner", "elapsed", "left", "hosts", "ranks"]
+    assert titles[60] == ["job", "state", "elapsed", "left", "hosts"]
+    assert titles[40] == ["job", "state"]
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 160])

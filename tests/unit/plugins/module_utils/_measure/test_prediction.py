@@ -72,4 +72,4 @@ def test_without_all_reduce_there_is_no_prediction() -> None:
 def test_it_says_when_it_reaches_beyond_what_was_measured() -> None:
     found = predict(all_reduce((4096, 0.001), (1 << 20, 0.01)), 10**8, "gloo")
     assert found is not None
-    assert "buckets of 25 MiB were not measured, the largest was 1.05 MB" in found["text"]
+    assert "Buckets of 25 MiB were not measured, the largest size was 1.05 MB" in found["text"]

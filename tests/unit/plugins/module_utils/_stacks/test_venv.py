@@ -112,7 +112,7 @@ def test_problems(tmp_path: Path) -> None:
     ]
     (large,) = problems({**WHEEL, "unpacked": 10**18})
     assert re.fullmatch(
-        re.escape(str(tmp_path)) + r" has [0-9.]+ GB free and the installation takes 1000000000\.0 GB: "
+        re.escape(str(tmp_path)) + r" has [0-9.]+ GiB free and the installation takes 931322574\.6 GiB: "
         "free some, or set cluster_prefix elsewhere",
         large,
     )

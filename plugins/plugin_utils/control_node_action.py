@@ -1,0 +1,34 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""An action plugin that does its work on the control node, without contacting a host."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+
+
+class ControlNodeAction(ActionBase):
+    """Checks the task's options against ARGUMENTS, and returns what `act` does with them.
+
+    An OSError or ValueError fails the task; a playbook that its message names becomes the command that runs it.
+    """
+
+    ARGUMENTS: ClassVar[dict[str, Any]]
+    _supports_check_mode = True
+    _requires_connection = False
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        super().run(tmp, task_vars)
+        _result, options = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
+        try:
+            return {"changed": False, **self.act(options, task_vars or {})}
+        except (OSError, ValueError) as error:
+            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        """Return the result of the task, without `changed` where nothing was. Raises OSError and ValueError."""
+        raise NotImplementedError

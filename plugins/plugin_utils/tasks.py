@@ -1,0 +1,67 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tasks of Ansible and their results, as callback plugins get them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+COLLECTION = "amx.cluster"
+
+
+class Outcome:
+    """A task's result on a host, of ansible-core 2.18 as well as of later ones."""
+
+    def __init__(self, result: Any) -> None:
+        self.task = getattr(result, "task", None) or result._task
+        self.host = (getattr(result, "host", None) or result._host).get_name()
+        self.result: dict[str, Any] = result.result if hasattr(result, "result") else result._result
+        self.looped = self.task.loop is not None and "results" in self.result
+
+
+def name(task: Any) -> str:
+    return str(task.name or task.action).strip()
+
+
+def role(task: Any) -> str:
+    """Return the name of the role that a task is of, without its collection's, or nothing."""
+    return _short(task._role) if task._role else ""
+
+
+def outermost_role(task: Any) -> str:
+    """Return the name of the role by which the role came that a task is of, or nothing."""
+    found = task._role
+    while found and found.get_parents():
+        found = found.get_parents()[0]
+    return _short(found) if found else ""
+
+
+def _short(role: Any) -> str:
+    return str(role.get_name()).rpartition(".")[2]
+
+
+def is_ours(task: Any) -> bool:
+    """Tell whether a task is of a role of this collection."""
+    return getattr(task._role, "_role_collection", None) == COLLECTION
+
+
+def place(task: Any) -> str:
+    """Return the file and line of a task, from the working directory on where it lies there."""
+    path = task.get_path() or ""
+    try:
+        return str(Path(path).resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def is_rescued(task: Any) -> bool:
+    """Tell whether a block around a task has a rescue section for it."""
+    child, parent = task, task._parent
+    while parent is not None:
+        rescue = getattr(parent, "rescue", None)
+        if rescue and any(one._uuid == child._uuid for one in parent.block):
+            return True
+        child, parent = parent, parent._parent
+    return False

@@ -1,0 +1,92 @@
+"""The image of a stack: its directory, and a tag that changes with what goes into it and with nothing else."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.action import image_context
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import image
+from support.checkout import BIN
+from support.kubernetes_jobs import STACK
+from support.modules import run_action
+
+WHEELS: list[dict[str, Any]] = [
+    {"name": "pip", "version": "26.3", "file": "pip-26.3-py3-none-any.whl", "sha256": "a" * 64},
+    {"name": "torch", "version": "2.13.0", "file": "torch-2.13.0.whl", "sha256": "b" * 64},
+]
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Path:
+    folder = tmp_path / "house"
+    folder.mkdir()
+    for wheel in WHEELS:
+        (folder / wheel["file"]).write_text(wheel["name"])
+    return folder
+
+
+def options(tmp_path: Path, house: Path, **more: Any) -> dict[str, Any]:
+    given = {
+        "path": str(tmp_path / "images"),
+        "stack": STACK,
+        "wheels": WHEELS,
+        "wheelhouse": str(house),
+        "base": "sha256:1",
+    }
+    return {**given, **more}
+
+
+def test_the_directory(tmp_path: Path, house: Path) -> None:
+    answer = run_action(image_context, options(tmp_path, house))
+    made = Path(answer["path"])
+    assert answer["tag"] == made.name == f"native-{answer['digest'][:12]}"
+    found = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
+    library = "programs/lib/ansible_collections/amx/cluster/plugins/module_utils"
+    assert {"Dockerfile", "wheels/torch-2.13.0.whl", "programs/pod.py", "programs/rank.py", "stack.json"} <= found
+    assert {f"{library}/_kubernetes/pod.py", "programs/observe/sitecustomize.py"} <= found
+    assert "--hash=sha256:" in (made / "requirements.txt").read_text()
+    assert {path.stat().st_mtime for path in made.rglob("*") if path.is_file()} == {image.TIME}
+    lines = (made / "Dockerfile").read_text().splitlines()
+    assert "USER 1000:1000" in lines
+    assert lines.index("USER 1000:1000") > lines.index("COPY programs /opt/amx-cluster/programs")
+    for name in ("system.sh", "install.sh"):
+        subprocess.run([str(BIN / "shellcheck"), str(made / name)], check=True)
+
+
+def test_the_tag_follows_from_the_content(tmp_path: Path, house: Path) -> None:
+    def tag(**more: Any) -> str:
+        return str(run_action(image_context, options(tmp_path, house, **more), check=True)["tag"])
+
+    first = tag()
+    assert tag(path=str(tmp_path / "elsewhere")) == first
+    others = {
+        tag(base="sha256:2"),
+        tag(stack={**STACK, "interpreter": "3.12"}),
+        tag(wheels=[WHEELS[0], {**WHEELS[1], "sha256": "c" * 64}]),
+        tag(examples=str(house)),
+        tag(build_args={"http_proxy": "http://proxy"}),
+    }
+    assert len(others) == 5 and first not in others
+
+
+def test_no_password_of_a_proxy_is_written(tmp_path: Path, house: Path) -> None:
+    answer = run_action(image_context, options(tmp_path, house, build_args={"http_proxy": "http://me:secret@proxy"}))
+    texts = [path.read_text() for path in Path(answer["path"]).rglob("*") if path.is_file()]
+    assert "ARG http_proxy\n" in (Path(answer["path"]) / "Dockerfile").read_text()
+    assert not any("me:secret" in text for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"wheels": WHEELS[1:]}, "pip is not among the wheels"),
+        ({"examples": "/nowhere"}, "image_examples: there is no directory /nowhere"),
+    ],
+)
+def test_refusals(tmp_path: Path, house: Path, more: dict[str, Any], message: str) -> None:
+    answer = run_action(image_context, options(tmp_path, house, **more))
+    assert answer["failed"] and message in answer["msg"]
+    assert not (tmp_path / "images").exists()
