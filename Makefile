@@ -1,7 +1,7 @@
 # Every target is a short call of a command that can also be run on its own.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo bench bench-collectives test test-all lint unit integration sanity molecule docs clean
+.PHONY: help demo bench bench-collectives test test-all lint unit integration sanity units molecule docs clean
 
 # Ansible needs UTF-8, and ignores the ansible.cfg of a world-writable directory unless it is named.
 export LC_ALL := C.UTF-8
@@ -18,7 +18,6 @@ demo: ## make this machine a cluster of one host (in .cluster/, no root) and fin
 	.venv/bin/ansible-playbook site.yml
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
 	.venv/bin/ansible-playbook playbooks/results.yml -e job=demo
-	@echo "A page with its figures: file://$(CURDIR)/results/demo/report.html"
 
 bench: ## measure what the collection adds and gains, on hosts of this machine (root, Docker; nothing else should run meanwhile)
 	@tools/make_venv.sh tests
@@ -39,7 +38,8 @@ lint: ## ansible-lint, yamllint, ruff, mypy, generated docs, language, changelog
 unit: ## unit tests
 integration: ## site.yml on this machine, refusals and their messages, the hub, plans tested with Intel MPI and OpenMP
 sanity: ## ansible-test sanity, in a copy of the collection
-lint unit integration sanity:
+units: ## the unit tests once more, as ansible-test runs them: in a copy, in a virtual environment of their own
+lint unit integration sanity units:
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py $@
 
@@ -47,8 +47,9 @@ molecule: ## the scenarios on clusters of containers; a single one: make molecul
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## generate READMEs of roles, the JSON Schema of job files and blocks of pages, and build the site of the documentation
+docs: ## generate READMEs of roles, the JSON Schema of job files and blocks of pages, and build the site of the documentation; PICTURES=1: draw the pictures of terminals anew, from a run of the demo's job
 	@tools/make_venv.sh tests
+	@$(if $(PICTURES),.venv/bin/python tools/terminal_pictures.py)
 	@.venv/bin/python tools/generated_docs.py write
 	@.venv/bin/python tools/docs_site.py
 

@@ -1,4 +1,4 @@
-"""Run the project's tests: `tests/run.py [lint | unit | integration | demo | sanity | molecule [SCENARIO ...]]`.
+"""Run the tests: `tests/run.py [lint | unit | integration | demo | sanity | units | docs | molecule [SCENARIO ...]]`.
 
 Without an argument, all of them, in two lanes side by side. Every part runs, also after one has failed, but for those
 that need it. What a part says is printed in one piece when it has ended, and kept in .cache/test_logs. At the end a
@@ -29,6 +29,7 @@ from support.lanes import Lanes, Part, Result, heading
 REPORTS = ROOT / ".cache" / "test_reports"
 KEPT_BYTECODE = ROOT / ".cache" / "kept_bytecode"
 ENGINE_SCRIPT = "tests/support/docker_engine.sh"
+ANSIBLE_TEST = "tests/support/ansible_test.py"
 # Two suit two cores: a lane that waits leaves them to the other, and a third would only make both slower.
 LANES = 2
 
@@ -109,7 +110,11 @@ def on_this_machine() -> list[Part]:
             after=("demo job",),
         ),
         Part("demo", "demo job", job, 60, needs=(site.name,)),
-        counted("sanity", "ansible-test sanity", 85, [PYTHON, "tests/support/ansible_test_sanity.py", "{reports}"]),
+        *(
+            counted(command, f"ansible-test {command}", seconds, [PYTHON, ANSIBLE_TEST, command, "{reports}"])
+            for command, seconds in (("sanity", 85), ("units", 500))
+        ),
+        Part("docs", "documentation site", [PYTHON, "tools/docs_site.py"], 150),
     ]
 
 
@@ -124,8 +129,10 @@ SCENARIOS = {
     "life": 350,
     "kubernetes": 900,
 }
-# What `make test` leaves out, and why.
-SCENARIOS_AT_LENGTH = {
+# The parts that `make test` leaves out, and why.
+PARTS_AT_LENGTH = {
+    "documentation site": "it is built by make docs; what pages link to and what is generated is checked by itself",
+    "ansible-test units": "they are the unit tests, run as ansible-test runs them",
     "life": "a reset is in the integration tests and in the scenario trust, an upgrade in the scenario stacks",
 }
 # `default` finds the wheels that site.yml has collected on this machine, and leaves the image that others start from,
@@ -188,11 +195,15 @@ def chosen(parts: Sequence[Part], words: Sequence[str]) -> list[Part]:
     return [part for part in parts if part.name in wanted]
 
 
-def left_out(words: Sequence[str]) -> dict[str, str]:
-    """Return the scenarios that are not run because they take long and are not named, each with the reason."""
+def left_out(parts: Sequence[Part], words: Sequence[str]) -> dict[str, str]:
+    """Return those of the parts that are not run because they take long, each with the reason.
+
+    What the command line names is run: a scenario by its own name, any other part by that of its group.
+    """
     if AT_LENGTH or (words and words[0] != "molecule"):
         return {}
-    return {name: left_out_because(why) for name, why in SCENARIOS_AT_LENGTH.items() if name not in words}
+    names = {part.name for part in parts} - set(words)
+    return {name: left_out_because(why) for name, why in PARTS_AT_LENGTH.items() if name in names}
 
 
 def print_summary(results: Iterable[Result], seconds: float, not_run: Mapping[str, str]) -> None:
@@ -213,7 +224,7 @@ def print_summary(results: Iterable[Result], seconds: float, not_run: Mapping[st
         for reason in result.skipped:
             print(f"skipped in {result.part.name}: {reason}")
     for name, reason in not_run.items():
-        print(f"skipped: scenario {name}: {reason}")
+        print(f"skipped: {name}: {reason}")
     print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed", flush=True)
 
 
@@ -221,8 +232,9 @@ def main(words: Sequence[str]) -> int:
     """Run the named parts, or all. Returns the exit code."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     keep_bytecode()
-    not_run = left_out(words)
-    parts = [part for part in chosen([*lint(), *on_this_machine(), *molecule()], words) if part.name not in not_run]
+    parts = chosen([*lint(), *on_this_machine(), *molecule()], words)
+    not_run = left_out(parts, words)
+    parts = [part for part in parts if part.name not in not_run]
     lanes = Lanes(parts, int(os.environ.get("AMX_TEST_LANES") or LANES), environment())
     started = time.monotonic()
     try:

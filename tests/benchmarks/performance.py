@@ -297,7 +297,14 @@ def speeds(found: dict[str, list[dict[str, Any]]]) -> str:
                 " + ".join(map(str, of["cpus"])),
             ]
         )
-    titles = ["started by", "samples/s", "lowest to highest", "launch.sh with gloo / this", "threads", "CPUs"]
+    titles = [
+        "started by",
+        "samples/s",
+        "lowest to highest",
+        "launch.sh with gloo / this",
+        "threads of each rank",
+        "CPUs of each rank",
+    ]
     return table(titles, rows)
 
 
@@ -346,7 +353,8 @@ def section(part: str, found: dict[str, Any]) -> str:
 def described(rounds: int) -> str:
     """Return where and how the tables were measured, in a sentence."""
     model = re.sub(r"\((.*) Processor\)", r"(\1)", processor())
-    return f"Measured on {date.today().isoformat()} on one machine with {model}, {rounds} rounds of what takes turns."
+    turns = f"{rounds} rounds in which the rows of a table took turns"
+    return f"Measured on {date.today().isoformat()} on one machine with {model}, {turns}."
 
 
 def write_between(page: Path, tables: str) -> None:

@@ -2,16 +2,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.checkout import ROOT
+from support.scripts import load
 
 
 @pytest.fixture(scope="module")
-def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("generated_pairs")
+def script() -> ModuleType:
+    return load(ROOT / "jobs/scripts/generated_pairs.py")
 
 
 @pytest.fixture(scope="module")

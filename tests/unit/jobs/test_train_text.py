@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from support.checkout import ROOT
+from support.scripts import load
 
 
 @pytest.fixture(scope="module")
-def script(load_script: Callable[[str], ModuleType]) -> ModuleType:
-    return load_script("train_text")
+def script() -> ModuleType:
+    return load(ROOT / "jobs/scripts/train_text.py")
 
 
 @pytest.mark.parametrize(

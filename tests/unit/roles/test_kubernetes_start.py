@@ -23,15 +23,16 @@ def made(kind: str, method: str = "create", name: str = "demo") -> dict[str, Any
     return {"changed": True, "method": method, "result": result, "item": one}
 
 
-def removed(resumed: bool = False, **registered: Any) -> list[str]:
+def removed(record: dict[str, Any] | None = None, **registered: Any) -> list[str]:
     """Return the kinds that are removed, with the uid on which that depends, in order."""
     tasks = yaml.safe_load(START.read_text(encoding="utf-8"))[0]["rescue"]
     (task,) = [one for one in tasks if one["name"] == "Remove what this start has created"]
     plan = {
-        "resumed": resumed,
+        "record": record or {},
+        "config": definition("ConfigMap"),
         "shared": [definition("PersistentVolumeClaim", "amx-cluster")],
         "secret": [definition("Secret", "demo-env")],
-        "first": [definition("ConfigMap")],
+        "first": [definition("Job", "demo-prepare")],
         "objects": [definition("Service"), definition("Job")],
     }
     environment = NativeEnvironment(undefined=ChainableUndefined)  # as Ansible's are
@@ -56,22 +57,24 @@ def test_what_was_created_is_removed_the_last_first() -> None:
     assert removed(
         __kubernetes_shared={"results": [made("PersistentVolumeClaim", name="amx-cluster")]},
         __kubernetes_secret_made=made("Secret", name="demo-env"),
-        __kubernetes_first={"results": [made("ConfigMap")]},
+        __kubernetes_claimed=made("ConfigMap"),
+        __kubernetes_first={"results": [made("Job", name="demo-prepare")]},
         __kubernetes_trains={"results": [made("Service"), {"failed": True, "msg": "forbidden", "changed": False}]},
     ) == [
         "Service uid-of-Service",
-        "ConfigMap uid-of-ConfigMap",
+        "Job uid-of-Job",
         "Secret uid-of-Secret",
+        "ConfigMap uid-of-ConfigMap",
     ]
 
 
 def test_objects_of_another_start_stay() -> None:
-    """Two starts at once: the other one was first, so that these were changed, or not created (409), or not reached."""
+    """The other start was first, so that the claim was refused; or objects were changed or not created (409)."""
     conflict = {"changed": True, "method": "create", "result": {}}
     assert (
         removed(
             __kubernetes_shared={"results": [made("PersistentVolumeClaim", "update", "amx-cluster")]},
-            __kubernetes_first={"results": [made("ConfigMap", "update")]},
+            __kubernetes_claimed={"failed": True, "msg": "job demo was started by ada at the same time"},
             __kubernetes_trains={"results": [conflict, {"failed": True, "msg": "field is immutable"}]},
         )
         == []
@@ -79,8 +82,14 @@ def test_objects_of_another_start_stay() -> None:
     assert removed() == []
 
 
-def test_a_job_that_could_not_be_continued_can_be_later() -> None:
-    """Its ConfigMap says in which directory of the volume it was."""
-    first = {"results": [made("ConfigMap")]}
-    assert removed(resumed=True, __kubernetes_first=first) == []
-    assert removed(__kubernetes_first=first) == ["ConfigMap uid-of-ConfigMap"]
+def test_the_config_map_of_a_previous_run_stays() -> None:
+    """It is restored: it says in which directory of the volume that run was, and how it ended."""
+    assert removed(record=definition("ConfigMap"), __kubernetes_claimed=made("ConfigMap", "patch")) == []
+    assert removed(record=definition("ConfigMap"), __kubernetes_claimed=made("ConfigMap")) == []
+    assert removed(__kubernetes_claimed=made("ConfigMap")) == ["ConfigMap uid-of-ConfigMap"]
+
+
+def test_nothing_of_a_previous_run_is_removed_before_the_start_is_claimed() -> None:
+    block = [one["name"] for one in yaml.safe_load(START.read_text(encoding="utf-8"))[0]["block"]]
+    assert block.index("Claim the job for this start") < block.index("Remove the objects of the previous run")
+    assert block.index("Renew the claim of the job") < block.index("Create what trains")

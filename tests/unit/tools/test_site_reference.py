@@ -12,7 +12,7 @@ def test_playbooks(tmp_path: Path) -> None:
     (tmp_path / "playbooks").mkdir()
     path = tmp_path / "playbooks/a.yml"
     path.write_text(
-        "---\n# Do it: ansible-playbook -i mine\n# a.yml -e job=x [-e y=1 -e z=2] With a job: more.\n"
+        "---\n# Do it: ansible-playbook -i mine\n# a.yml -e job=x [-e y=1 -e z=2] With a job: more, -e a=b.\n"
         "- hosts: all\n# no\n"
     )
     page = site_reference.playbooks(tmp_path)
@@ -20,9 +20,10 @@ def test_playbooks(tmp_path: Path) -> None:
         "",
         "Do it:",
         "",
-        "    ansible-playbook -i mine a.yml -e job=x [-e y=1 -e z=2]",
+        "    ansible-playbook -i mine a.yml -e job=x",
+        "      [-e y=1 -e z=2]",
         "",
-        "With a job: more.",
+        "With a job: more, `-e a=b`.",
         "",
     ]
     path.write_text("---\n- hosts: all\n")
@@ -60,3 +61,4 @@ def test_every_playbook_and_variable_of_the_project_has_its_entry() -> None:
     assert all(f"## {path.name}\n" in page for path in (root / "playbooks").glob("*.yml"))
     assert "`cluster_network`" in site_reference.variables()
     assert "`script`" in site_reference.job_schema()
+    assert "| [scale](../roles/scale/README.md) | Run a job on several numbers of hosts |" in site_reference.roles()

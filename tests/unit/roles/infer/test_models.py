@@ -121,4 +121,4 @@ def test_estimated_memory_grows_with_the_model_and_with_conversions(parameters: 
 
 
 def test_sizes_in_messages() -> None:
-    assert models.gigabytes(1_260_000_000) == "1.3 GB"
+    assert models.gibibytes(1_260_000_000) == "1.2 GiB"

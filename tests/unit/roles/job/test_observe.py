@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import runpy
 import signal
 import socket
 import subprocess
@@ -21,6 +20,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, heartbeats
+from support.scripts import load
 
 FILES = Path(__file__).resolve().parents[4] / "roles/job/files"
 
@@ -646,16 +646,16 @@ time.sleep(30)
 
 def test_the_family_of_a_process() -> None:
     """Also where the kernel has no list of children."""
-    observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
+    observer = load(FILES / "observe/_amx_cluster_observer.py")
     command = "sleep 30 & (sleep 30; true) & wait"
     with subprocess.Popen(["sh", "-c", f"sh -c '{command}'; true"], start_new_session=True) as process:
         try:
             end = time.monotonic() + 20
-            while len(observer["family"](process.pid)) < 4:
+            while len(observer.family(process.pid)) < 4:
                 assert time.monotonic() < end
                 time.sleep(0.05)
-            found = observer["family"](process.pid)
-            assert sorted(observer["family_by_parents"](process.pid)) == sorted(found)
+            found = observer.family(process.pid)
+            assert sorted(observer.family_by_parents(process.pid)) == sorted(found)
             assert all(os.getpgid(pid) == process.pid for pid in found)
             assert process.pid not in found
         finally:
@@ -663,7 +663,7 @@ def test_the_family_of_a_process() -> None:
 
 
 def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
-    observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
+    observer = load(FILES / "observe/_amx_cluster_observer.py")
     cpu = min(os.sched_getaffinity(0))
     spin = "import os, sys\nos.sched_setaffinity(0, [int(sys.argv[1])])\nos.nice(int(sys.argv[2]))\nwhile True: pass"
     spinning = [subprocess.Popen([sys.executable, "-c", spin, str(cpu), nice]) for nice in ("0", "0", "0", "19")]
@@ -672,27 +672,27 @@ def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
         grew, end = 0.0, time.monotonic() + 60
         while grew < 0.5:  # interpreters are slow to start on a machine with much to do
             assert time.monotonic() < end
-            before, began = observer["delays"](starved), time.monotonic()
+            before, began = observer.delays(starved), time.monotonic()
             time.sleep(1)
-            grew = observer["longest"](before, observer["delays"](starved)) / (time.monotonic() - began)
-        assert observer["delays"](starved, starved).keys() == {starved}
+            grew = observer.longest(before, observer.delays(starved)) / (time.monotonic() - began)
+        assert observer.delays(starved, starved).keys() == {starved}
         os.kill(starved, signal.SIGSTOP)
         os.waitid(os.P_PID, starved, os.WSTOPPED)
-        before = observer["delays"](starved)
+        before = observer.delays(starved)
         time.sleep(0.5)
-        assert observer["longest"](before, observer["delays"](starved)) == 0
+        assert observer.longest(before, observer.delays(starved)) == 0
     finally:
         for process in spinning:
             process.kill()
             process.wait()
-    assert observer["delays"](starved) == {}
-    assert observer["longest"]({1: 5.0}, {}) == 0
+    assert observer.delays(starved) == {}
+    assert observer.longest({1: 5.0}, {}) == 0
 
 
 def test_only_what_was_waited_since_the_last_look_counts() -> None:
     """The rank's own thread is not compared while it spins in a collective, and then not with its whole life."""
-    observer = runpy.run_path(str(FILES / "observe/_amx_cluster_observer.py"))
-    heartbeat, own = observer["HEARTBEAT"], os.getpid()
+    observer = load(FILES / "observe/_amx_cluster_observer.py")
+    heartbeat, own = observer.HEARTBEAT, os.getpid()
     waited: dict[str, float] = {}
     variables = type(heartbeat).is_delayed.__globals__
     variables.update(delays=lambda *_process: {own: waited["own"]}, family=lambda _pid: [])

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import runpy
 import signal
 import subprocess
 import sys
@@ -14,10 +13,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from support.scripts import load
 
 RANK = Path(__file__).resolve().parents[4] / "roles/job/files/rank.py"
-FUNCTIONS = runpy.run_path(str(RANK))
-place, variables = FUNCTIONS["place"], FUNCTIONS["variables"]
+PROGRAM = load(RANK)
+place, variables = PROGRAM.place, PROGRAM.variables
 HYDRA = ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"]
 
 PLAN: dict[str, Any] = {
@@ -228,25 +228,23 @@ def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
 
 def test_a_rank_of_an_earlier_start_is_not_waited_for_without_end(tmp_path: Path) -> None:
     folder = job(tmp_path, "mine")
-    module = FUNCTIONS
     with begin(folder, hydra(1, 3, 0)) as process, contextlib.chdir(folder):
         with pytest.raises(ValueError, match="an earlier start of this job has not ended on node1: end it with"):
-            module["lock_host"](0, "node1", seconds=0.3)
+            PROGRAM.lock_host(0, "node1", seconds=0.3)
         process.kill()
         process.wait()
-        module["lock_host"](0, "node1", seconds=20)
+        PROGRAM.lock_host(0, "node1", seconds=20)
 
 
 def test_a_rank_in_a_shared_directory_knows_its_host_by_its_address(tmp_path: Path) -> None:
-    module = FUNCTIONS
     hosts = [{"host": "node1", "address": "192.0.2.1"}, {"host": "node2", "address": "127.0.0.1"}]
     (tmp_path / "host").write_text("node0\n")  # the head's, which made the directory
     with contextlib.chdir(tmp_path):
-        assert module["own_name"]({"hosts": hosts}) == "node0"
-        assert module["own_name"]({"hosts": hosts, "shared_directory": True}) == "node2"
-        assert module["own_name"]({"hosts": [{"host": "a", "address": "::1"}], "shared_directory": True}) == "a"
+        assert PROGRAM.own_name({"hosts": hosts}) == "node0"
+        assert PROGRAM.own_name({"hosts": hosts, "shared_directory": True}) == "node2"
+        assert PROGRAM.own_name({"hosts": [{"host": "a", "address": "::1"}], "shared_directory": True}) == "a"
         with pytest.raises(ValueError, match=r"has none of the plan's addresses \(192.0.2.1\)"):
-            module["own_name"]({"hosts": hosts[:1], "shared_directory": True})
+            PROGRAM.own_name({"hosts": hosts[:1], "shared_directory": True})
 
 
 def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import threading
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.scripts import load
 
 FILE = Path(__file__).resolve().parents[4] / "roles/job/files/observe/_amx_cluster_timers.py"
 
@@ -22,12 +22,7 @@ class Optimizer:
 
 @pytest.fixture(scope="module")
 def timers() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("timers_of_the_test", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(FILE)
 
 
 class Clock:
