@@ -1,7 +1,8 @@
-"""The tables of the catalogue of stacks (roles/torch_stack/vars/stacks.yml), for blocks of generated_docs.py."""
+"""Tables for blocks of generated_docs.py: of stacks, operating systems, the doctor's checks, and of all pages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import IPEX, versions_of
 
-CATALOGUE = Path(__file__).resolve().parent.parent / "roles/torch_stack/vars/stacks.yml"
+ROOT = Path(__file__).resolve().parent.parent
+CATALOGUE = ROOT / "roles/torch_stack/vars/stacks.yml"
+# The index of the site: groups of pages, each page with the question that it answers.
+INDEX = ROOT / "docs/docsite/index.md"
+ENTRY = re.compile(r"^(?::caption: (?P<caption>.+)|(?:(?P<question>.+) <)?/(?P<page>docs/\w+)>?)$", re.MULTILINE)
 
 
 def read(name: str) -> Any:
@@ -98,4 +103,25 @@ def checks() -> str:
     rows = [["check", "severity", "what happens otherwise", "what to do"]]
     for check in CHECKS:
         rows.append([f"`{check.name}`{' *' if check.full else ''}", check.severity, check.cause, check.advice])
+    return table(rows)
+
+
+def pages(index: Path = INDEX) -> str:
+    """Return the table of pages for README.md, with the groups and questions of the site's index.
+
+    Raises ValueError for a page that has no question there.
+    """
+    rows, caption = [["question", "page"]], ""
+    for entry in ENTRY.finditer(index.read_text(encoding="utf-8")):
+        page = f"{entry['page']}.md"
+        if entry["caption"]:
+            caption = entry["caption"]
+        elif not entry["question"]:
+            raise ValueError(f"{page} has no question in {index.name}: write QUESTION </docs/PAGE> there")
+        else:
+            if caption:
+                rows.append([f"**{caption}**", ""])
+            caption = ""
+            title = (ROOT / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+            rows.append([entry["question"], f"[{title.partition(':')[0]}]({page})"])
     return table(rows)

@@ -27,6 +27,8 @@ SITE = ROOT / ".cache/docsite"
 SOURCE = SITE / "src"
 HTML = SITE / "html"
 CONTENTS = re.compile(r"^\.\. contents::.*\n(?:[ ]+:.*\n)*", re.MULTILINE)
+# Between a plugin's name and what it does, in headings and lists.
+DASHES = re.compile(r"^((?!\s).*\S) -- (?=\S)", re.MULTILINE)
 # Copied as they are. README.md is about the checkout; the site has an index of its own.
 COPIED = (
     "docs/*",
@@ -70,11 +72,12 @@ def put_together() -> None:
         (SOURCE / "reference" / f"{name}.md").write_text(page(), encoding="utf-8")
 
 
-def leave_out_contents() -> None:
-    """Remove tables of contents from reStructuredText: the theme shows one beside each page, and refuses another."""
+def tidy() -> None:
+    """Remove tables of contents from reStructuredText, as the theme shows one beside each page and refuses another, and
+    make dashes of its hyphens."""
     for path in SOURCE.rglob("*.rst"):
-        text = path.read_text(encoding="utf-8")
-        path.write_text(CONTENTS.sub("", text), encoding="utf-8")
+        text = CONTENTS.sub("", path.read_text(encoding="utf-8"))
+        path.write_text(DASHES.sub("\\1 \u2013 ", text), encoding="utf-8")
 
 
 def build() -> None:
@@ -95,7 +98,7 @@ def build() -> None:
     )
     for command in commands:
         if command[0] == "sphinx-build":
-            leave_out_contents()
+            tidy()
         if code := subprocess.run(
             [str(VENV / "bin" / command[0]), *command[1:]], env=environment, check=False
         ).returncode:

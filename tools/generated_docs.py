@@ -10,7 +10,7 @@ A block of a page is generated when the page has the two lines
     <!-- end NAME -->
 
 and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs, the
-index of messages and the JSON Schema of job files.
+index of messages, the JSON Schema of job files and the picture of a server's cores.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / ".collections"))
 
+import core_map_picture
 import doc_tables
 import job_schema
 import messages
@@ -36,6 +37,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "operating systems": doc_tables.operating_systems,
     "versions by Python": doc_tables.pins_by_python,
     "checks of the doctor": doc_tables.checks,
+    "pages": doc_tables.pages,
 }
 BLOCK = re.compile(
     r"<!-- begin (?P<name>[^:\n]+): written by `make docs` -->\n(?P<text>.*?)<!-- end (?P=name) -->", re.S
@@ -91,6 +93,7 @@ def main(arguments: list[str]) -> int:
     except ValueError as error:
         problems.append(f"{job_schema.FILE.relative_to(ROOT)}: {error}")
     texts[messages.PAGE] = messages.index()
+    texts[core_map_picture.FILE] = core_map_picture.text()
     for path, text in texts.items():
         name = path.relative_to(ROOT)
         if path.is_file() and path.read_text(encoding="utf-8") == text:

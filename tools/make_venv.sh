@@ -27,14 +27,14 @@ case "$wanted" in
     *) fail "unknown argument '$wanted': expected nothing, or 'tests'." ;;
 esac
 
-# pip_install PIP... -- PACKAGE...: pip by the command PIP, quiet on the screen, with all details in a file.
+# pip_install PIP... -- PACKAGE...: pip by the command PIP, errors only on the screen, with all details in a file.
 pip_install() {
     local pip=()
     while [[ "$1" != -- ]]; do
         pip+=("$1")
         shift
     done
-    "${pip[@]}" install --quiet --log .cache/make_venv.log "${@:2}" ||
+    "${pip[@]}" install -qq --progress-bar off --log .cache/make_venv.log "${@:2}" ||
         fail "pip could not install ${*:2}: see above, and .cache/make_venv.log for details." \
             "Once the reason is gone, run this again."
 }

@@ -373,10 +373,11 @@ def index() -> str:
             # In code, so that nothing in a message is taken for markup.
             listed = [f"- ``{text} ``" if text.endswith("`") else f"- `` {text} ``" for text in texts]
             name = one.page.removeprefix("docs/")
+            title = (ROOT / one.page.partition("#")[0]).read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
             parts += [
                 f"## {one.title}",
                 "",
-                f"Explained in [{name.partition('#')[0]}]({name}).",
+                f"Explained in [{title}]({name}).",
                 "",
                 *listed,
                 "",

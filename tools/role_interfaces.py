@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+NAMES_DEFAULT = re.compile(r"\b(By|The) default\b", re.IGNORECASE)
 GENERATED = "<!-- Written by `make docs` from meta/argument_specs.yml and defaults/main.yml. -->"
 
 
@@ -32,7 +33,8 @@ def differences(role: Path) -> list[str]:
     """What is wrong with a role's interface, one sentence each.
 
     Every option stands in defaults, except those a caller must give (`required: true`), and every default is an
-    option. Names begin with the role's, so that roles cannot read each other's variables by accident.
+    option. Names begin with the role's, so that roles cannot read each other's variables by accident. A default that is
+    computed cannot be in argument_specs, from which ansible-doc shows `null` for it: the description has it in words.
     """
     points = entry_points(role)
     defaults = load(role / "defaults" / "main.yml")
@@ -54,6 +56,8 @@ def differences(role: Path) -> list[str]:
                 found.append(f"option {name} is required, but has a default")
         elif name not in defaults:
             found.append(f"option {name} is not in defaults/main.yml")
+        elif is_computed(defaults[name]) and not NAMES_DEFAULT.search(text(option.get("description"))):
+            found.append(f"option {name} has the default {defaults[name]}: describe it, 'By default ...'")
         if "default" in option and name in defaults and option["default"] != defaults[name]:
             found.append(
                 f"option {name} has the default {option['default']!r} in argument_specs,"
@@ -61,6 +65,11 @@ def differences(role: Path) -> list[str]:
             )
     found += [f"default {name} is not in meta/argument_specs.yml" for name in defaults if name not in options]
     return found
+
+
+def is_computed(default: Any) -> bool:
+    """Return whether a default is a template."""
+    return isinstance(default, str) and "{{" in default
 
 
 def text(description: Any) -> str:
@@ -71,7 +80,9 @@ def text(description: Any) -> str:
 
 
 def yaml_value(value: Any) -> str:
-    """A default as it is written in YAML, on one line."""
+    """A default as it is written in YAML, on one line; an expression without the quotes that YAML needs."""
+    if isinstance(value, str) and value.startswith("{{"):
+        return value
     return yaml.safe_dump(value, default_flow_style=True, width=10_000).removesuffix("...\n").strip()
 
 
@@ -81,8 +92,13 @@ def option_type(option: dict[str, Any]) -> str:
     if kind == "list" and option.get("elements"):
         kind = f"list of {option['elements']}"
     if option.get("choices"):
-        kind += ": " + ", ".join(f"`{choice}`" for choice in option["choices"])
+        kind += ": " + ", ".join(f"`{choice}`" if choice != "" else "empty" for choice in option["choices"])
     return kind
+
+
+def linked(description: str) -> str:
+    """A text of a README, in which pages of the documentation become links."""
+    return re.sub(r"`(docs/\w+\.md)`", r"[\1](../../\1)", description)
 
 
 def option_rows(options: dict[str, Any], defaults: dict[str, Any], prefix: str = "") -> list[str]:
@@ -92,12 +108,12 @@ def option_rows(options: dict[str, Any], defaults: dict[str, Any], prefix: str =
         if option.get("required"):
             default = "**required**"
         elif name in defaults:
-            default = f"`{yaml_value(defaults[name])}`"
+            default = "" if defaults[name] is None else f"`{yaml_value(defaults[name])}`"
         elif "default" in option:
             default = f"`{yaml_value(option['default'])}`"
         else:
             default = ""
-        description = " ".join(text(option.get("description")).split())
+        description = " ".join(linked(text(option.get("description"))).split())
         cells = (f"`{prefix}{name}`", option_type(option), default, description)
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         rows += option_rows(option.get("options") or {}, {}, f"{prefix}{name}.")
@@ -105,20 +121,26 @@ def option_rows(options: dict[str, Any], defaults: dict[str, Any], prefix: str =
 
 
 def readme(role: Path) -> str:
-    """The text of a role's README.md."""
+    """The text of a role's README.md. Options are described where they first stand, and only named afterwards."""
     defaults = load(role / "defaults" / "main.yml")
     lines = [f"# amx.cluster.{role.name}", "", GENERATED, ""]
+    shown: dict[str, Any] = {}
     for point, spec in entry_points(role).items():
         if point != "main":
             lines += [f"## Entry point `{point}`", ""]
         lines += [text(spec.get("short_description")).rstrip(".") + ".", ""]
         if spec.get("description"):
-            lines += [text(spec["description"]), ""]
+            lines += [linked(text(spec["description"])), ""]
         options = spec.get("options") or {}
-        if options:
+        above = [f"`{name}`" for name, option in options.items() if shown.get(name) == option]
+        new = {name: option for name, option in options.items() if shown.get(name) != option}
+        shown |= new
+        if new:
             lines += ["| variable | type | default | what it is |", "|---|---|---|---|"]
-            lines += [*option_rows(options, defaults), ""]
-        else:
+            lines += [*option_rows(new, defaults), ""]
+        if above:
+            lines += [f"As above: {', '.join(above)}.", ""]
+        if not options:
             lines += ["It has no variables.", ""]
     return "\n".join(lines).rstrip() + "\n"
 

@@ -8,10 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import role_interfaces
+
 ROOT = Path(__file__).resolve().parent.parent
 VARIABLE = re.compile(r"(?P<name>\w+) \((?P<type>.*?); (?:default: )?(?P<default>.*?)\): (?P<text>.*)", re.DOTALL)
 # A command with its options; those in brackets may be left out.
 COMMAND = re.compile(r"(ansible-playbook(?: -i \S+)? \S+\.yml(?: -e '[^']*'| -e \S+| \[[^\]]*\])*)")
+# An option within a text.
+OPTION = re.compile(r"-e (?:'[^']*'|[\w./=,-]*(?:\w|\.\.\.))")
 
 
 def first_comment(text: str) -> str:
@@ -36,8 +40,10 @@ def playbooks(root: Path = ROOT) -> str:
         for piece in COMMAND.split(comment):
             piece = piece.lstrip(" .,").rstrip(" .")
             if piece.startswith("ansible-playbook "):
-                parts += [f"    {piece}", ""]
+                # Options that may be left out have a line of their own.
+                parts += ["    " + piece.replace(" [", "\n      [", 1), ""]
             elif piece:
+                piece = OPTION.sub(r"`\g<0>`", piece)
                 parts += [piece if piece.endswith(":") else f"{piece}.", ""]
     return "\n".join(parts)
 
@@ -67,8 +73,8 @@ def variables(root: Path = ROOT) -> str:
         [
             "# Variables of a cluster",
             "",
-            "They are set in `group_vars/cluster.yml` of the inventory. Each [role](roles.md) has further variables,",
-            "which can be set there, too.",
+            "They are set in `group_vars/cluster.yml` of the inventory. Each [role](roles.md) has further variables;",
+            "options of one run, such as `-e budget=30`, are those of its [playbook](playbooks.md).",
             "",
             *rows,
             "",
@@ -113,10 +119,16 @@ def job_schema(root: Path = ROOT) -> str:
 
 
 def roles(root: Path = ROOT) -> str:
-    """Return the page that lists the READMEs of the roles."""
-    names = sorted(path.parent.name for path in (root / "roles").glob("*/README.md"))
-    entries = "\n".join(f"/roles/{name}/README" for name in names)
-    return f"# Roles\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n"
+    """Return the page that lists the READMEs of the roles, with what each does."""
+    paths = [root / "roles" / path.parent.name for path in sorted((root / "roles").glob("*/README.md"))]
+    rows = [
+        f"| [{path.name}](../roles/{path.name}/README.md) |"
+        f" {role_interfaces.entry_points(path)['main']['short_description']} |"
+        for path in paths
+    ]
+    entries = "\n".join(f"/roles/{path.name}/README" for path in paths)
+    hidden = f"```{{toctree}}\n:hidden:\n\n{entries}\n```\n"
+    return "\n".join(["# Roles", "", "| role | what it does |", "|---|---|", *rows, "", hidden])
 
 
 PAGES = {"playbooks": playbooks, "variables": variables, "job_schema": job_schema, "roles": roles}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +22,15 @@ source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 # Headings get the anchors that GitHub gives them, so that the links of the pages work in both places.
 myst_heading_anchors = 4
 highlight_language = "text"
-# docs/performance.md is written by a benchmark, and begins with headings of the third level.
-suppress_warnings = ["myst.header"]
+# Options stay as they are typed: no dash for "--", no curly quotes.
+smartquotes = False
 
 html_theme = "furo"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False
+html_show_copyright = False
 
 # Labels of Ansible's own documentation that generated pages refer to. Its inventory of labels is not downloaded, so
 # that the site can be built without internet access.
@@ -52,6 +54,25 @@ def ansible_label(app: Sphinx, environment: Any, node: Any, content: Any) -> Any
     return nodes.reference("", "", content, refuri=address, internal=False) if address else None
 
 
+def with_breaks(text: str) -> list[nodes.Node]:
+    """Return nodes for text that may be broken within names: after `_`, `/`, `=` and `,`, before a letter."""
+    pieces = re.split(r"(?<=[_/=,])(?=\w)", text)
+    found: list[nodes.Node] = [nodes.Text(pieces[0])]
+    for piece in pieces[1:]:
+        found += [nodes.raw("", "<wbr>", format="html"), nodes.Text(piece)]
+    return found
+
+
+def let_names_break(app: Sphinx, doctree: nodes.document, name: str) -> None:
+    """Let long names in tables and headings be broken between their words, and nowhere else."""
+    literals = [one for table in doctree.findall(nodes.table) for one in table.findall(nodes.literal)]
+    for node in [*literals, *doctree.findall(nodes.title)]:
+        for child in list(node.children):
+            if isinstance(child, nodes.Text):
+                node.replace(child, with_breaks(child.astext()))
+
+
 def setup(app: Sphinx) -> None:
     """Register what Sphinx calls."""
+    app.connect("doctree-resolved", let_names_break)
     app.connect("missing-reference", ansible_label)

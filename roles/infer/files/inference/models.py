@@ -324,16 +324,16 @@ def check_memory(cell: Mapping[str, Any], instances: int, available: int | None 
     room = available_bytes() if available is None else available
     if needed * instances > room:
         raise Unavailable(
-            f"{cell['model']} in {cell['precision']} needs about {gigabytes(needed)} for each of {instances} "
-            f"instance{'s' * (instances != 1)}, {gigabytes(needed * instances)} in all, and the host has "
-            f"{gigabytes(room)} left: use fewer instances, smaller batches or a smaller model"
+            f"{cell['model']} in {cell['precision']} needs about {gibibytes(needed)} for each of {instances} "
+            f"instance{'s' * (instances != 1)}, {gibibytes(needed * instances)} in all, and the host has "
+            f"{gibibytes(room)} left: use fewer instances, smaller batches or a smaller model"
         )
     return needed
 
 
-def gigabytes(size: int) -> str:
+def gibibytes(size: int) -> str:
     """Return bytes for a message."""
-    return f"{size / 1e9:.1f} GB"
+    return f"{size / 2**30:.1f} GiB"
 
 
 def _short(error: BaseException) -> str:
