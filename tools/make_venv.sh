@@ -27,16 +27,18 @@ case "$wanted" in
     *) fail "unknown argument '$wanted': expected nothing, or 'tests'." ;;
 esac
 
-# pip_install PIP... -- PACKAGE...: pip by the command PIP, errors only on the screen, with all details in a file.
+# pip_install PIP... -- PACKAGE...: pip by the command PIP. What it says goes to a file (with --log it would print
+# warnings in spite of -qq), and to the screen only the end of that, if it fails.
 pip_install() {
-    local pip=()
+    local pip=() log=.cache/make_venv.log
     while [[ "$1" != -- ]]; do
         pip+=("$1")
         shift
     done
-    "${pip[@]}" install -qq --progress-bar off --log .cache/make_venv.log "${@:2}" ||
-        fail "pip could not install ${*:2}: see above, and .cache/make_venv.log for details." \
-            "Once the reason is gone, run this again."
+    echo "pip install ${*:2}" >>"$log"
+    "${pip[@]}" install --progress-bar off "${@:2}" >>"$log" 2>&1 && return
+    grep -v '^WARNING: ' "$log" | tail -n 12 >&2
+    fail "pip could not install ${*:2}: see above, and all of it in $log." "Once the reason is gone, run this again."
 }
 
 # ansible-core 2.19 runs on Python 3.11 to 3.13, and 2.20, which is taken on 3.14, on 3.12 to 3.14.
