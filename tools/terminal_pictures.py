@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 from xml.sax.saxutils import escape
 
@@ -23,8 +23,8 @@ JOB = "job=jobs/demo.yml"
 COLUMNS = 100
 LINES = 40
 CELL, LINE, BORDER = 8.4, 19, 16  # a character's width and height, and the space around the text, in pixels
-FRAMES = 40  # of a moving picture, at most
-SHOWN = 0.4  # seconds for which a frame is shown; the last one for LAST
+MOMENTS = 40  # of a moving picture, at even distances in the run
+SHOWN = 0.4  # seconds for which a moment is shown; the last one for LAST
 LAST = 6.0
 LONGEST = 1800  # seconds that a playbook may take
 STYLE = """
@@ -44,29 +44,33 @@ Cell = tuple[str, str]  # a character, and the classes of its style
 Frame = tuple[tuple[Cell, ...], ...]  # the lines of a screen, without empty ones at its end
 
 
-def frames(playbook: str) -> list[Frame]:
-    """Run a playbook for the demo's job; return what its terminal showed, each picture once."""
+def recorded(playbook: str) -> list[tuple[float, Frame]]:
+    """Run a playbook for the demo's job; return what its terminal showed, each time from how many seconds on."""
     words = ["ansible-playbook", playbook, "-e", JOB]
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NO_COLOR"))}
     env |= {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     screen = Screen(COLUMNS, LINES)
     stream = pyte.Stream(screen)
     stream.feed(f"$ {' '.join(words)}\r\n")
-    seen = [frame(screen)]
+    seen = [(0.0, frame(screen))]
     command = Command([str(ROOT / ".venv/bin" / words[0]), *words[1:]], ROOT, env, COLUMNS, LINES)
-    for _at, written in command.output(LONGEST):
+    for at, written in command.output(LONGEST):
         stream.feed(written)
-        seen.append(frame(screen))
+        seen.append((at, frame(screen)))
     if code := command.end():
         sys.exit(f"terminal_pictures: {' '.join(words)} ended with exit code {code}\n" + "\n".join(screen.display))
-    return [one for one, _ in groupby(seen)]
+    return seen
 
 
-def thinned(seen: Sequence[Frame], most: int = FRAMES) -> list[Frame]:
-    """Return at most so many frames, at even distances, with the first and the last."""
-    if len(seen) <= most:
-        return list(seen)
-    return [seen[round(index * (len(seen) - 1) / (most - 1))] for index in range(most)]
+def film(seen: Sequence[tuple[float, Frame]]) -> list[tuple[float, Frame]]:
+    """Return each picture of a film once, with the seconds for which it is shown: a run, played faster.
+
+    seen: what a terminal showed, each time from how many seconds on.
+    """
+    moments = [seen[-1][0] * number / (MOMENTS - 1) for number in range(MOMENTS - 1)]
+    shown = [(SHOWN, next(one for at, one in reversed(seen) if at <= moment)) for moment in moments]
+    alike = [list(group) for _, group in groupby([*shown, (LAST, seen[-1][1])], key=lambda picture: picture[1])]
+    return [(sum(seconds for seconds, _ in group), group[0][1]) for group in alike]
 
 
 def frame(screen: Screen) -> Frame:
@@ -106,38 +110,42 @@ def drawn(line: Sequence[Cell], y: float) -> str:
     return "".join(parts)
 
 
-def picture(shown: Sequence[Frame], title: str) -> str:
-    """Return frames as SVG: a still picture of one, or of several a film strip that moves up by a frame at a time."""
-    rows = max(map(len, shown))
+def picture(shown: Sequence[tuple[float, Frame]], title: str) -> str:
+    """Return frames as SVG: a still picture of one, or of several a film strip that moves up by a frame at a time.
+
+    shown: the frames, each with the seconds for which it is shown.
+    """
+    rows = max(len(one) for _, one in shown)
     width, height = COLUMNS * CELL + 2 * BORDER, rows * LINE + 2 * BORDER
     strip = "\n".join(
         drawn(line, number * height + (row + 1) * LINE - 5)
-        for number, one in enumerate(shown)
+        for number, (_, one) in enumerate(shown)
         for row, line in enumerate(one)
     )
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" width="{width:.0f}"'
         f' role="img" aria-label="{escape(title)}">\n<title>{escape(title)}</title>\n'
-        f"<style>{STYLE}{motion(len(shown), height)}</style>\n"
+        f"<style>{STYLE}{motion([seconds for seconds, _ in shown], height)}</style>\n"
         f'<rect class="screen" x="0.5" y="0.5" width="{width - 1:.0f}" height="{height - 1}" rx="8"/>\n'
         f'<svg x="{BORDER}" y="{BORDER}" width="{width - 2 * BORDER:.0f}" height="{height - 2 * BORDER}">'
         f'<g class="strip">\n{strip}\n</g></svg>\n</svg>\n'
     )
 
 
-def motion(number: int, height: int) -> str:
-    """Return the style that moves a strip of frames."""
-    if number < 2:
+def motion(durations: Sequence[float], height: int) -> str:
+    """Return the style that moves a strip of frames, each of which is shown for so many seconds."""
+    if len(durations) < 2:
         return ""
-    seconds = (number - 1) * SHOWN + LAST
+    total = sum(durations)
+    starts = accumulate(durations[:-1], initial=0.0)
     steps = "".join(
-        f"{100 * index * SHOWN / seconds:.3f}% {{ transform: translateY(-{index * height}px); }}\n"
-        for index in range(number)
+        f"{100 * start / total:.3f}% {{ transform: translateY(-{number * height}px); }}\n"
+        for number, start in enumerate(starts)
     )
-    end = f"translateY(-{(number - 1) * height}px)"
+    end = f"translateY(-{(len(durations) - 1) * height}px)"
     return (
         f"@keyframes film {{\n{steps}100% {{ transform: {end}; }}\n}}\n"
-        f".strip {{ animation: film {seconds:.1f}s step-end infinite; }}\n"
+        f".strip {{ animation: film {total:.1f}s step-end infinite; }}\n"
         f"@media (prefers-reduced-motion: reduce) {{ .strip {{ animation: none; transform: {end}; }} }}\n"
     )
 
@@ -148,11 +156,13 @@ def main() -> None:
         ("plan", "playbooks/plan.yml shows the ranks, threads and cores of a job", False),
         ("train", "playbooks/train.yml plans a job, shows its progress while it trains, and its results", True),
     ):
-        seen = frames(f"playbooks/{name}.yml")
-        shown = thinned(seen) if moves else seen[-1:]
+        seen = recorded(f"playbooks/{name}.yml")
+        shown = film(seen)
         path = IMAGES / f"{name}.svg"
-        path.write_text(picture(shown, title), encoding="utf-8")
-        print(f"{path.relative_to(ROOT)}: frames: {len(shown)} of {len(seen)}, {path.stat().st_size // 1024} KiB")
+        path.write_text(picture(shown if moves else shown[-1:], title), encoding="utf-8")
+        print(
+            f"{path.relative_to(ROOT)}: {seen[-1][0]:.0f} s in {len(shown)} pictures, {path.stat().st_size // 1024} KiB"
+        )
 
 
 if __name__ == "__main__":

@@ -78,16 +78,16 @@ class ActionModule(ActionBase):
     def check(api: Api, namespace: str, objects: list[dict[str, str]], *, notes: bool) -> None:
         """Raise ValueError unless this user may delete all of these objects. notes: and change the job's ConfigMap."""
         kinds = {one["kind"]: one["api_version"] for one in objects}
-        missing = []
+        rights = []
         for kind, version in kinds.items():
             resource = api.resource(version, kind)
             if not api.allowed("delete", resource, version.rpartition("/")[0], namespace):
-                missing.append(f"delete {resource}")
+                rights.append(f"delete {resource}")
         if notes and not api.allowed("patch", "configmaps", "", namespace):
-            missing.append("patch configmaps")
-        if missing:
+            rights.append("patch configmaps")
+        if rights:
             raise ValueError(
-                f"context {api.context} may not {', '.join(missing)} in namespace {namespace}, nothing was stopped: "
+                f"context {api.context} may not {', '.join(rights)} in namespace {namespace}, nothing was stopped: "
                 "have the role in roles/kubernetes/files/rbac.yml bound to its user"
             )
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import Recent, describe, describe_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._text import wrapped
 from ansible_collections.amx.cluster.plugins.plugin_utils import screen
 
 display = Display()
@@ -55,7 +56,10 @@ class Progress:
             self._look_at_hosts(seen)
         use = f"  ({self.hosts})" if self.hosts and not ended else ""
         # A redrawn line leaves no trace but its last state; Ansible's log file gets all.
-        display.display(f"  {progress}{use}", log_only=self.redraws and not ended)
+        text = f"  {progress}{use}"
+        if self.redraws and ended:  # by itself a terminal would fold it in the middle of a word
+            text = "\n".join(wrapped("  ", progress, screen.current().columns - 1))
+        display.display(text, log_only=self.redraws and not ended)
         self.shown = progress
         self.due = time.monotonic() + self.pause(time.monotonic() - self.began)
 

@@ -301,7 +301,8 @@ def test_a_job(tmp_path: Path) -> None:
         "began = time.time()\n"
         "for step in range(1, 9):\n"
         "    pathlib.Path('progress.part').write_text(json.dumps({'step': step, 'max_steps': 8, 'epoch': None,\n"
-        "        'samples_per_step': 4, 'began': began, 'time': time.time(), 'metrics': {'loss': 0.5}}))\n"
+        "        'samples_per_step': 4, 'began': began, 'time': time.time(),\n"
+        "        'metrics': {'loss': 0.5, **({'eval_loss': 0.4444, 'eval_accuracy': 0.8888} if step == 8 else {})}}))\n"
         "    os.replace('progress.part', 'progress.json')\n"
         "    time.sleep(1)\n"
     )
@@ -311,6 +312,9 @@ def test_a_job(tmp_path: Path) -> None:
     drawn = re.findall(r"mine [█░]+ \d/8  loss 0\.5", written)
     assert len(drawn) >= 2, written
     shown = "\n".join(terminal.shown(written, 80))
+    last = re.search(r"^  step 8/8  loss 0\.5  .*\n    .* samples/s$", shown, re.M)
+    assert last, shown
+    assert "evaluation loss 0.4444  evaluation accuracy 0.8888" in " ".join(last.group().split("\n    ")), shown
     assert "░" not in shown, shown
     assert "█" not in shown, shown
     assert "Ctrl-C leaves job mine running" in shown

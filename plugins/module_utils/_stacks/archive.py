@@ -43,15 +43,15 @@ def check(content: Mapping[str, Any], requested: Iterable[str], python: str, gli
     content: its manifest. requested: requirements, pinned. python, glibc: the hosts'.
     """
     have = wheels.versions(content["wheels"])
-    missing = []
+    lacking = []
     for requirement in requested:
         name, _sep, version = requirement.partition("==")
         found = have.get(canonical(name))
         # As pip sees it: a pin without a local version (+cpu) takes any.
         if found is None or version not in (found, found.partition("+")[0]):
-            missing.append(f"{requirement} (it has {found or 'none'})")
-    if missing:
-        raise ValueError(f"the archive does not have {', '.join(missing)}: collect it again for this stack")
+            lacking.append(f"{requirement} (it has {found or 'none'})")
+    if lacking:
+        raise ValueError(f"the archive does not have {', '.join(lacking)}: collect it again for this stack")
     unfit = wheels.unfit(content["wheels"], python, glibc)
     if unfit:
         raise ValueError(

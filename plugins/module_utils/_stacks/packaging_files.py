@@ -135,15 +135,15 @@ def import_paths(project: Path) -> list[str]:
     tool = read_pyproject(project).get("tool", {})
     setuptools = tool.get("setuptools", {})
     packages = setuptools.get("packages", {})
-    found = ["", *(packages.get("find", {}).get("where", []) if isinstance(packages, dict) else [])]
-    found.append(setuptools.get("package-dir", {}).get("", ""))
-    found += [item.get("from", "") for item in tool.get("poetry", {}).get("packages", [])]
+    places = ["", *(packages.get("find", {}).get("where", []) if isinstance(packages, dict) else [])]
+    places.append(setuptools.get("package-dir", {}).get("", ""))
+    places += [item.get("from", "") for item in tool.get("poetry", {}).get("packages", [])]
     wheel = tool.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {})
-    found += [str(Path(item).parent) for item in wheel.get("packages", [])]
-    found.append(tool.get("pdm", {}).get("build", {}).get("package-dir", ""))
+    places += [str(Path(item).parent) for item in wheel.get("packages", [])]
+    places.append(tool.get("pdm", {}).get("build", {}).get("package-dir", ""))
     if any((project / name).is_file() for name in INSTALLABLE):
-        found.append("src")
-    clean = (Path(path).as_posix().removeprefix(".") for path in found)
+        places.append("src")
+    clean = (Path(path).as_posix().removeprefix(".") for path in places)
     return [path for path in dict.fromkeys(clean) if ".." not in path.split("/") and (project / path).is_dir()]
 
 
