@@ -57,7 +57,7 @@ def table(results: Mapping[str, Any]) -> str:
     cells = [("job", results["job"]), *rows(results)]
     left = max(len(name) for name, _value in cells)
     right = max(len(value) for _name, value in cells)
-    rule = "-" * (left + right + 3)
+    rule = "-" * min(left + right + 3, 72)  # on one line of any terminal, however long a path is
     return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule])
 
 

@@ -34,8 +34,8 @@ def login(cluster: Cluster) -> Iterator[Found]:
 @check(
     FAILURE,
     cause="The host shows another key than the pinned one: it was installed anew, or another machine answers for it",
-    advice="Find out why. If the host was installed anew, run site.yml with -e ssh_mesh_accept_changed_keys=HOST, which "
-    "pins the key that it reads over Ansible's own connection",
+    advice="Find out why. If the host was installed anew, run site.yml with -e ssh_mesh_accept_changed_keys=HOST, "
+    "which pins the key that it reads over Ansible's own connection",
     full=True,
 )
 def host_key(cluster: Cluster) -> Iterator[Found]:
