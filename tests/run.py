@@ -91,7 +91,7 @@ def counted(
 
 def on_this_machine() -> list[Part]:
     """What takes no container."""
-    pytest = ("pytest", "-ra", "--junitxml={reports}/pytest.xml")
+    pytest = ("pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml")
     # What `make demo` does: this machine is made a cluster of one, once for all that needs an environment; then a job,
     # whose model must have learnt something.
     site = Part("demo", "site.yml on this machine", ["ansible-playbook", "site.yml"], 60)
@@ -104,7 +104,7 @@ def on_this_machine() -> list[Part]:
         counted(
             "integration",
             "integration tests",
-            450,
+            1000,
             (*pytest, "tests/integration"),
             needs=(site.name,),
             after=("demo job",),
@@ -120,10 +120,10 @@ def on_this_machine() -> list[Part]:
 
 # About how long each scenario takes.
 SCENARIOS = {
-    "jobs": 450,
-    "faults": 750,
-    "default": 400,
-    "trust": 450,
+    "jobs": 600,
+    "faults": 450,
+    "default": 300,
+    "trust": 400,
     "stacks": 270,
     "shared_storage": 200,
     "life": 350,
@@ -133,6 +133,7 @@ SCENARIOS = {
 PARTS_AT_LENGTH = {
     "documentation site": "it is built by make docs; what pages link to and what is generated is checked by itself",
     "ansible-test units": "they are the unit tests, run as ansible-test runs them",
+    "kubernetes": "it builds Kubernetes; objects, their schemas and what starts in a pod are in the other tests",
     "life": "a reset is in the integration tests and in the scenario trust, an upgrade in the scenario stacks",
 }
 # `default` finds the wheels that site.yml has collected on this machine, and leaves the image that others start from,

@@ -11,10 +11,10 @@ PARTS = [*run.on_this_machine(), *run.molecule()]
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        ([], {"ansible-test units", "documentation site", "life"}),
+        ([], {"ansible-test units", "documentation site", "kubernetes", "life"}),
         (["unit"], set()),
         (["units"], set()),
-        (["molecule"], {"life"}),
+        (["molecule"], {"kubernetes", "life"}),
         (["molecule", "life", "default"], set()),
     ],
 )
