@@ -54,6 +54,8 @@ AT_LENGTH = {
     slow_network.a_slow_host_is_named_and_no_other: "who is named is in the unit tests, of figures as these",
     prediction.a_prediction_is_interrupted_and_continued: "an instance is killed in the journey before, and goes on",
     secret.secrets_reach_the_ranks_and_nothing_else: "the same on one host is in the integration tests",
+    project.a_project_trains: "a project is sent, installed and trained with in the integration tests",
+    inference.every_task_is_measured_in_every_precision: "the same on one host is in the integration tests",
     killed_rank.mpi_trains_the_demo_job: "a job on mpi is in the scenario default, a killed rank in torchrun's journey",
 }
 
