@@ -62,11 +62,11 @@ class ActionModule(ControlNodeAction):
             except (OSError, ValueError) as error:
                 return {**report, "failed": True, "msg": str(error)}
         else:
+            seen = screen.current()
             for group in groups:
-                text = "\n".join(amx_text.lines(group))
+                text = "\n".join(amx_text.lines(group, min(110, seen.columns - 1)))
                 display.display(text, color=constants.COLOR_WARN if group.lost else None)
             if options["format"] == "table" or failures:
-                seen = screen.current()
                 shown = findings if options["format"] == "table" else failures
                 listed = doctor.fabrics_table(found) if options["format"] == "table" else ""
                 screen.show("\n".join(filter(None, [listed, doctor.table(shown, seen.columns, seen.colours), summary])))

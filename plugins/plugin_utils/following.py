@@ -29,7 +29,8 @@ class Progress:
         self.redraws = screen.current().redraws
         self.recent, self.hosts = Recent(), ""
         self.ranks: Mapping[str, Any] = {}
-        self.shown, self.notes = "", 0
+        self.shown: tuple[str, bool] | None = None  # the progress that was told last, and whether on the screen
+        self.notes = 0
         self.began = time.monotonic()
         self.due = 0.0
 
@@ -50,7 +51,8 @@ class Progress:
         self.notes = len(notes)
         if self.redraws and not ended:
             self._draw(seen)
-        if self.restarts_only or progress in ("", self.shown) or not (ended or time.monotonic() >= self.due):
+        told = progress, ended or not self.redraws
+        if self.restarts_only or not progress or told == self.shown or not (ended or time.monotonic() >= self.due):
             return
         if not self.redraws:
             self._look_at_hosts(seen)
@@ -60,7 +62,7 @@ class Progress:
         if self.redraws and ended:  # by itself a terminal would fold it in the middle of a word
             text = "\n".join(wrapped("  ", progress, screen.current().columns - 1))
         display.display(text, log_only=self.redraws and not ended)
-        self.shown = progress
+        self.shown = told
         self.due = time.monotonic() + self.pause(time.monotonic() - self.began)
 
     def close(self) -> None:

@@ -38,8 +38,8 @@ def groups(judgements: Mapping[str, Mapping[str, Any]]) -> list[Group]:
     return sorted(found, key=lambda group: not group.lost)
 
 
-def lines(group: Group) -> list[str]:
-    """Return what is shown of hosts with the same answer."""
+def lines(group: Group, width: int = 110) -> list[str]:
+    """Return what is shown of hosts with the same answer, folded at `width` columns."""
     hosts, judged, lost = group
     cpu, release = judged["cpu"]["model"] or "the CPU", judged["kernel"]["release"]
     if judged["reason"] == "usable":
@@ -48,16 +48,18 @@ def lines(group: Group) -> list[str]:
         return [f"AMX is shown by {names(hosts)} ({cpu}, kernel {release}): the kernel {judged['kernel']['answer']}"]
     if not lost:
         text = f"{names(hosts)}: {judged['found']}; kernel {release}. {runs_as(judged)}."
-        return wrapped("", text + (f" {judged['advice']}." if _may_be_hidden(judged) else ""))
+        return wrapped("", text + (f" {judged['advice']}." if _may_be_hidden(judged) else ""), width)
     model = f"{cpu} ({judged['cpu']['generation']})" if judged["cpu"]["generation"] else cpu
     return [
         *wrapped(
-            "WARNING: ", f"AMX cannot be used on {names(hosts)}, though the CPU has it. {runs_as(judged)}, slower."
+            "WARNING: ",
+            f"AMX cannot be used on {names(hosts)}, though the CPU has it. {runs_as(judged)}, slower.",
+            width,
         ),
-        *wrapped("  CPU: ", f"{model}, which has AMX"),
-        *wrapped("  kernel: ", rule(judged)),
-        *wrapped("  found: ", judged["found"]),
-        *wrapped("  what to do: ", judged["advice"]),
+        *wrapped("  CPU: ", f"{model}, which has AMX", width),
+        *wrapped("  kernel: ", rule(judged), width),
+        *wrapped("  found: ", judged["found"], width),
+        *wrapped("  what to do: ", judged["advice"], width),
     ]
 
 

@@ -96,4 +96,5 @@ def test_many_hosts_are_folded() -> None:
 def test_no_line_is_too_long() -> None:
     (group,) = amx_text.groups({f"a-host-with-a-long-name-{number}": old_kernel() for number in range(9)})
     assert max(map(len, amx_text.lines(group))) <= 110
+    assert max(map(len, amx_text.lines(group, 79))) <= 79
     assert group.lost
