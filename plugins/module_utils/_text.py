@@ -54,7 +54,7 @@ def words(given: str | Sequence[object] | None) -> list[str]:
 
 
 def wrapped(head: str, text: str, width: int = 110) -> list[str]:
-    """Return a text with its head as lines of at most `width` characters, all but the first indented."""
+    """Return a text with its head as lines of at most `width` (20 and more) characters, all but the first indented."""
     return textwrap.wrap(
-        f"{head}{text}", width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+        f"{head}{text}", max(width, 20), subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
     )

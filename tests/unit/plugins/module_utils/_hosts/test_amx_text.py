@@ -97,4 +97,5 @@ def test_no_line_is_too_long() -> None:
     (group,) = amx_text.groups({f"a-host-with-a-long-name-{number}": old_kernel() for number in range(9)})
     assert max(map(len, amx_text.lines(group))) <= 110
     assert max(map(len, amx_text.lines(group, 79))) <= 79
+    assert amx_text.lines(group, 0), "a terminal that says it has no columns"
     assert group.lost
