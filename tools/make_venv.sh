@@ -115,6 +115,10 @@ create() {
     python="$(find_python)"
     pip_pin="$(grep -E '^pip==' requirements.txt)"
     echo "Making .venv with $("$python" -V) ($python)"
+    # What this script has made has one of these; another virtual environment stays.
+    if [[ -e "$venv" && ! -e "$venv/unfinished" && -z "$(compgen -G "$venv/stamp_*")" ]]; then
+        fail "$venv was not made by $0, which needs that place: rename it."
+    fi
     rm -rf "$venv" .cache/make_venv.log
     mkdir "$venv"
     touch "$venv/unfinished"

@@ -32,7 +32,7 @@ def site_has_verified_a_plan_for_each_host() -> list[str]:
     names = on(HEAD, f"getent ahostsv4 {' '.join(CONTAINERS)}").splitlines()
     resolved = {line.split()[0] for line in names}
     check(resolved == set(addresses("management").values()), f"names resolve to {resolved}")
-    threads = [host["threads_per_rank"] for host in read_json("verify", "verified.json")["hosts"]]
+    threads = [host["threads_per_rank"] for host in read_json("+verify", "verified.json")["hosts"]]
     check(threads == [1, 2], f"threads of the verified plan: {threads}")
     return [f"site.yml has verified a plan with {threads} threads"]
 
@@ -92,11 +92,11 @@ def what_follows_the_plan_passes() -> list[str]:
 
 def an_altered_plan_is_found() -> list[str]:
     """Let the worker's ranks use two threads each where one was planned, and run launch.sh as a person would."""
-    path = directory("verify")
+    path = directory("+verify")
     edit = """s/"OMP_NUM_THREADS": "1"/"OMP_NUM_THREADS": "2"/"""
     on("node1", f"sed -i '{edit}' {path}/plan.json && grep -q 'OMP_NUM_THREADS.*2' {path}/plan.json", fails=False)
     on(HEAD, f"bash {path}/launch.sh", fails=False)
-    found = differences(read_json("verify", "verified.json"), read_json("verify", "observed.json")["ranks"])
+    found = differences(read_json("+verify", "verified.json"), read_json("+verify", "observed.json")["ranks"])
     for rank in (1, 2):
         start = f"node1, rank {rank}, OpenMP threads: planned 1, observed "
         mine = [line for line in found if line.startswith(start) and "OMP_NUM_THREADS=2" in line]

@@ -9,7 +9,7 @@ import time
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._cores import instances
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference,
@@ -75,7 +75,7 @@ class ActionModule(ControlNodeAction):
         _io.write_json(wanted.path, content)
         if content["ended"]:
             for old in wanted.path.parent.glob(inference_choice.file_name("*")):
-                old.unlink()
+                _ownership.remove(old)
             for name in content["recommended"]:
                 path = wanted.path.with_name(inference_choice.file_name(name))
                 _io.write_text(path, inference_choice.setting_file(content, name))

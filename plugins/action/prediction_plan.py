@@ -120,7 +120,8 @@ class ActionModule(ControlNodeAction):
             place = wanted.folder / logic.INPUT
             place.mkdir(exist_ok=True)
             link = place / Path(wanted.data).name
-            link.unlink(missing_ok=True)
+            if link.is_symlink():
+                link.unlink()
             link.symlink_to(wanted.data)
         text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
         _io.write_text(wanted.folder / "job.yml", ABOUT + text)

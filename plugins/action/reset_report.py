@@ -34,6 +34,8 @@ class ActionModule(ControlNodeAction):
         refused = reset.refusal({**options["head"], **hosts}, list(hosts), pieces)
         if pieces and refused:
             raise ValueError(refused)
+        if pieces:
+            display.display(reset.listed(hosts, options["control"], pieces))
         if refused:
             display.display(inventory_in_use.commands(reset.would_refuse(refused), task_vars))
         return {"pieces": pieces}

@@ -72,6 +72,7 @@ import tarfile
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, relay
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 
@@ -104,7 +105,7 @@ def main() -> None:
         if not directory.is_dir():
             changed = True
             if not module.check_mode:
-                directory.mkdir(parents=True)
+                _ownership.make(directory, "copied files")
         if options["archive"] and not module.check_mode:
             unpack(Path(options["archive"]), directory, [entry["file"] for entry in options["files"]])
         record = Record(Path(options["record"]) if options["record"] else None)

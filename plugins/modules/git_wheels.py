@@ -52,7 +52,7 @@ EXAMPLES = r"""
 - name: Build the wheel of a package
   amx.cluster.git_wheels:
     requirements: ["git+https://github.com/example/losses.git@v1.2"]
-    path: ~/.cache/amx.cluster/git
+    path: ~/.cache/amx.cluster/git_wheels
     python: "3.11"
     glibc: ["2.36"]
   delegate_to: localhost

@@ -32,7 +32,7 @@ seealso:
 EXAMPLES = r"""
 - name: Read what the instances of the host have measured
   amx.cluster.infer_results_info:
-    path: /opt/amx-cluster/jobs/inference-infer-1
+    path: /opt/amx-cluster/jobs/inference+infer-1
 """
 
 RETURN = r"""

@@ -77,7 +77,9 @@ options:
     type: dict
     default: {}
   keep_earlier:
-    description: Whether the directory of a previous run is moved aside, and not removed.
+    description:
+      - Whether the directory of a previous run is moved aside. With V(false), the directory is that of a derived job,
+        and replaces one that carries the mark of such a job; anything else is moved aside.
     type: bool
     default: true
   resume:
@@ -119,11 +121,11 @@ moved_to:
 
 import contextlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
 
 
@@ -171,7 +173,8 @@ def main() -> None:
         start = settings.get("start", "") if keep else ""
         replacing = directory.replacing(folder, module.params["host"], start)
         with contextlib.nullcontext() if module.check_mode else replacing:
-            earlier = directory.set_aside(folder) if keep else None
+            replaced = not keep and directory.is_derived(folder)
+            earlier = None if replaced else directory.set_aside(folder)
             if earlier:
                 result["moved_to"] = str(earlier)
             if module._diff:
@@ -181,15 +184,18 @@ def main() -> None:
             if not module.check_mode:
                 if earlier:
                     folder.rename(earlier)
-                    directory.close(earlier)
-                elif folder.exists():
-                    shutil.rmtree(folder)
+                    if _ownership.is_own(earlier):
+                        directory.close(earlier)
+                elif replaced:
+                    _ownership.remove(folder)
                 if checkpoint and earlier:
                     checkpoint = earlier / "output" / checkpoint.name
                 secrets = module.params["secrets"]
                 content = module.params["project"]
                 tree = (content, Path(module.params["store"])) if content else None
-                directory.create(folder, module.params["files"], module.params["links"], checkpoint, secrets, tree)
+                what = directory.JOB if keep else directory.DERIVED
+                files, links = module.params["files"], module.params["links"]
+                directory.create(folder, files, links, checkpoint, secrets, tree, what)
     except ValueError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

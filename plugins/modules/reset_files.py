@@ -11,8 +11,8 @@ version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
-  - Removes virtual environments, models and datasets, or job directories from the directory of the cluster. Files that
-    the collection has not made stay, as do the directories that have such files. Links are removed, not followed.
+  - Removes virtual environments, models and datasets, or job directories from the directory of the cluster. What does
+    not carry the collection's mark stays, as do the directories that have such files. Links are removed, not followed.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.diff_module
@@ -24,11 +24,11 @@ options:
   pieces:
     description:
       - What to remove. V(jobs), job directories without results. V(results), those with results. V(data), models,
-        datasets, examples and packages. V(environments), virtual environments and wheels. V(downloads), what the
-        control node has downloaded.
+        datasets, examples and packages. V(environments), virtual environments and wheels; V(wheels), the
+        wheels alone. V(downloads), what the control node has downloaded.
     type: list
     elements: str
-    choices: [jobs, results, data, downloads, environments]
+    choices: [jobs, results, data, downloads, environments, wheels]
     required: true
 seealso:
   - module: amx.cluster.reset_info
@@ -68,7 +68,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "pieces": {"type": "list", "elements": "str", "choices": list(reset.OF_FILES), "required": True},
+            "pieces": {"type": "list", "elements": "str", "choices": list(reset.PLACES), "required": True},
         },
         supports_check_mode=True,
     )
@@ -76,7 +76,7 @@ def main() -> None:
     try:
         found = sorted({one for piece in module.params["pieces"] for one in reset.paths(path, piece)})
         if not module.check_mode:
-            reset.remove(path, found)
+            found = reset.remove(path, found)
             reset.remove_empty(path)
         module.exit_json(
             changed=bool(found),

@@ -53,7 +53,8 @@ EXAMPLES = r"""
 RETURN = r"""
 pieces:
   description: >-
-    By piece: C(paths), C(bytes) of what lies in O(path), C(keys) in authorized_keys and C(settings) of the kernel.
+    By piece: C(paths), C(marks), by which mark each is known, C(bytes) of what lies in O(path), C(unmarked), what lies
+    there without a mark and stays, C(keys) in authorized_keys and C(settings) of the kernel.
   returned: success
   type: dict
   sample:
@@ -68,10 +69,12 @@ in_use:
     - {job: demo, hosts: [node0, node1], why: "runs since 2026-11-20T13:00:00+00:00"}
 """
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
 
 
@@ -79,12 +82,20 @@ def found(piece: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[st
     """Return what the host has of a piece."""
     if piece in reset.OF_FILES:
         paths = reset.paths(path, piece)
-        return {"paths": [str(one) for one in paths], "bytes": reset.size(paths)}
+        stays = [str(one) for one in reset.unmarked(path, piece)]
+        return {**marked(paths), "bytes": reset.size(paths), "unmarked": stays}
     if piece == "ssh":
         mesh = reset.ssh_files(ssh_directory, ssh_name)
-        return {"paths": mesh["files"], "keys": mesh["keys"]}
+        marks = dict.fromkeys(mesh["files"], f"of the key with the comment {ssh_name}@...")
+        return {"paths": mesh["files"], "marks": marks, "keys": mesh["keys"]}
     settings = {"settings": reset.kernel_settings()} if piece == "tuning" else {}
-    return {"paths": reset.system_files(piece), **settings}
+    return {**marked(map(Path, reset.system_files(piece))), **settings}
+
+
+def marked(paths: Iterable[Path]) -> dict[str, Any]:
+    """Return paths, and the mark by which each is known."""
+    marks = {str(one): _ownership.described(one) for one in paths}
+    return {"paths": list(marks), "marks": marks}
 
 
 def main() -> None:

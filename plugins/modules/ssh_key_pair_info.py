@@ -71,6 +71,11 @@ use:
     - V(unused) if it is the key of this host alone, which can be removed.
   returned: success
   type: str
+files:
+  description: The files of O(directory) that carry the mark of the mesh or of this collection, and may be removed.
+  returned: success
+  type: list
+  elements: str
 """
 
 from pathlib import Path
@@ -103,7 +108,8 @@ def main() -> None:
     use = ssh_mesh.key_use(
         public_key, configuration, options["host"], name, options["mesh"], options["sources"], options["exclusive"]
     )
-    module.exit_json(changed=False, public_key=public_key.strip(), use=use)
+    found = [str(path) for path in ssh_mesh.files(directory, name)]
+    module.exit_json(changed=False, public_key=public_key.strip(), use=use, files=found)
 
 
 if __name__ == "__main__":

@@ -85,6 +85,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, requirements, venv
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
@@ -123,11 +124,15 @@ def main() -> None:
             module.fail_json(msg=venv.explain(errors or output, prefix), rc=code)
 
     try:
-        with env.with_name(f".{env.name}.lock").open("ab") as stream, tempfile.TemporaryDirectory() as scratch:
+        lock = env.with_name(f".{env.name}.lock")
+        _ownership.write_file(lock)
+        with lock.open("ab") as stream, tempfile.TemporaryDirectory() as scratch:
             venv.lock(stream, options["lock_timeout"])
             python = str(env / "bin" / "python")
             if not Path(python).exists():
-                run(options["python"] or sys.executable, "-m", "venv", "--without-pip", "--clear", str(env))
+                venv.begin(env)
+                run(options["python"] or sys.executable, "-m", "venv", "--without-pip", str(env))
+            _ownership.claim(env, "virtual environment")
             result["repaired"] = venv.remove_incomplete(env)
             locked = Path(scratch, "requirements.txt")
             locked.write_text(requirements.hashed(options["wheels"]), encoding="utf-8")

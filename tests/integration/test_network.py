@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from support import checkout, playbooks
 from support.local_cluster import installed_here
 
@@ -35,6 +36,10 @@ def play(folder: Path, *settings: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_two_ranks_of_one_host(cluster: Path) -> None:
+    own = [cluster / "prefix/jobs" / name for name in ("network", "network-imb", "verify")]
+    for path in own:
+        directory.create(path, {"job.json": "{}"}, {})
+        (path / "log").write_text("of a job of this name")
     done = play(cluster, "job=two.yml", "minutes=0.05", "largest=1MB", "parameters=1M", "step_compute_seconds=1")
     assert done.returncode == 0, done.stdout[-8000:]
     assert "There is one host: no pair to measure." in done.stdout
@@ -50,6 +55,10 @@ def test_two_ranks_of_one_host(cluster: Path) -> None:
     assert network["prediction"]["bytes"] == 4_000_000
     assert 0 < network["prediction"]["share"] < 1
     assert network["started"] <= network["ended"]
+    assert {path: (path / "log").read_text() for path in own} == dict.fromkeys(own, "of a job of this name")
+    assert {path.name for path in (cluster / "prefix/jobs").glob("[!.]*")} == {
+        *("+network", "+network-imb", "network", "network-imb", "verify")
+    }
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from support.local_cluster import LocalCluster
 
 SCRIPT = """
@@ -23,18 +24,33 @@ while not os.path.exists("go") and time.monotonic() < end:
 """
 
 
+# Files of the user's, under names that the collection gives, too.
+MINE = (
+    "cache/fetched/mine",
+    "cache/git/credential/socket",
+    "cache/wheelhouse/cp311-0123456789ab/own.whl",
+    "prefix/cache/models/mine-0123456789ab/weights",
+    "prefix/cache/models/own/weights",
+    "prefix/envs/mine-cp311-0123456789ab/bin/python",
+    "prefix/jobs/verify.old/job.json",
+    "prefix/notes",
+)
+
+
 @pytest.fixture
 def cluster(tmp_path: Path) -> LocalCluster:
     made = LocalCluster(tmp_path, {"cluster_cache": str(tmp_path / "cache")})
-    for name in ("cache/models/bert-0123456789ab/weights", "cache/models/own/weights", "envs/mine/bin/python", "notes"):
-        path = made.prefix / name
+    _ownership.make(made.prefix / "cache/models/bert-0123456789ab", "copied files")
+    for path in (made.prefix / "cache/models/bert-0123456789ab/weights", *(made.folder / name for name in MINE)):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
     return made
 
 
 def files(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir() or path.is_symlink()}
+    """The files and links below a directory, but for the marks of the collection's directories."""
+    found = (path for path in folder.rglob("*") if not path.is_dir() or path.is_symlink())
+    return {str(path.relative_to(folder)) for path in found if not path.name.endswith(_ownership.MARK)}
 
 
 def reset(cluster: LocalCluster, pieces: str, result: int = 0) -> str:
@@ -74,17 +90,31 @@ def test_reset_beside_a_running_job_and_after_it(cluster: LocalCluster) -> None:
     said = " ".join(cluster.output("site").split())
     verify = "run ansible-playbook -i hosts.yml playbooks/verify.yml afterwards"
     assert f"The plan is not verified, because long is running: {verify}" in said
-    assert not cluster.directory("verify").exists()
+    assert not cluster.directory("+verify").exists()
     (job / "go").touch()
     cluster.succeed("train", play)
 
     results = files(job)
-    assert changes(reset(cluster, "jobs,data,environments")) == "3"
+    said = reset(cluster, "jobs,data,environments")
+    assert changes(said) == "3"
+    model, env = cluster.prefix / "cache/models/bert-0123456789ab", cluster.prefix / "envs/native-1"
+    for piece, path, mark in (
+        ("data", model, "copied files, by .amx-cluster.json in it"),
+        ("environments", env, "virtual environment, by .amx-cluster.json in it"),
+        ("environments", cluster.prefix / "env", "link, recorded in .env.amx-cluster.json"),
+        ("stays", cluster.prefix / "cache/models/own", "it has no mark of the collection"),
+    ):
+        line = f"{piece} {path} {mark} node0"
+        assert line in said, (line, cluster.output("reset"))
+        assert said.index(line) < said.index("Remove models and datasets")
     assert files(job) == results  # complete
-    left = {"cache/models/own/weights", "envs/mine/bin/python", "notes"}
+    left = {name.partition("/")[2] for name in MINE if name.startswith("prefix/")}
     assert {name for name in files(cluster.prefix) if not name.startswith("jobs/long/")} == left
     assert changes(reset(cluster, "jobs,results,data,downloads,environments")) == "1"
     assert files(cluster.prefix) == left
+    assert {f"cache/{name}" for name in files(cluster.folder / "cache")} == {
+        name for name in MINE if name.startswith("cache/")
+    }
     assert changes(reset(cluster, "jobs,results,data,downloads,environments")) == "0"
 
 

@@ -174,7 +174,7 @@ def test_an_interrupted_tuning_continues(folder: Path, tmp_path: Path) -> None:
             stdout=out,
             stderr=subprocess.STDOUT,
         )
-        status = folder / "prefix/jobs/tiny-tune-2/status.json"
+        status = folder / "prefix/jobs/tiny+tune-2/status.json"
         before = status.stat().st_mtime if status.exists() else 0
         end = time.monotonic() + 300
         # The second trial runs.

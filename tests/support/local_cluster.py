@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 from support import checkout, playbooks
 
 MPIRUN = """#!/bin/bash
@@ -56,12 +57,13 @@ class LocalCluster:
         self.folder = folder
         self.prefix = folder / "prefix"
         env = self.prefix / "envs" / "native-1"
-        (env / "bin").mkdir(parents=True)
+        venv.begin(env)  # as the module venv does
+        (env / "bin").mkdir()
         (env / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
         (env / "bin" / "python").symlink_to(sys.executable)
         (env / "bin" / "mpirun").write_text(MPIRUN)
         (env / "bin" / "mpirun").chmod(0o755)
-        (self.prefix / "env").symlink_to(env)
+        venv.activate(self.prefix, env.name)
         common = {
             "cluster_prefix": str(self.prefix),
             "cluster_become": False,

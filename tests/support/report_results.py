@@ -36,7 +36,7 @@ def spread(values: Sequence[float]) -> dict[str, Any]:
 def run(count: int, repeat: int, speed: float | None, **fields: Any) -> dict[str, Any]:
     """A run of a sweep on `count` hosts; without a speed it has failed."""
     return {
-        "job": f"squad-on-{count}-r{repeat}",
+        "job": f"squad+on-{count}-r{repeat}",
         "hosts": count,
         "names": [f"node{place}" for place in range(count)],
         "ranks": 2 * count,

@@ -55,16 +55,16 @@ def made() -> dict[str, str]:
 def a_sweep_is_interrupted_and_continued() -> list[str]:
     """Sweep over one to three hosts; press ctrl-C while the second run trains, and give the same command again."""
     first = scale("-e", "again=true")
-    second = f"{NAME}-on-2-r1"
+    second = f"{NAME}+on-2-r1"
     running = until(lambda: (status(second).get("state") == "running" and len(made()) == 1) or first.ended())
     check(running and not first.ended(), f"{second} never ran:\n{first.output()[-3000:]}")
     first.kill(signal.SIGINT)
     before = made()
-    check(list(before) == [f"{NAME}-on-1-r1"], f"made when it was interrupted: {before}")
+    check(list(before) == [f"{NAME}+on-1-r1"], f"made when it was interrupted: {before}")
     output = scale().succeed()
     after = sweep()
     check(after["state"] == "complete", f"the sweep is {after['state']}")
-    check(made()[f"{NAME}-on-1-r1"] == before[f"{NAME}-on-1-r1"], "the run that had been made was made again")
+    check(made()[f"{NAME}+on-1-r1"] == before[f"{NAME}+on-1-r1"], "the run that had been made was made again")
     counts = {entry["hosts"]: entry for entry in after["counts"]}
     check(sorted(counts) == [1, 2, 3] and all(not entry["failed"] for entry in counts.values()), f"counts: {counts}")
     check([entry["ranks"] for entry in counts.values()] == [1, 2, 3], f"ranks: {counts}")
@@ -98,7 +98,7 @@ def a_page_shows_the_sweep() -> list[str]:
     rows = {row["hosts"]: row for row in document["tables"]["scaling"]["rows"] if not row["baseline"]}
     speeds = {}
     for hosts, row in rows.items():
-        results = read_json(f"{NAME}-on-{hosts}-r1", "results.json")
+        results = read_json(f"{NAME}+on-{hosts}-r1", "results.json")
         speeds[hosts] = results["measured"]["samples_per_second"]
         check(abs(row["samples_per_second"] / speeds[hosts] - 1) < 1e-6, f"{row} beside {results['measured']}")
         said = tables.figure(speeds[hosts])

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record, stamp
 
 MISSING, DAMAGED = "is missing", "is damaged"
@@ -40,7 +41,7 @@ def recorded_sha256(path: Path, record: Record) -> str:
 
 
 def listing(directory: Path, record: Record) -> list[dict[str, Any]]:
-    """List the files in a directory and those below it, links followed, hidden directories left out.
+    """List the files in a directory and those below it, links followed, hidden directories and marks left out.
 
     Raises ValueError when there is no such directory, or no file in it.
     """
@@ -49,7 +50,11 @@ def listing(directory: Path, record: Record) -> list[dict[str, Any]]:
     found = []
     for path in sorted(directory.rglob("*")):
         inside = path.relative_to(directory)
-        if path.is_file() and not any(part.startswith(".") for part in inside.parts[:-1]):
+        if (
+            path.is_file()
+            and path.name != _ownership.MARK
+            and not any(part.startswith(".") for part in inside.parts[:-1])
+        ):
             digest = recorded_sha256(path, record)
             found.append({"file": str(inside), "sha256": digest, "bytes": path.stat().st_size})
     if not found:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data.file_set import DAMAGED, MISSING, describe, sha256
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record, stamp
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_text
@@ -79,6 +80,10 @@ class _Store:
     """The directories of a repository, and the records of what was verified in them."""
 
     def __init__(self, directory: Path, request: Request) -> None:
+        self.own = _ownership.is_own(directory)
+        if request.files:  # some files are another snapshot than all
+            directory = directory / hashlib.sha256(json.dumps(sorted(request.files)).encode()).hexdigest()[:8]
+        self.cache = directory
         self.directory = directory / f"{request.kind}s--{request.repository.replace('/', '--')}"
 
     def snapshot(self, commit: str) -> Path:
@@ -127,6 +132,8 @@ class _Store:
     def drop(self, commit: str, name: str) -> None:
         """Remove a damaged file, and what it links to, so that it is fetched again."""
         path = self.snapshot(commit) / name
+        if not self.own:
+            raise HubError(f"is damaged: remove {path}, in a directory that this collection has not made")
         path.resolve().unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
@@ -142,8 +149,8 @@ def fetch(request: Request, directory: Path, address: str = "", check_only: bool
     hub = _library(address)
     api = hub.HfApi()
     address = hub.constants.ENDPOINT
-    if request.files:  # some files are another snapshot than all
-        directory = directory / hashlib.sha256(json.dumps(sorted(request.files)).encode()).hexdigest()[:8]
+    if not check_only:
+        _ownership.make(directory, "repositories of the hub")
     store = _Store(directory, request)
     if COMMIT.fullmatch(request.revision) and store.is_complete(request.revision):
         return Snapshot(store.snapshot(request.revision), request.revision, changed=False)
@@ -166,7 +173,7 @@ def fetch(request: Request, directory: Path, address: str = "", check_only: bool
 
         def download(name: str) -> None:
             # Not snapshot_download: it lists the files once more, and waits for that list indefinitely.
-            options = {"revision": info.sha, "cache_dir": str(directory), "etag_timeout": TIMEOUT, **common}
+            options = {"revision": info.sha, "cache_dir": str(store.cache), "etag_timeout": TIMEOUT, **common}
             try:
                 hub.hf_hub_download(request.repository, name, **options)
             except Exception as error:

@@ -10,13 +10,15 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 
 
 class Record:
     """Digests of files by path, each valid as long as the file's size and time of modification are those at its entry.
 
-    path: the JSON file that keeps them, {file: [bytes, nanoseconds, digest]}; None for a record that is not kept.
+    path: the JSON file that keeps them with its mark, {file: [bytes, nanoseconds, digest]}; None for a record that is
+    not kept.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -24,7 +26,7 @@ class Record:
         self.entries: dict[str, list[Any]] = {}
         if path:
             with contextlib.suppress(OSError):  # it cannot be read, so all files are
-                self.entries = read_json(path) or {}
+                self.entries = {name: one for name, one in (read_json(path) or {}).items() if name != "mark"}
 
     def digest(self, file: Path) -> str | None:
         """Return the digest of a file that has not changed since its entry was made, else None."""
@@ -47,8 +49,8 @@ class Record:
     def save(self) -> None:
         """Write the record, if it is kept. Raises OSError."""
         if self.path:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, self.entries)
+            _ownership.make(self.path.parent, _ownership.CONTAINER)
+            write_json(self.path, {"mark": _ownership.SIGNATURE, **self.entries})
 
 
 def stamp(file: Path) -> list[int]:

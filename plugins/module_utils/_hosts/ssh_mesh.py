@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import re
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 
 # The types of host keys that Ansible's facts know, best first.
 HOST_KEY_TYPES = ("ed25519", "ecdsa", "rsa")
@@ -198,6 +202,20 @@ def key_use(
     if not exclusive or any(known.isdisjoint(entry) for entry in entries):
         return "other"
     return "unused"
+
+
+def files(directory: Path, name: str) -> list[Path]:
+    """Return the files of the mesh in a user's .ssh directory that carry its mark.
+
+    A key pair is known by the comment of its public key, see marked_comment, the others by that of the collection.
+    """
+    pair, public = directory / name, directory / f"{name}.pub"
+    others = (directory / f"{name}_config", directory / f"{name}_known_hosts")
+    found = None
+    with contextlib.suppress(OSError):
+        found = _KEY.search(public.read_text(encoding="utf-8", errors="replace").strip())
+    own = [pair, public] if found and (found.group(3) or "").partition("@")[0].strip() == name else []
+    return [path for path in (*own, *filter(_ownership.is_own, others)) if path.exists()]
 
 
 def rotated(hosts: Sequence[str], host: str | None) -> list[str]:

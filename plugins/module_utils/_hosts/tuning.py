@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 
 SHM = "dev/shm"
 Remount = Callable[[Path, int], str]
@@ -52,10 +52,11 @@ def load(state: Path) -> dict[str, dict[str, str]]:
 def store(state: Path, remembered: Mapping[str, Mapping[str, str]]) -> None:
     """Write the previous values, or remove the file when there is nothing to restore."""
     if not remembered:
-        state.unlink(missing_ok=True)
+        if _ownership.is_own(state):
+            state.unlink()
         return
     state.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _io.write_json(state, {"before": dict(remembered)})
+    _io.write_json(state, {"mark": _ownership.SIGNATURE, "before": dict(remembered)})
 
 
 def least_shm(gib: float, meminfo: str) -> int:

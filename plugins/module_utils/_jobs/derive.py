@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One job made from another: a verification, the same job on other hosts, with other cores or for a few steps.
 
-A derived job is an ordinary job: it is planned, launched and watched as any other, in a directory of its own.
+A derived job is an ordinary job: it is planned, launched and watched as any other, in a directory of its own. Its name
+has DERIVED in it, which no job file can name, so that its directory is never that of a job.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS, NAME
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, FIELDS, NAME
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 
-VERIFICATION = "verify"
+VERIFICATION = f"{DERIVED}verify"
 """Name of the job that verifies a plan."""
+
+LONGEST = 63
 
 OF_TRIALS = ("hosts", *CORES, "backend", "args")
 """The fields of a job that a trial may change."""
@@ -46,20 +49,29 @@ SHORT = {"do_train": True, "save_strategy": "no"}
 
 
 def derived(job: Job, suffix: str, **changes: Any) -> Job:
-    """Return `job` under the name NAME-SUFFIX with these fields changed; a mapping is merged with the job's own.
+    """Return `job` under the name NAME+SUFFIX with these fields changed; a mapping is merged with the job's own.
 
     What is None in such a mapping is left out. Nothing is expected of its results but that it ends: `expect` is empty
-    unless given. Raises ValueError when the name is none for a job.
+    unless given. Raises ValueError when the name is none for a derived job.
     """
-    name = f"{job.name}-{suffix}"
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a name of a job: at most 63 lower-case letters, digits, '.', '_' and '-'")
+    name = derived_name(job.name, suffix)
     merged: dict[str, Any] = {
         field: _merged(getattr(job, field), value) if isinstance(value, dict) else value
         for field, value in changes.items()
     }
     everything: dict[str, Any] = {"expect": {}, **merged, "name": name}
     return replace(job, **everything)
+
+
+def derived_name(name: str, suffix: str) -> str:
+    """Return the name of a job that is derived from the job `name`, or from none. Raises ValueError."""
+    made = f"{name}{DERIVED}{suffix}"
+    if not NAME.fullmatch(f"{name}{suffix}") or len(made) > LONGEST:
+        raise ValueError(
+            f"{made!r} is not a name of a derived job: at most {LONGEST} lower-case letters, digits, '.', '_' and '-', "
+            f"with one {DERIVED!r} among them"
+        )
+    return made
 
 
 def _merged(own: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +93,7 @@ def trial(
     as it does in the job: its arguments are its own. measure: whether the steps are measured, where that can be had.
     sources: the fields `models` and `data` where they are to be replaced.
     A trial is not restarted, waits for no other job, and nothing is expected of its results. Raises ValueError for a
-    field that there is not or that a trial decides itself, a wrong value, and a name that is none for a job.
+    field that there is not or that a trial decides itself, a wrong value, and a name that is none for a derived job.
     """
     changes = dict(fields or {})
     unknown = sorted(set(changes) - set(OF_TRIALS))
@@ -141,11 +153,12 @@ def verification(job: Job, script: Path) -> Job:
 def measurement(job: Job, name: str, kind: str, script: Path, args: dict[str, Any]) -> Job:
     """Return the job that measures with the plan of `job`: its settings and environment, with another script.
 
-    name, kind: the measurement's own. What belongs to the job's own script is left out, as in a verification.
+    name, kind: the measurement's own, the name without DERIVED. What belongs to the job's own script is left out, as in
+    a verification.
     """
     return replace(
         verification(job, script),
-        name=name,
+        name=derived_name("", name),
         kind=kind,
         args=dict(args),
         restarts=0,

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, progress, secret_env
@@ -32,8 +33,9 @@ NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all 
 STARTING = 30
 # Which checkpoint of an earlier run a job goes on from, with that run's ranks and batch.
 RESUMED = "resumed.json"
-# What a job directory was created with, {names: of its entries}: other files in it are of the script.
-CREATED = ".created.json"
+# What a job directory is by its mark. That of a derived job is made anew by the next one of its name. The mark also has
+# the names of what the directory was created with: other files in it are of the script.
+JOB, DERIVED = "job", "derived job"
 # The script of a job that playbooks/predict.yml has made.
 PREDICTION = "run_prediction.py"
 
@@ -84,8 +86,9 @@ def _creating(folder: Path) -> Iterator[None]:
     Other users cannot open the lock: whoever can read a file can lock it (flock(2)), and would keep every job out.
     """
     path = folder.with_name(f".{folder.name}.lock")
-    with open(path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as lock:
-        os.fchmod(lock.fileno(), 0o600)  # one that an earlier version has made
+    _ownership.write_file(path)
+    with path.open("rb+") as lock:
+        os.fchmod(lock.fileno(), 0o600)  # one of another origin
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -98,7 +101,7 @@ def replacing(folder: Path, head: str = "", start: str = "") -> Iterator[None]:
     others; empty where another one's directory may be replaced at any time. Raises ValueError when its supervisor runs,
     or another start has created it and is about to start it. Raises OSError.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    _ownership.make(folder.parent, _ownership.CONTAINER)
     with _creating(folder):
         if any(map(is_locked, [*folder.glob("lock.*.supervisor"), *folder.glob("supervisor.lock")])):
             raise ValueError(
@@ -126,13 +129,18 @@ def set_aside(folder: Path) -> Path | None:
 
     The name is the folder's with the time at which that run was made, and a number where that name is taken.
     """
-    if not folder.exists():
+    if not os.path.lexists(folder):
         return None
     plan = folder / "plan.json"
-    made = (plan if plan.exists() else folder).stat().st_mtime
+    made = (plan if plan.exists() else folder).lstat().st_mtime
     stamp = datetime.fromtimestamp(made, timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     names = (f"{folder.name}.{stamp}" + (f".{number}" if number else "") for number in count())
-    return next(path for path in map(folder.with_name, names) if not path.exists())
+    return next(path for path in map(folder.with_name, names) if not os.path.lexists(path))
+
+
+def is_derived(folder: Path) -> bool:
+    """Whether a directory is that of a derived job by its mark."""
+    return _ownership.read(folder).get("what") == DERIVED
 
 
 @contextlib.contextmanager
@@ -152,29 +160,31 @@ def create(
     checkpoint: Path | None = None,
     secrets: Mapping[str, str] | None = None,
     tree: tuple[Mapping[str, Any], Path] | None = None,
+    what: str = JOB,
 ) -> None:
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
     No other user can read it. files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes
     executable. links: {path in the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its
     files are linked, not copied, and RESUMED tells what made it. secrets: {variable: value}, for secret_env.FILE.
-    tree: the job's project, as project.Project.to_json returns it, and the store that has its contents. Raises OSError.
+    tree: the job's project, as project.Project.to_json returns it, and the store that has its contents. what: JOB or
+    DERIVED, for its mark. Raises OSError, and ValueError when something that is not the collection's is in its way.
     """
     part = folder.with_name(f".{folder.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    _ownership.remove(part)
     with privately():
+        _ownership.claim(part, what)
         _fill(part, files, links, checkpoint)
         if tree:
             _add_project(part, *tree)
         if secrets:
             (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
         names = sorted(path.name for path in part.iterdir() if path.name not in project.WRITTEN)
-        (part / CREATED).write_text(json.dumps({"names": names}) + "\n", encoding="utf-8")
+        _ownership.mark(part, what, names=names)
     part.replace(folder)
 
 
 def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None) -> None:
-    part.mkdir(parents=True)
     for name, content in files.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)

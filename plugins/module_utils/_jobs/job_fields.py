@@ -17,6 +17,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+# In the names of derived jobs, so that no job file has them.
+DERIVED = "+"
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z0-9.+!_-]+")
 HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")

@@ -3,19 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the collection has made on a host, in pieces that can be removed, and whether a job needs them.
 
-Only what the collection has named itself counts: what lies beside it in the same directories is not its own.
+Only what carries the collection's mark counts: what lies beside it in the same directories is not its own.
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh, tuning
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
@@ -24,7 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import columns, 
 
 # What each piece is, in the order in which they are removed. The last ones keep the connection of Ansible and of jobs.
 PIECES = {
-    "jobs": "job directories without results, such as those of the verification and of workers",
+    "jobs": "job directories without results, such as those of workers, and those of derived jobs",
     "results": "job directories with results: models, checkpoints, metrics and logs",
     "data": "models, datasets, examples, packages and files of projects that jobs were provided with",
     "downloads": "what the control node has downloaded for all of its clusters, in cluster_cache",
@@ -57,12 +57,20 @@ SYSTEM_FILES = {
 # Files of a job directory that a run writes besides those that its directory was created with, and its results.
 OF_A_RUN = re.compile(
     r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|secrets|observed|verified)\.json"
-    r"|ranks|__pycache__|host|\.created\.json)"
+    r"|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
-_VENV = re.compile(r".+-cp\d+-[0-9a-f]{12}")
-_WHEELS = re.compile(r"cp\d+-[0-9a-f]{12}(-lock)?(\.partial)?")
-_COPY = re.compile(r"(.+-[0-9a-f]{12}(\.read\.json)?|\..+\.part)")
-_EXAMPLES = re.compile(r"transformers-.+-[0-9a-f]{8}")
+# The directories in which the files of a piece lie, below cluster_prefix or cluster_cache. Only what carries the
+# collection's mark counts there.
+PLACES = {
+    "jobs": ("jobs",),
+    "results": ("jobs",),
+    "data": ("cache",),
+    "downloads": ("wheelhouse", "git_wheels", "fetched", "transformers", "images"),
+    "environments": ("envs", "wheels"),
+    "wheels": ("wheels",),  # of the environments, what hosts beside the head need no longer
+}
+LINKS = ("env", "examples")
+CONTROL = "the control node"
 
 
 def requested(text: str | Sequence[str]) -> list[str]:
@@ -80,18 +88,20 @@ def requested(text: str | Sequence[str]) -> list[str]:
 
 
 def paths(base: Path, piece: str) -> list[Path]:
-    """Return the files, directories and links of a piece.
+    """Return the files, directories and links of a piece that carry the collection's mark.
 
     base: cluster_prefix on a host; of downloads cluster_cache on the control node. Raises OSError.
     """
-    found = {
-        "jobs": _jobs,
-        "results": _results,
-        "data": lambda base: _data(base / "cache"),
-        "downloads": _downloads,
-        "environments": _environments,
-    }[piece](base)
-    return sorted(set(found))
+    links = [base / name for name in LINKS if piece == "environments" and (base / name).is_symlink()]
+    found = [*links, *(path for name in PLACES[piece] for path in _made(base / name))]
+    if piece in ("jobs", "results"):
+        found = [path for path in found if has_results(path) == (piece == "results")]
+    return sorted(path for path in found if _ownership.is_own(path))
+
+
+def unmarked(base: Path, piece: str) -> list[Path]:
+    """Return what lies beside the paths of a piece and carries no mark, so that it stays. Raises OSError."""
+    return sorted(path for name in PLACES[piece] for path in _made(base / name) if not _ownership.is_own(path))
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -99,81 +109,29 @@ def _entries(folder: Path) -> list[Path]:
     return sorted(folder.iterdir()) if folder.is_dir() and not folder.is_symlink() else []
 
 
-def _job_directories(base: Path) -> list[Path]:
-    return [path for path in _entries(base / "jobs") if not path.is_symlink() and (path / "job.json").is_file()]
-
-
-def _jobs(base: Path) -> list[Path]:
-    hidden = re.compile(r"\..+\.(lock|part|results)")
-    return [
-        *(path for path in _job_directories(base) if not has_results(path)),
-        *(path for path in _entries(base / "jobs") if hidden.fullmatch(path.name)),
-    ]
-
-
-def _results(base: Path) -> list[Path]:
-    return [path for path in _job_directories(base) if has_results(path)]
+def _made(folder: Path) -> Iterator[Path]:
+    """The entries of a directory but for marks, and instead of a container those in it."""
+    for path in _entries(folder):
+        if _ownership.read(path).get("what") == _ownership.CONTAINER:
+            yield from _made(path)
+        elif not path.name.endswith(_ownership.MARK):
+            yield path
 
 
 def has_results(job: Path) -> bool:
-    """Whether a job directory has a log or results, or any file that a script has written."""
-    if job.name == "verify":  # of site.yml and verify.yml, which train nothing
+    """Whether a directory is that of a job and has a log or results, or any file that a script has written."""
+    mark = _ownership.read(job)
+    if mark.get("what") != directory.JOB:
         return False
     if (job / "results.json").exists() or (job / "log").exists():
         return True
-    created = read_json(job / directory.CREATED)
-    if created is None:
-        return True  # an earlier version did not record what it created
-    known = set(created["names"])
+    known = set(mark.get("names", []))
     for path in _entries(job):
         if path.is_symlink() or path.name in known or OF_A_RUN.fullmatch(path.name):
             continue
         if path.is_file() or any(one.is_file() for one in path.rglob("*")):
             return True
     return False
-
-
-def _data(cache: Path) -> list[Path]:
-    found = _there(cache, "fetched", "projects")
-    for path in _entries(cache):
-        found += _copies(path)
-    return found
-
-
-def _copies(path: Path) -> list[Path]:
-    """The copies of models, datasets and the like at a path or below it: NAME-KEY, where a name may have slashes."""
-    if _COPY.fullmatch(path.name):
-        return [path]
-    if path.name in ("fetched", "projects"):
-        return []
-    return [one for entry in _entries(path) for one in _copies(entry)]
-
-
-def _downloads(cache: Path) -> list[Path]:
-    return [
-        *(path for path in _entries(cache / "wheelhouse") if _WHEELS.fullmatch(path.name)),
-        *(path for path in _entries(cache) if _EXAMPLES.fullmatch(path.name)),
-        *_there(cache, "fetched", "git"),
-    ]
-
-
-def _there(folder: Path, *names: str) -> list[Path]:
-    """Those of the collection's own directories in another one that are there."""
-    return [folder / name for name in names if (folder / name).is_dir()]
-
-
-def _environments(base: Path) -> list[Path]:
-    envs = [path for path in _entries(base / "envs") if _VENV.fullmatch(path.name) or (path / venv.MARKER).exists()]
-    ours = {path.name for path in envs}
-    lock_of = re.compile(r"\.(.+)\.lock")
-    locks = [
-        path
-        for path in _entries(base / "envs")
-        if (found := lock_of.fullmatch(path.name)) and (found[1] in ours or _VENV.fullmatch(found[1]))
-    ]
-    links = [base / name for name in ("env", ".env.new", "examples") if (base / name).is_symlink()]
-    wheels = [path for path in _entries(base / "wheels") if _WHEELS.fullmatch(path.name)]
-    return [*links, *envs, *locks, *wheels]
 
 
 def size(found: Iterable[Path]) -> int:
@@ -193,31 +151,37 @@ def size(found: Iterable[Path]) -> int:
     return total
 
 
-def remove(base: Path, found: Iterable[Path]) -> None:
-    """Remove paths below `base`, and the directories between that are empty then. Raises OSError."""
+def remove(base: Path, found: Iterable[Path]) -> list[Path]:
+    """Remove what carries the mark, and the collection's directories between that are empty then; return what went.
+
+    Raises OSError.
+    """
+    removed = []
     for path in found:
-        if path.is_dir() and not path.is_symlink():
-            (path / venv.MARKER).unlink(missing_ok=True)  # half of one must not pass for a complete one
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+        if _ownership.is_own(path) and not path.is_symlink() and (path / venv.MARKER).exists():
+            (path / venv.MARKER).unlink()  # half of one must not pass for a complete one
+        if _ownership.remove(path):
+            removed.append(path)
         for parent in path.parents:
-            if parent == base or base not in parent.parents:
+            if parent == base or base not in parent.parents or not _remove_empty(parent):
                 break
-            with contextlib.suppress(OSError):  # it has other entries, or is gone
-                parent.rmdir()
+    return removed
 
 
 def remove_empty(base: Path) -> None:
-    """Remove the directories that the collection makes in `base`, where they are empty. Raises OSError."""
-    for name in ("envs", "wheels", "cache", "jobs", "wheelhouse"):
-        with contextlib.suppress(OSError):
-            (base / name).rmdir()
+    """Remove the directories that the collection has made in `base`, where they are empty. Raises OSError."""
+    for name in sorted({name for places in PLACES.values() for name in places}):
+        _remove_empty(base / name)
+
+
+def _remove_empty(path: Path) -> bool:
+    return _ownership.read(path).get("what") == _ownership.CONTAINER and _ownership.remove(path)
 
 
 def system_files(piece: str, root: Path = Path("/")) -> list[str]:
-    """Return those of SYSTEM_FILES that are there, as absolute paths."""
-    return [f"/{name}" for name in SYSTEM_FILES[piece] if (root / name).exists()]
+    """Return those of SYSTEM_FILES that are there, as absolute paths; of host_tuning, those with the mark."""
+    own = {"tuning": _ownership.is_own, "firewall": Path.exists}[piece]
+    return [f"/{name}" for name in SYSTEM_FILES[piece] if own(root / name)]
 
 
 def kernel_settings(root: Path = Path("/")) -> int:
@@ -229,12 +193,11 @@ def kernel_settings(root: Path = Path("/")) -> int:
 
 def ssh_files(folder: Path, name: str) -> dict[str, Any]:
     """Return {files: of the mesh in a user's .ssh directory, keys: how many of its authorized_keys are the mesh's}."""
-    files = [str(folder / f"{name}{end}") for end in ("", ".pub", "_config", "_known_hosts")]
     keys = 0
     with contextlib.suppress(OSError):
         content = (folder / "authorized_keys").read_text(encoding="utf-8", errors="replace")
         keys = len(ssh_mesh.stale_keys(content, [], name, [], exclusive=True))
-    return {"files": [path for path in files if Path(path).exists()], "keys": keys}
+    return {"files": [str(path) for path in ssh_mesh.files(folder, name)], "keys": keys}
 
 
 def in_use(base: Path, host: str) -> list[dict[str, Any]]:
@@ -257,7 +220,8 @@ def in_use(base: Path, host: str) -> list[dict[str, Any]]:
         found.setdefault(folder.name, "is being started")
     used = [{"job": job, "hosts": _hosts_of(jobs / job) or [host], "why": why} for job, why in found.items()]
     if not used:
-        busy = [path for path in _environments(base) if (path / "bin").is_dir() and venv.busy(path)]
+        envs = [path for path in paths(base, "environments") if (path / "bin").is_dir() and not path.is_symlink()]
+        busy = [path for path in envs if venv.busy(path)]
         used = [{"job": "", "hosts": [host], "why": f"a process uses the virtual environment {path}"} for path in busy]
     return used
 
@@ -328,6 +292,23 @@ def table(hosts: Mapping[str, Mapping[str, Any]], control: Mapping[str, Any] | N
     if control and (not chosen or "downloads" in chosen):
         lines.append(f"downloads on the control node: {cell('downloads', control['pieces']['downloads'])}")
     return "\n".join(lines)
+
+
+def listed(hosts: Mapping[str, Mapping[str, Any]], control: Mapping[str, Any] | None, chosen: Sequence[str]) -> str:
+    """Return each path that is to be removed with the mark by which it is known, and what stays as it has none.
+
+    hosts, control, chosen: as for table.
+    """
+    found: dict[tuple[str, str, str], list[str]] = {}
+    everything = {**hosts, **({CONTROL: control} if control else {})}
+    for host, of_host in everything.items():
+        for piece in chosen:
+            entry = of_host["pieces"].get(piece) if (piece == "downloads") == (host == CONTROL) else None
+            for path, mark in (entry or {}).get("marks", {}).items():
+                found.setdefault((piece, path, mark), []).append(host)
+            for path in (entry or {}).get("unmarked", []):
+                found.setdefault(("stays", path, "it has no mark of the collection"), []).append(host)
+    return "\n".join(columns([(piece, path, mark, names(on)) for (piece, path, mark), on in found.items()]))
 
 
 def how_to() -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_text
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import PREFIX
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import USER
@@ -44,9 +45,9 @@ class Context:
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def write(self, directory: Path) -> None:
-        """Make the directory anew; files are linked where that can be. Raises OSError."""
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
+        """Make the directory anew; files are linked where that can be. Raises ValueError, OSError."""
+        _ownership.remove(directory)
+        _ownership.claim(directory, "image")
         for name, text in self.texts.items():
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)

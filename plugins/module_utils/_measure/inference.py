@@ -16,6 +16,7 @@ import statistics as python_statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import Inference
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
@@ -190,7 +191,7 @@ def _next(content: dict[str, Any], wanted: Inference, job: Job) -> dict[str, Any
         needed = cost(content, wanted, len(chosen), number)
         if 60 * (content["budget_minutes"] - content["used_minutes"]) >= needed or not content["trials"]:
             return {
-                "job": f"{job.name}-infer-{len(content['trials']) + 1}",
+                "job": derived_name(job.name, f"infer-{len(content['trials']) + 1}"),
                 "round": number,
                 "setting": chosen[0]["setting"],
                 "cells": [cell["id"] for cell in chosen],

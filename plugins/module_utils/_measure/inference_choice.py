@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference import speed
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
@@ -137,7 +138,7 @@ def setting_file(content: Mapping[str, Any], name: str) -> str:
     values = {**found["settings"], "source": source}
     order = ("model", "source", *SETTING[1:])
     lines = [
-        f"# The recommended setting of {name}, which playbooks/predict.yml takes with -e setting=FILE.",
+        f"# {_ownership.SIGNATURE}: the recommended setting of {name}, for playbooks/predict.yml -e setting=FILE.",
         f"# Measured by playbooks/infer.yml, job {content['job']}, on {count(content['hosts'], 'host')}"
         f"{' with ' + content['cpu'] if content['cpu'] else ''}, {content['ended']}:",
         f"# {found['text']}",

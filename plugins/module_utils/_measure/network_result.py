@@ -121,7 +121,7 @@ def left_out(measured: Mapping[str, Any], imb_log: str, asked: Request) -> list[
     if measured["imb"].get("reason"):
         lines.append(f"IMB-MPI1: {measured['imb']['reason']}")
     elif not imb.collectives(imb_log):
-        lines.append("IMB-MPI1: it has printed no times; its log is that of job network-imb")
+        lines.append("IMB-MPI1: it has printed no times; its log is that of job +network-imb")
     else:
         sizes = measured["imb"]["sizes"]
         rows = imb.collectives(imb_log)

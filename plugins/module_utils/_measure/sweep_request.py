@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, kinds
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 
 STRONG, WEAK = "strong", "weak"
@@ -174,7 +174,7 @@ def sanity(job: Job, usable: Sequence[str], request: Request) -> dict[str, Any] 
     """Return the short run on all hosts that comes before the others; None where the script decides its length."""
     if not job.of_kind().takes_trainer_arguments:
         return None
-    return {**_run(job, usable, request.counts[-1], 0, None), "job": f"{job.name}-{SANITY}"}
+    return {**_run(job, usable, request.counts[-1], 0, None), "job": derived_name(job.name, SANITY)}
 
 
 def _run(job: Job, usable: Sequence[str], count: int, repeat: int, baseline: str | None) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _run(job: Job, usable: Sequence[str], count: int, repeat: int, baseline: str
         ("ranks", "ranks_per_node", "threads_per_rank", "started", "seconds", "samples_per_second", "step_seconds")
     )
     return {
-        "job": f"{job.name}-{_suffix(count, repeat, baseline)}",
+        "job": derived_name(job.name, _suffix(count, repeat, baseline)),
         "hosts": count,
         "names": list(usable[:count]),
         "repeat": repeat,

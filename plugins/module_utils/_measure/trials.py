@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
@@ -339,7 +340,7 @@ def _name(settings: Mapping[str, Any]) -> str:
 
 
 def _job(content: Mapping[str, Any], job: Job) -> str:
-    return f"{job.name}-tune-{len(content['trials']) + 1}"
+    return derived_name(job.name, f"tune-{len(content['trials']) + 1}")
 
 
 def _trial(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import wheels
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
@@ -62,9 +63,8 @@ def check(content: Mapping[str, Any], requested: Iterable[str], python: str, gli
 
 def unpack(archive: Path, directory: Path, content: Mapping[str, Any]) -> None:
     """Put the archive's wheels into a new `directory`. Raises ValueError when one is not as the manifest has it."""
-    if directory.exists():
-        shutil.rmtree(directory)
-    directory.mkdir(parents=True)
+    _ownership.remove(directory)
+    _ownership.claim(directory, "wheels")
     names = {wheel["file"] for wheel in content["wheels"]}
     if archive.is_dir():
         for name in names & {path.name for path in archive.iterdir()}:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files, pip, wheelhouse, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
@@ -60,7 +61,7 @@ def build(
     there = sorted(place.glob("*.whl"))
     if there:
         return packaging_files.wheel(there[0]), False
-    Path(options["path"]).mkdir(parents=True, exist_ok=True)
+    _ownership.make(Path(options["path"]), _ownership.CONTAINER)
     with tempfile.TemporaryDirectory(dir=options["path"]) as scratch:
         tool = wheelhouse.pip_of(options, Path(scratch), glibc, run, ask)
         target = Path(scratch, "wheel")
@@ -83,5 +84,6 @@ def build(
                 f"{masked(requirement)} has compiled parts: {built[0].name} does not fit the hosts. Build its wheel on "
                 "a system like theirs, and name it under `wheels` in the job file"
             )
+        _ownership.mark(target, "wheel of a commit")
         target.rename(place)
     return packaging_files.wheel(place / built[0].name), True

@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, intel_mpi, venv_check, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
@@ -84,14 +85,14 @@ def find(prefix: Path, wanted: str) -> str:
 
 
 def activate(prefix: Path, name: str) -> None:
-    """Point PREFIX/env to a virtual environment, at once: everyone sees the previous one or the new one."""
+    """Point PREFIX/env to a virtual environment, at once: everyone sees the previous one or the new one.
+
+    Raises ValueError when PREFIX/env is not the collection's, and OSError.
+    """
     before = active(prefix)
     if before and before != name and (prefix / "envs" / before / MARKER).exists():
         (prefix / "envs" / before / MARKER).touch()
-    beside = prefix / ".env.new"
-    beside.unlink(missing_ok=True)
-    beside.symlink_to(prefix / "envs" / name)
-    beside.replace(prefix / "env")
+    _ownership.link(prefix / "env", prefix / "envs" / name)
 
 
 def marker(env: Path) -> dict[str, Any]:
@@ -124,8 +125,15 @@ def with_mpi(env: Path, stack: Mapping[str, Any], mpi: Mapping[str, str] | None)
 
 def remove(env: Path) -> None:
     """Remove a virtual environment, its marker first: half of one must not pass for a complete one."""
-    (env / MARKER).unlink()
-    shutil.rmtree(env)
+    if _ownership.is_own(env):
+        (env / MARKER).unlink(missing_ok=True)
+        _ownership.remove(env)
+
+
+def begin(env: Path) -> None:
+    """Make the directory of a virtual environment anew. Raises ValueError for one that is another's, and OSError."""
+    remove(env)
+    _ownership.claim(env, "virtual environment")
 
 
 def lock(stream: BinaryIO, seconds: int) -> None:
@@ -188,14 +196,16 @@ def result_of_check(code: int, output: str, errors: str) -> dict[str, Any]:
 
 
 def surplus(prefix: Path, keep: int, in_use: Iterable[str] = (), proc: Path = Path("/proc")) -> list[str]:
-    """Return the virtual environments to remove: all but the active one, the `keep` previous ones, and busy ones.
+    """Return the virtual environments to remove: all that the collection has made but the active one, the
+    `keep` previous ones, and busy ones.
 
     in_use: those of running jobs, none of whose processes need be on this host at the moment.
     """
     now = active(prefix)
     old = [name for name in installed(prefix) if name != now]
     used = set(in_use)
-    return [name for name in old[keep:] if name not in used and not busy(prefix / "envs" / name, proc)]
+    removable = [name for name in old[keep:] if _ownership.is_own(prefix / "envs" / name)]
+    return [name for name in removable if name not in used and not busy(prefix / "envs" / name, proc)]
 
 
 def busy(env: Path, proc: Path = Path("/proc")) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, pip, requirements, wheels
@@ -66,7 +67,7 @@ def collect(
     Raises ValueError, OSError.
     """
     staging = _staging(house)
-    staging.mkdir(parents=True, exist_ok=True)
+    _ownership.claim(staging, "wheels")
     with tempfile.TemporaryDirectory() as scratch:
         tool = pip_of(options, Path(scratch), glibc, run, ask)
         pinned, lock = options["requirements"], []

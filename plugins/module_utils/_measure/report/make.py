@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import (
     figures_of_inference,
     figures_of_jobs,
@@ -185,20 +185,20 @@ class Report:
         Raises OSError.
         """
         to.mkdir(parents=True, exist_ok=True)
-        earlier = (_io.read_json(to / DOCUMENT) or {}).get("files")
+        earlier = _io.read_json(to / DOCUMENT) or {}
         contents: dict[str, str] = {PAGE: self.html()}
         contents.update({f"{name}.csv": table.csv() for name, table in self.tables.items() if table.rows})
         pictures = {f"{one.name}.png": style.png(one.figure) for one in self.drawn}
         files = [*contents, *pictures, DOCUMENT]
         # What an earlier report has here and this one has not; other files in the directory stay.
-        for name in earlier if isinstance(earlier, list) else []:
+        for name in earlier.get("files", []) if _ownership.is_own(to / DOCUMENT) else []:
             if isinstance(name, str) and name == Path(name).name and name not in files:
                 (to / name).unlink(missing_ok=True)
         for name, content in contents.items():
             _io.write_text(to / name, content)
         for name, picture in pictures.items():
             (to / name).write_bytes(picture)
-        _io.write_json(to / DOCUMENT, {**self.to_json(), "files": files})
+        _io.write_json(to / DOCUMENT, {"mark": _ownership.SIGNATURE, **self.to_json(), "files": files})
         return files
 
     def write_page(self, path: Path) -> None:

@@ -48,7 +48,7 @@ def test_the_directory(tmp_path: Path, house: Path) -> None:
     assert {"Dockerfile", "wheels/torch-2.13.0.whl", "programs/pod.py", "programs/rank.py", "stack.json"} <= found
     assert {f"{library}/_kubernetes/pod.py", "programs/observe/sitecustomize.py"} <= found
     assert "--hash=sha256:" in (made / "requirements.txt").read_text()
-    assert {path.stat().st_mtime for path in made.rglob("*") if path.is_file()} == {image.TIME}
+    assert {path.stat().st_mtime for path in made.rglob("[!.]*") if path.is_file()} == {image.TIME}
     lines = (made / "Dockerfile").read_text().splitlines()
     assert "USER 1000:1000" in lines
     assert lines.index("USER 1000:1000") > lines.index("COPY programs /opt/amx-cluster/programs")

@@ -229,7 +229,7 @@ def test_files_are_copied_from_where_they_are(tmp_path: Path, count: int) -> Non
     )
     answer = plugin.run(task_vars={})
     assert (answer["changed"], answer["sent_bytes"], len(answer["differences"])) == (True, 10 * count, count)
-    assert {path.name for path in store.iterdir()} == {entry["file"] for entry in files}
+    assert {path.name for path in store.glob("[!.]*")} == {entry["file"] for entry in files}
     assert len(put) == 1
     sources[0].write_text("another")
     (store / files[0]["file"]).unlink()

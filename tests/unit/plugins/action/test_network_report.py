@@ -66,5 +66,5 @@ def test_a_job_becomes_a_measurement(tmp_path: Path) -> None:
     measure = {"name": "network", "kind": "torch", "script": str(tmp_path / "measure.py"), "args": {"largest": 4096}}
     options = {"file": str(tmp_path / "demo.yml"), "hosts": ["node0"], "measure_with": measure}
     job = run_action(job_read, options)["run"]["job"]
-    assert (job["name"], job["kind"], job["args"]) == ("network", "torch", {"largest": 4096})
+    assert (job["name"], job["kind"], job["args"]) == ("+network", "torch", {"largest": 4096})
     assert (job["script"], job["ranks_per_node"]) == (str(tmp_path / "measure.py"), 3)

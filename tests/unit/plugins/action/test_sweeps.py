@@ -41,19 +41,19 @@ def test_a_sweep_is_continued_where_it_stopped(options: dict[str, Any], capsys: 
     assert (len(checked["left"]), checked["made"], checked["interrupted"]) == (3, 0, [])
     assert not Path(options["results"]).exists()
     step = run_action(sweep_step, options)
-    assert step["run"]["job"] == "demo-sanity"
+    assert step["run"]["job"] == "demo+sanity"
     step = run_action(sweep_step, {**options, "tried": tried(step, 50.0), "cpu": "Xeon"})
-    assert step["run"]["job"] == "demo-one-process-r1"
+    assert step["run"]["job"] == "demo+one-process-r1"
     step = run_action(sweep_step, {**options, "tried": tried(step, 60.0)})
-    assert step["run"]["job"] == "demo-on-1-r1"
+    assert step["run"]["job"] == "demo+on-1-r1"
     # Interrupted here: what was started is known, and the sanity run comes first again.
     checked = run_action(sweep_check, options)
-    assert (checked["made"], checked["interrupted"]) == (1, ["demo-on-1-r1"])
+    assert (checked["made"], checked["interrupted"]) == (1, ["demo+on-1-r1"])
     step = run_action(sweep_step, options)
-    assert step["run"]["job"] == "demo-sanity"
+    assert step["run"]["job"] == "demo+sanity"
     for speed in (50.0, 100.0):
         step = run_action(sweep_step, {**options, "tried": tried(step, speed)})
-    assert step["run"]["job"] == "demo-on-2-r1"
+    assert step["run"]["job"] == "demo+on-2-r1"
     step = run_action(sweep_step, {**options, "tried": tried(step, 150.0)})
     assert (step["run"], step["trial"]) == ({}, {})
     assert (content(options)["state"], content(options)["cpu"]) == ("complete", "Xeon")
@@ -66,14 +66,14 @@ def test_a_sweep_is_continued_where_it_stopped(options: dict[str, Any], capsys: 
 def test_a_step_can_be_read_as_a_job(options: dict[str, Any]) -> None:
     step = run_action(sweep_step, options)
     read = run_action(job_read, {"file": options["file"], "hosts": options["hosts"], "derive": step["trial"]})
-    assert (read["job"]["name"], read["hosts"]) == ("demo-sanity", ["node0", "node1"])
+    assert (read["job"]["name"], read["hosts"]) == ("demo+sanity", ["node0", "node1"])
     assert read["job"]["args"] == {"seed": 1, "do_train": True, "save_strategy": "no", "max_steps": 2}
 
 
 def test_a_failed_sanity_run(options: dict[str, Any]) -> None:
     step = run_action(sweep_step, options)
     step = run_action(sweep_step, {**options, "tried": tried(step, None)})
-    assert step["msg"] == "The sanity run demo-sanity failed, nothing else was started: no space left on node1"
+    assert step["msg"] == "The sanity run demo+sanity failed, nothing else was started: no space left on node1"
     assert content(options)["sanity"]["reason"] == "no space left on node1"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
 from ansible_collections.amx.cluster.plugins.modules import reset_files, reset_info
 from support import modules
@@ -15,6 +16,9 @@ KEY = "0123456789ab"
 def make(prefix: Path) -> None:
     for name in (f"envs/native-cp311-{KEY}/bin/python", f"cache/models/bert-{KEY}/weights", "notes"):
         path = prefix / name
+        unit = path.parents[1] if path.parent.name == "bin" else path.parent
+        if name != "notes":
+            _ownership.make(unit, "directory")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("12345")
 
@@ -30,13 +34,16 @@ def test_find(tmp_path: Path) -> None:
     prefix = tmp_path / "prefix"
     nothing = info(prefix)
     assert set(nothing["pieces"]) == set(reset.PIECES) - {"downloads"}
-    assert nothing["pieces"]["ssh"] == {"paths": [], "keys": 0}
+    assert nothing["pieces"]["ssh"] == {"paths": [], "marks": {}, "keys": 0}
     assert nothing["in_use"] == []
     make(prefix)
     pieces = info(prefix, pieces=["environments", "data"])["pieces"]
+    env, model = f"{prefix}/envs/native-cp311-{KEY}", f"{prefix}/cache/models/bert-{KEY}"
+    mark = "directory, by .amx-cluster.json in it"
+    assert {piece: found.pop("bytes") > 5 for piece, found in pieces.items()} == {"environments": True, "data": True}
     assert pieces == {
-        "environments": {"paths": [f"{prefix}/envs/native-cp311-{KEY}"], "bytes": 5},
-        "data": {"paths": [f"{prefix}/cache/models/bert-{KEY}"], "bytes": 5},
+        "environments": {"paths": [env], "marks": {env: mark}, "unmarked": []},
+        "data": {"paths": [model], "marks": {model: mark}, "unmarked": []},
     }
 
 
@@ -50,5 +57,5 @@ def test_remove(tmp_path: Path) -> None:
     removed = modules.run(reset_files, **options)
     assert set(modules.documented(reset_files)) <= set(removed)
     assert (removed["changed"], removed["removed"]) == (True, would["removed"])
-    assert removed["left"] == [f"{tmp_path}/prefix/{name}" for name in ("cache", "notes")]
+    assert removed["left"] == [f"{tmp_path}/prefix/{name}" for name in (".amx-cluster.json", "cache", "notes")]
     assert modules.run(reset_files, **options)["changed"] is False

@@ -41,7 +41,7 @@ def run(module: ModuleType, **options: Any) -> dict[str, Any]:
 
 def install(prefix: Path, name: str, stack: dict[str, Any] | None = None) -> None:
     """Make a virtual environment of one empty directory; it has passed its checks if it has a stack."""
-    (prefix / "envs" / name).mkdir(parents=True)
+    environments.begin(prefix / "envs" / name)
     if stack:
         environments.mark(prefix / "envs" / name, stack)
 

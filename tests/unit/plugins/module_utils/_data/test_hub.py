@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import hub
 from ansible_collections.amx.cluster.plugins.module_utils._data.hub import Request, _explain, _File, _Store
 
@@ -32,7 +33,8 @@ FILES = {
 
 @pytest.fixture
 def store(tmp_path: Path) -> _Store:
-    store = _Store(tmp_path, REQUEST)
+    _ownership.make(tmp_path / "hub", "repositories of the hub")
+    store = _Store(tmp_path / "hub", REQUEST)
     for name, content in zip(FILES, (b"{}", b"1234", b"anything", b"")):
         path = store.snapshot(COMMIT) / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -91,6 +93,16 @@ def test_the_target_of_a_damaged_link_is_dropped(store: _Store) -> None:
     store.drop(COMMIT, "model.bin")
     assert not path.is_symlink()
     assert not blob.exists()
+
+
+def test_a_damaged_file_of_somebody_elses_directory_stays(tmp_path: Path) -> None:
+    others = _Store(tmp_path, REQUEST)
+    path = others.snapshot(COMMIT) / "model.bin"
+    path.parent.mkdir(parents=True)
+    path.touch()
+    with pytest.raises(hub.HubError, match=f"is damaged: remove {path}, in a directory that this collection has not"):
+        others.drop(COMMIT, "model.bin")
+    assert path.exists()
 
 
 def test_revisions_are_remembered(store: _Store) -> None:

@@ -38,7 +38,8 @@ def test_other_files_are_dropped(tmp_path: Path) -> None:
         record.enter(tmp_path / name, stamp(tmp_path / name), name)
     record.keep_only([tmp_path / "b"])
     record.save()
-    assert list(json.loads((tmp_path / "record.json").read_text())) == [str(tmp_path / "b")]
+    assert list(json.loads((tmp_path / "record.json").read_text())) == ["mark", str(tmp_path / "b")]
+    assert list(Record(tmp_path / "record.json").entries) == [str(tmp_path / "b")]
 
 
 def test_a_record_that_cannot_be_read_is_empty(tmp_path: Path) -> None:

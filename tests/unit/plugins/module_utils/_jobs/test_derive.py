@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
     Checkpoints,
     Measure,
@@ -35,7 +35,7 @@ JOB = run(
 def test_a_verification_keeps_the_settings_and_drops_what_belongs_to_the_script() -> None:
     assert derive.verification(JOB, Path("/role/verify_ranks.py")) == Job(
         file=JOB.file,
-        name="verify",
+        name="+verify",
         kind="verification",
         script=Path("/role/verify_ranks.py"),
         ranks_per_node=2,
@@ -49,7 +49,7 @@ def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
     made = derive.measurement(JOB, "network", "torch", Path("/role/measure_network.py"), args)
     assert made == Job(
         file=JOB.file,
-        name="network",
+        name="+network",
         kind="torch",
         script=Path("/role/measure_network.py"),
         args=args,
@@ -63,13 +63,13 @@ def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
 
 def test_a_job_on_other_hosts() -> None:
     made = derive.on_hosts(JOB, 2)
-    assert (made.name, made.hosts, made.args, made.expect) == ("demo-on-2", 2, {"seed": 1, "lr": 2}, {})
+    assert (made.name, made.hosts, made.args, made.expect) == ("demo+on-2", 2, {"seed": 1, "lr": 2}, {})
 
 
 def test_a_job_with_other_cores() -> None:
     assert derive.with_cores(JOB, "trial-1", threads_per_core=2).threads_per_core == 2
     made = derive.with_cores(JOB, "trial-1", ranks_per_node=1, comm_cores=2)
-    assert (made.name, made.ranks_per_node, made.comm_cores, made.reserved_cores) == ("demo-trial-1", 1, 2, "auto")
+    assert (made.name, made.ranks_per_node, made.comm_cores, made.reserved_cores) == ("demo+trial-1", 1, 2, "auto")
     with pytest.raises(
         ValueError,
         match=r"^threads is no setting of cores: ranks_per_node, comm_cores, reserved_cores, threads_per_core are$",
@@ -82,9 +82,25 @@ def test_mappings_are_merged() -> None:
 
 
 def test_a_name_that_is_none() -> None:
-    error = f"'demo-{'x' * 60}' is not a name of a job: at most 63 lower-case letters, digits, '.', '_' and '-'"
+    error = (
+        f"'demo+{'x' * 60}' is not a name of a derived job: at most 63 lower-case letters, digits, '.', '_' and '-', "
+        "with one '+' among them"
+    )
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
         derive.derived(JOB, "x" * 60)
+
+
+def test_no_job_file_has_the_name_of_a_derived_job(tmp_path: Path) -> None:
+    made = [
+        derive.verification(JOB, Path("/a.py")),
+        derive.measurement(JOB, "network-imb", "ranks", Path("/a.py"), {}),
+        derive.derived(JOB, "tune-1"),
+        derive.trial(JOB, "on-2-r1", 20),
+    ]
+    for job in made:
+        (tmp_path / "job.yml").write_text(f"{{name: {job.name}, script: a.py}}")
+        with pytest.raises(ValueError, match=re.escape(f"name: {job.name!r} is not a name")):
+            load(tmp_path / "job.yml")
 
 
 def test_what_is_none_is_left_out() -> None:
@@ -101,7 +117,7 @@ def test_a_trial_trains_for_some_steps_and_does_nothing_besides() -> None:
     )
     made = derive.trial(job, "on-2-r1", 20, 5, fields={"hosts": 2, "args": {"lr": 3}})
     assert made.args == {"lr": 3, "do_train": True, "save_strategy": "no", "max_steps": 25}
-    assert (made.name, made.hosts, made.expect, made.checkpoints) == ("demo-on-2-r1", 2, {}, None)
+    assert (made.name, made.hosts, made.expect, made.checkpoints) == ("demo+on-2-r1", 2, {}, None)
     assert (made.restarts, made.min_hosts, made.wait) == (0, None, False)
     assert made.measure == Measure(warmup_steps=5, split=True)
     assert not derive.trial(job, "sanity", 2, measure=False).measure

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
 
 
@@ -76,10 +77,10 @@ def test_create(folder: Path) -> None:
         "observe/a.py",
         "tool",
         "models/minilm",
-        directory.CREATED,
+        _ownership.MARK,
     }
-    created = json.loads((made / directory.CREATED).read_text())
-    assert created == {"names": ["launch.sh", "models", "observe", "tool"]}
+    mark = _ownership.read(made)
+    assert (mark["what"], mark["names"]) == ("job", [_ownership.MARK, "launch.sh", "models", "observe", "tool"])
     assert (made / "observe/a.py").read_text(encoding="utf-8") == "\u00e9"
     assert (made / "models/minilm").readlink() == Path("/opt/model")
     modes = {name: (made / name).stat().st_mode & 0o777 for name in files}
@@ -93,7 +94,7 @@ def test_create_replaces_nothing_and_clears_what_was_left_half_made(folder: Path
     assert [path.name for path in folder.iterdir()] == ["log"]
     (folder / "log").unlink()
     directory.create(folder, {"b": ""}, {})  # the attempt above left .demo.part with a file a
-    assert {path.name for path in folder.iterdir()} == {"b", directory.CREATED}
+    assert {path.name for path in folder.iterdir()} == {"b", _ownership.MARK}
 
 
 def test_no_job(folder: Path) -> None:

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, reset
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 ROLES = Path(__file__).resolve().parents[5] / "roles"
 KEY = "0123456789ab"
@@ -22,16 +25,26 @@ def write(path: Path, text: str = "x") -> Path:
     return path
 
 
+def own(path: Path, depth: int = 1) -> Path:
+    """A file in a directory that the collection has made, so many levels above it."""
+    _ownership.make(path.parents[depth - 1], "directory")
+    return write(path)
+
+
 def make_job(
-    base: Path, name: str, files: Mapping[str, str] | None = None, hosts: tuple[str, ...] = ("node0",)
+    base: Path,
+    name: str,
+    files: Mapping[str, str] | None = None,
+    hosts: tuple[str, ...] = ("node0",),
+    what: str = directory.JOB,
 ) -> Path:
     """A job directory as it is created on node0, the head of its job, with further files."""
     folder = base / "jobs" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    _ownership.make(folder.parent, _ownership.CONTAINER)
     settings = {"head": "node0", "user": "me", "since": "today"}
     plan = {"environment": str(base / "envs" / f"native-cp311-{KEY}"), "hosts": [{"host": host} for host in hosts]}
     created = {"job.json": json.dumps({"settings": settings}), "plan.json": json.dumps(plan), "host": "node0\n"}
-    directory.create(folder, {**created, "lib/a.py": ""}, {"models/bert": "/nowhere"})
+    directory.create(folder, {**created, "lib/a.py": ""}, {"models/bert": "/nowhere"}, what=what)
     for path, text in (files or {}).items():
         write(folder / path, text)
     return folder
@@ -52,65 +65,85 @@ def test_requested() -> None:
 
 
 def test_environments_of_the_collection_and_nothing_beside_them(tmp_path: Path) -> None:
-    write(tmp_path / f"envs/native-cp311-{KEY}/bin/python")  # incomplete: without a marker
-    write(tmp_path / f"envs/.native-cp311-{KEY}.lock", "")
-    write(tmp_path / "envs/old/amx-cluster.json", "{}")
-    write(tmp_path / "envs/.old.lock", "")
+    for name in (f"native-cp311-{KEY}", "old"):
+        venv.begin(tmp_path / "envs" / name)
+        _ownership.write_file(tmp_path / f"envs/.{name}.lock")
+    own(tmp_path / f"wheels/cp311-{KEY}/a.whl")
     write(tmp_path / "envs/mine/bin/python")
+    write(tmp_path / f"envs/theirs-cp311-{KEY}/{venv.MARKER}", "{}")
     write(tmp_path / "envs/.mine.lock", "")
-    write(tmp_path / f"wheels/cp311-{KEY}/a.whl")
     write(tmp_path / "wheels/my.whl")
     write(tmp_path / "notes.txt")
-    (tmp_path / "env").symlink_to(tmp_path / "envs/old")
+    venv.activate(tmp_path, "old")
+    (tmp_path / "examples").symlink_to(tmp_path / "envs/mine")
     assert names(tmp_path, "environments") == [
         "env", f"envs/.native-cp311-{KEY}.lock", "envs/.old.lock", f"envs/native-cp311-{KEY}", "envs/old",
         f"wheels/cp311-{KEY}",
     ]  # fmt: skip
+    stays = ["envs/.mine.lock", "envs/mine", f"envs/theirs-cp311-{KEY}", "wheels/my.whl"]
+    assert [str(path.relative_to(tmp_path)) for path in reset.unmarked(tmp_path, "environments")] == stays
+    assert names(tmp_path, "wheels") == [f"wheels/cp311-{KEY}"]
     reset.remove(tmp_path, reset.paths(tmp_path, "environments"))
     reset.remove_empty(tmp_path)
-    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    assert left == ["envs/.mine.lock", "envs/mine/bin/python", "notes.txt", "wheels/my.whl"]
+    assert [str(path.relative_to(tmp_path)) for path in reset.unmarked(tmp_path, "environments")] == stays
+    assert (tmp_path / "notes.txt").exists()
+    assert (tmp_path / "examples").is_symlink()
     assert names(tmp_path, "environments") == []
 
 
 def test_data_is_removed_and_what_links_lead_to_stays(tmp_path: Path) -> None:
-    own = write(tmp_path / "own/weights", "xy")
+    mine = write(tmp_path / "own/weights", "xy")
     base = tmp_path / "prefix"
-    write(base / f"cache/models/bert-{KEY}/weights")
-    write(base / f"cache/models/bert-{KEY}.read.json", "{}")
-    write(base / f"cache/datasets/org/pairs-{KEY}/train.csv")
-    write(base / "cache/fetched/hub/a")
-    write(base / f"cache/projects/files/{64 * 'a'}")
-    write(base / "cache/projects/files.read.json", "{}")
+    own(base / f"cache/models/bert-{KEY}/weights")
+    record = Record(base / f"cache/models/bert-{KEY}.read.json")
+    record.save()
+    own(base / f"cache/datasets/org/pairs-{KEY}/train.csv")
+    own(base / "cache/fetched/hub/a")
+    own(base / f"cache/projects/files/{64 * 'a'}")
     write(base / "cache/models/my-own/weights")
-    (base / f"cache/models/given-{KEY}").symlink_to(own.parent)
+    write(base / f"cache/models/theirs-{KEY}/weights")
+    _ownership.link(base / f"cache/models/given-{KEY}", mine.parent)
     assert names(base, "data") == [
         f"cache/{name}"
         for name in (
-            f"datasets/org/pairs-{KEY}", "fetched", f"models/bert-{KEY}", f"models/bert-{KEY}.read.json",
-            f"models/given-{KEY}", "projects",
+            f"datasets/org/pairs-{KEY}", "fetched/hub", f"models/bert-{KEY}", f"models/bert-{KEY}.read.json",
+            f"models/given-{KEY}", "projects/files",
         )
     ]  # fmt: skip
-    assert reset.size(reset.paths(base, "data")) == 8  # not what the link leads to
     reset.remove(base, reset.paths(base, "data"))
     reset.remove_empty(base)
-    assert own.read_text() == "xy"
-    assert [path for path in base.rglob("*") if path.is_file()] == [base / "cache/models/my-own/weights"]
+    assert mine.read_text() == "xy"
+    left = [str(path.relative_to(base)) for path in base.rglob("[!.]*") if path.is_file()]
+    assert sorted(left) == ["cache/models/my-own/weights", f"cache/models/theirs-{KEY}/weights"]
     assert not (base / "cache/datasets").exists()
 
 
-def test_downloads(tmp_path: Path) -> None:
-    write(tmp_path / f"wheelhouse/cp311-{KEY}-lock/pip.whl")
-    write(tmp_path / f"wheelhouse/cp311-{KEY}.partial/a.whl")
-    write(tmp_path / "wheelhouse/mine.whl")
-    write(tmp_path / "fetched/a")
-    write(tmp_path / "git/0123456789abcdef/own-1-py3-none-any.whl")
-    write(tmp_path / "transformers-5.1-01234567/examples/a.py")
-    write(tmp_path / "transformers-mine/a")
+def test_sizes(tmp_path: Path) -> None:
+    write(tmp_path / "a/b", "123")
+    (tmp_path / "a/same").hardlink_to(tmp_path / "a/b")
+    (tmp_path / "a/link").symlink_to(write(tmp_path / "own/weights", 9 * "x"))
+    assert reset.size([tmp_path / "a"]) == 3  # a short link has no block
+
+
+def test_downloads_beside_those_of_others(tmp_path: Path) -> None:
+    """As with `cluster_cache: ~/.cache`, where git keeps credentials in git/."""
+    own(tmp_path / f"wheelhouse/cp311-{KEY}-lock/pip.whl")
+    own(tmp_path / f"wheelhouse/cp311-{KEY}.partial/a.whl")
+    write(tmp_path / f"wheelhouse/cp312-{KEY}/mine.whl")
+    own(tmp_path / "fetched/hub/a")
+    own(tmp_path / "git_wheels/0123456789abcdef/own-1-py3-none-any.whl")
+    own(tmp_path / "transformers/5.1-01234567/source/examples/a.py", 3)
+    others = ["fetched/thumbnails/a", "git/credential/socket", "projects/thesis.tex", "transformers/mine/a"]
+    for name in others:
+        write(tmp_path / name)
     assert names(tmp_path, "downloads") == [
-        "fetched", "git", "transformers-5.1-01234567",
+        "fetched/hub", "git_wheels/0123456789abcdef", "transformers/5.1-01234567",
         f"wheelhouse/cp311-{KEY}-lock", f"wheelhouse/cp311-{KEY}.partial",
     ]  # fmt: skip
+    reset.remove(tmp_path, reset.paths(tmp_path, "downloads"))
+    reset.remove_empty(tmp_path)
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("[!.]*") if path.is_file())
+    assert left == sorted([*others, f"wheelhouse/cp312-{KEY}/mine.whl"])
 
 
 def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
@@ -119,19 +152,24 @@ def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
     make_job(tmp_path, "shard", {"predictions.csv": "1\n"})
     make_job(tmp_path, "copy", {"output/checkpoint-10/state.pt": "1"})
     make_job(tmp_path, "verify", {"log": "", "results.json": "{}"})
-    own = write(tmp_path / "store/aa", "print()")
-    tree = {"files": [{"file": "train.py", "sha256": own.name, "executable": False}], "links": {}, "shared": ["output"]}
-    directory.create(tmp_path / "jobs/project", {"job.json": "{}"}, {}, tree=(tree, own.parent))
-    older = make_job(tmp_path, "older")
-    (older / directory.CREATED).unlink()
-    write(tmp_path / "jobs/.head.lock", "")
+    make_job(tmp_path, "+verify", {"log": "", "results.json": "{}"}, what=directory.DERIVED)
+    mine = write(tmp_path / "store/aa", "print()")
+    script = {"file": "train.py", "sha256": mine.name, "executable": False}
+    tree = {"files": [script], "links": {}, "shared": ["output"]}
+    directory.create(tmp_path / "jobs/project", {"job.json": "{}"}, {}, tree=(tree, mine.parent))
+    theirs = make_job(tmp_path, "theirs")
+    (theirs / _ownership.MARK).unlink()
+    _ownership.write_file(tmp_path / "jobs/.head.lock")
+    write(tmp_path / "jobs/.notes.lock", "")
     write(tmp_path / "jobs/notes/a.txt")
-    assert names(tmp_path, "jobs") == ["jobs/.head.lock", "jobs/project", "jobs/verify", "jobs/worker"]
-    assert names(tmp_path, "results") == ["jobs/copy", "jobs/head", "jobs/older", "jobs/shard"]
+    assert names(tmp_path, "jobs") == ["jobs/+verify", "jobs/.head.lock", "jobs/project", "jobs/worker"]
+    assert names(tmp_path, "results") == ["jobs/copy", "jobs/head", "jobs/shard", "jobs/verify"]
     for piece in ("jobs", "results"):
         reset.remove(tmp_path, reset.paths(tmp_path, piece))
     reset.remove_empty(tmp_path)
-    assert [path.name for path in (tmp_path / "jobs").iterdir()] == ["notes"]
+    assert sorted(path.name for path in (tmp_path / "jobs").glob("*")) == [
+        ".amx-cluster.json", ".notes.lock", "notes", "theirs"
+    ]  # fmt: skip
 
 
 def test_nothing_is_there(tmp_path: Path) -> None:
@@ -162,6 +200,7 @@ def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
 
 
 def test_a_process_of_an_environment_is_in_use(tmp_path: Path) -> None:
+    venv.begin(tmp_path / f"envs/native-cp311-{KEY}")
     python = write(tmp_path / f"envs/native-cp311-{KEY}/bin/python", "#!/bin/sh\necho ready\nread line\n")
     python.chmod(0o755)
     with subprocess.Popen([str(python)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -236,6 +275,15 @@ def test_system_files_are_those_of_the_roles(tmp_path: Path) -> None:
 
 def test_ssh_files(tmp_path: Path) -> None:
     assert reset.ssh_files(tmp_path, "amx_cluster") == {"files": [], "keys": 0}
-    write(tmp_path / "amx_cluster.pub")
+    write(tmp_path / "amx_cluster.pub", "ssh-ed25519 AAAA me@home")
+    for name in ("amx_cluster", "amx_cluster_config"):
+        write(tmp_path / name, "Host own")
+    write(tmp_path / "amx_cluster_known_hosts", "# Made by amx.cluster")
     write(tmp_path / "authorized_keys", LINE.format("AA", "amx_cluster@node0") + LINE.format("AB", "me@home"))
-    assert reset.ssh_files(tmp_path, "amx_cluster") == {"files": [str(tmp_path / "amx_cluster.pub")], "keys": 1}
+    assert reset.ssh_files(tmp_path, "amx_cluster") == {
+        "files": [str(tmp_path / "amx_cluster_known_hosts")],
+        "keys": 1,
+    }
+    write(tmp_path / "amx_cluster.pub", LINE.format("AA", "amx_cluster@node0"))
+    there = ("amx_cluster", "amx_cluster.pub", "amx_cluster_known_hosts")
+    assert reset.ssh_files(tmp_path, "amx_cluster")["files"] == [str(tmp_path / name) for name in there]

@@ -266,7 +266,7 @@ def test_what_cannot_run_is_in_the_table_and_the_rest_runs() -> None:
     assert not {"llama-1b-small"} & {
         cell["model"] for cell in content["cells"] for trial in made if cell["id"] in trial["cells"]
     }
-    shown = inference_text.report(content, "/r/speed-inference/inference.json")
+    shown = inference_text.report(content, "/r/speed+inference/inference.json")
     assert "refused: it is gone" in shown
     assert "failed: it was failed" in shown
     # The model that was missing is tried again by the same command, and nothing else is.
@@ -284,12 +284,12 @@ def test_a_first_trial_that_fails_ends_the_benchmark() -> None:
     content, trial = inference.advance(content, request(of), of, NOW)
     assert trial is None
     assert inference.failed(content).startswith(
-        "job speed: nothing was measured: there is no virtual environment; speed-infer-1 failed: there is no virtual"
+        "job speed: nothing was measured: there is no virtual environment; speed+infer-1 failed: there is no virtual"
     )
     assert inference.left(content, 30)
     content, made = measure(of, fast, inference.continued(content, 30))
     assert content["state"] == "complete"
-    assert made[0]["job"] == "speed-infer-2"
+    assert made[0]["job"] == "speed+infer-2"
 
 
 @given(
@@ -371,12 +371,12 @@ def test_the_file_of_a_recommended_setting() -> None:
     }
     assert "# 100.0% of predictions equal fp32's, on random inputs" in text
     assert inference_choice.file_name("job:demo") == "recommended-job-demo.yml"
-    shown = inference_text.report(content, "/r/speed-inference/inference.json")
+    shown = inference_text.report(content, "/r/speed+inference/inference.json")
     assert (
-        "playbooks/predict.yml -e model=DIRECTORY -e setting=/r/speed-inference/recommended-distilbert-small.yml"
+        "playbooks/predict.yml -e model=DIRECTORY -e setting=/r/speed+inference/recommended-distilbert-small.yml"
         in shown
     )
-    assert "/r/speed-inference/inference.json" in shown
+    assert "/r/speed+inference/inference.json" in shown
 
 
 # What instances leave

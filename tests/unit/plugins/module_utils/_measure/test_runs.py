@@ -21,10 +21,10 @@ def tried(**outcome: Any) -> dict[str, Any]:
         "started": "2026-11-22T16:00:00+00:00",
         "seconds": 12.5,
         "metrics": {"train_samples_per_second": 100.0},
-        "output": "/opt/jobs/demo-on-2-r1/output",
+        "output": "/opt/jobs/demo+on-2-r1/output",
         **outcome,
     }
-    return {"job": "demo-on-2-r1", "state": "succeeded", "reason": "", "plan": PLAN, "progress": {}, "outcome": results}
+    return {"job": "demo+on-2-r1", "state": "succeeded", "reason": "", "plan": PLAN, "progress": {}, "outcome": results}
 
 
 def test_what_was_measured_comes_before_what_the_script_says() -> None:
@@ -50,7 +50,7 @@ def test_a_job_without_throughput(metrics: dict[str, float]) -> None:
     assert (found["state"], found["samples_per_second"]) == ("failed", None)
     assert found["reason"] == (
         "its results have no throughput: train with transformers' Trainer (kind: trainer) and write its metrics to "
-        "/opt/jobs/demo-on-2-r1/output/all_results.json, or have the script write train_samples_per_second there"
+        "/opt/jobs/demo+on-2-r1/output/all_results.json, or have the script write train_samples_per_second there"
     )
 
 
@@ -62,7 +62,7 @@ def test_a_run_that_failed() -> None:
 
 
 def test_a_run_that_was_not_started() -> None:
-    given = {"job": "demo-on-2-r1", "state": "failed", "reason": "\n".join("abcdef"), "plan": {}, "outcome": {}}
+    given = {"job": "demo+on-2-r1", "state": "failed", "reason": "\n".join("abcdef"), "plan": {}, "outcome": {}}
     found = runs.record(given)
     assert (found["state"], found["reason"], found["ranks"]) == ("failed", "a\nb\nc\nd", None)
     assert runs.record({"state": "failed"})["reason"] == "it ended without a reason"

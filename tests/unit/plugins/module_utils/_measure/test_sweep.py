@@ -128,14 +128,14 @@ def test_a_failed_run_stays_failed_and_the_others_go_on() -> None:
     assert two["speedup"] is None
     assert counts(content)[4]["speedup"]["median"] > 2
     table = sweep_text.table(content, "results/demo-scale/sweep.json")
-    assert "demo-on-2-r1 failed: node1 no longer answers" in table
+    assert "demo+on-2-r1 failed: node1 no longer answers" in table
     assert [line.split()[2] for line in table.splitlines() if line.startswith("2 ")] == ["failed"]
 
 
 def test_a_failed_sanity_run_stops_the_sweep() -> None:
     content = begun()
     content, stop = sweep.recorded(content, tried(content["sanity"], failed="no space left on node2"), NOW)
-    assert stop == "The sanity run demo-sanity failed, nothing else was started: no space left on node2"
+    assert stop == "The sanity run demo+sanity failed, nothing else was started: no space left on node2"
     assert len(sweep.left(content)) == 8
     assert sweep.interrupted(content) == []
 
@@ -228,9 +228,9 @@ def test_the_table() -> None:
 
 def test_lines_of_progress() -> None:
     content = made(begun(), 2)
-    assert sweep_text.line(content["runs"][1], 2, 8) == "[2/8] demo-on-1-r1 on 1 host, 2 ranks: 101.0 samples/s"
+    assert sweep_text.line(content["runs"][1], 2, 8) == "[2/8] demo+on-1-r1 on 1 host, 2 ranks: 101.0 samples/s"
     failed = {**content["runs"][1], "state": "failed", "reason": "out of\n  memory"}
-    assert sweep_text.line(failed, 2, 8) == "[2/8] demo-on-1-r1 on 1 host failed: out of memory"
+    assert sweep_text.line(failed, 2, 8) == "[2/8] demo+on-1-r1 on 1 host failed: out of memory"
 
 
 def test_the_fixture_is_what_a_sweep_writes() -> None:

@@ -81,7 +81,7 @@ def test_hosts_that_a_job_names() -> None:
 def test_jobs_that_cannot_be_scaled() -> None:
     with pytest.raises(ValueError, match="of kind ranks: its ranks do not train together, there is nothing to scale"):
         request(replace(JOB, kind="ranks"))
-    with pytest.raises(ValueError, match=r"is not a name of a job: .*; set a shorter name in /somewhere/demo.yml"):
+    with pytest.raises(ValueError, match=r"a name of a derived job: .*; set a shorter name in /somewhere/demo.yml"):
         request(replace(JOB, name="x" * 56))
 
 
@@ -116,11 +116,11 @@ def test_a_constant_global_batch_that_cannot_be(job: Job, options: dict[str, Any
 def test_the_order_of_runs_alternates() -> None:
     names = [each["job"] for each in sweep_request.runs(JOB, HOSTS, request(counts="1,3"))]
     assert names == [
-        *("demo-one-process-r1", "demo-on-1-r1", "demo-on-3-r1"),
-        *("demo-on-3-r2", "demo-on-1-r2", "demo-one-process-r2"),
+        *("demo+one-process-r1", "demo+on-1-r1", "demo+on-3-r1"),
+        *("demo+on-3-r2", "demo+on-1-r2", "demo+one-process-r2"),
     ]
     # A script that decides itself how long it runs begins on all hosts: that is its sanity run.
-    assert sweep_request.runs(TORCH, HOSTS, request(TORCH, counts="1,3"))[0]["job"] == "demo-on-3-r1"
+    assert sweep_request.runs(TORCH, HOSTS, request(TORCH, counts="1,3"))[0]["job"] == "demo+on-3-r1"
     assert sweep_request.sanity(TORCH, HOSTS, request(TORCH)) is None
 
 
@@ -152,7 +152,7 @@ def test_trials() -> None:
     alone = sweep_request.runs(JOB, HOSTS, asked)[0]
     made = derive.trial(JOB, **sweep_request.trial(JOB, asked, alone, 1))
     assert (made.name, made.hosts, made.ranks_per_node, made.comm_cores) == (
-        "demo-one-process-r1",
+        "demo+one-process-r1",
         ["node0"],
         1,
         "auto",

@@ -131,7 +131,7 @@ def test_a_budget_that_turns_out_to_be_too_short_and_a_larger_one_that_goes_on()
     assert content["notes"][0].startswith("the budget of 0.5 min is too short: a trial takes 10 s, and one of other")
     again = tune(by_comm, content=trials.continued(content, 600))
     assert again["verdict"] == "faster"
-    assert [trial["job"] for trial in again["trials"]].count("demo-tune-1") == 1
+    assert [trial["job"] for trial in again["trials"]].count("demo+tune-1") == 1
 
 
 def test_nothing_else_is_valid() -> None:

@@ -5,6 +5,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.archive import check, read, unpack
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.wheels import MANIFEST, manifest
@@ -41,10 +42,20 @@ def test_a_directory_and_a_tar_file(tmp_path: Path) -> None:
         content = read(source)
         assert content == manifest(house)
         target = tmp_path / f"unpacked-{number}"
-        (target / "of a run that was killed").mkdir(parents=True)
+        _ownership.make(target, "wheels")
+        (target / "of a run that was killed").mkdir()
         unpack(source, target, content)
-        assert [path.name for path in target.iterdir()] == [wheel.name]
+        assert sorted(path.name for path in target.iterdir()) == [_ownership.MARK, wheel.name]
         assert (target / wheel.name).read_bytes() == wheel.read_bytes()
+
+
+def test_somebody_elses_directory_is_not_replaced(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "house", "a", "1")
+    content = manifest(tmp_path / "house")
+    (tmp_path / "unpacked/mine").mkdir(parents=True)
+    with pytest.raises(ValueError, match="unpacked was not made by this collection"):
+        unpack(tmp_path / "house", tmp_path / "unpacked", content)
+    assert (tmp_path / "unpacked/mine").is_dir()
 
 
 def test_a_damaged_archive(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, venv
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 from support import stand_ins
@@ -21,7 +22,7 @@ def make(prefix: Path, *names: str) -> None:
     """Make virtual environments that have passed their checks, the first one last active."""
     for age, name in enumerate(names):
         env = prefix / "envs" / name
-        env.mkdir(parents=True)
+        venv.begin(env)
         (env / MARKER).write_text('{"name": "native"}')
         os.utime(env / MARKER, (1000 - age, 1000 - age))
 
@@ -95,6 +96,8 @@ def test_surplus(tmp_path: Path) -> None:
     assert venv.surplus(tmp_path, 3, [], proc) == []
     # A job uses it that has no process on this host at the moment.
     assert venv.surplus(tmp_path, 0, ["e", "b"], proc) == ["d"]
+    (tmp_path / "envs/d" / _ownership.MARK).unlink()  # as one that somebody has put there
+    assert venv.surplus(tmp_path, 0, [], proc) == ["e", "b"]
 
 
 def test_problems(tmp_path: Path) -> None:
@@ -166,11 +169,25 @@ def test_marker(tmp_path: Path) -> None:
 
 def test_mark_and_remove(tmp_path: Path) -> None:
     env = tmp_path / "envs" / "a"
-    (env / "lib").mkdir(parents=True)
+    venv.begin(env)
+    (env / "lib").mkdir()
     venv.mark(env, {"name": "native", "packages": {"torch": "2"}})
     assert venv.marker(env) == {"name": "native", "packages": {"torch": "2"}}
     venv.remove(env)
     assert not env.exists()
+
+
+def test_somebody_elses_virtual_environment_stays(tmp_path: Path) -> None:
+    (tmp_path / "envs/a/lib").mkdir(parents=True)
+    venv.mark(tmp_path / "envs/a", {"name": "native"})
+    venv.remove(tmp_path / "envs/a")
+    with pytest.raises(ValueError, match="envs/a was not made by this collection"):
+        venv.begin(tmp_path / "envs/a")
+    assert (tmp_path / "envs/a/lib").is_dir()
+    (tmp_path / "env").symlink_to(tmp_path / "envs/a")
+    with pytest.raises(ValueError, match="env was not made by this collection"):
+        venv.activate(tmp_path, "b")
+    assert venv.active(tmp_path) == "a"
 
 
 def test_an_installation_at_the_same_time(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, wheelhouse
 from support.stand_ins import make_wheel
 
@@ -83,12 +84,14 @@ def collect(tmp_path: Path, **options: Any) -> tuple[list[str], list[str], Path]
 
 def test_a_wheelhouse_with_dependencies(tmp_path: Path) -> None:
     staging = tmp_path / "houses" / "house.partial"
+    _ownership.make(staging, "wheels")
     make_wheel(staging, "a", "0")  # of an interrupted run, and no longer requested
     found, silent, house = collect(tmp_path)
     assert found == ["a-1", "b-2", "dependency-3", "installed-5"]
     assert silent == [f"{tmp_path}/nowhere: there is no such directory"]
     assert not staging.exists()
     assert sorted(path.name for path in house.iterdir()) == [
+        _ownership.MARK,
         *(f"{name}-py3-none-any.whl" for name in found),
         "manifest.json",
         "requirements.txt",

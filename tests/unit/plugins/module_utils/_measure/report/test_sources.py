@@ -142,10 +142,10 @@ def test_losses_that_the_trainer_printed(tmp_path: Path) -> None:
 
 def test_the_runs_of_a_sweep_are_read_where_they_are(tmp_path: Path) -> None:
     path = report_results.write_sweep(tmp_path / "squad-scale")
-    report_results.write_job(path / "squad-on-2-r1")
-    report_results.write_job(tmp_path / "squad-on-4-r1")
+    report_results.write_job(path / "squad+on-2-r1")
+    report_results.write_job(tmp_path / "squad+on-4-r1")
     (sweep,) = sources.read([path]).sweeps
-    assert sorted(run.path.name for run in sweep.runs) == ["squad-on-2-r1", "squad-on-4-r1"]
+    assert sorted(run.path.name for run in sweep.runs) == ["squad+on-2-r1", "squad+on-4-r1"]
 
 
 def test_the_model_of_a_job_file(tmp_path: Path) -> None:

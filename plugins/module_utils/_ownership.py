@@ -1,0 +1,144 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the collection has made, known by a mark that was written when it was made. It deletes nothing else.
+
+A file has the mark in its first bytes, a directory in its file MARK. A symbolic link has it in a file beside it, with
+its target, so that another link of that name is another's. What lies in a marked directory belongs to it, unless it is
+a directory of others (CONTAINER), which goes only when nothing but its mark is left in it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+
+# What the first bytes of a file have in them; templates of roles have it in their first line.
+SIGNATURE = "Made by amx.cluster"
+FIRST = 1024
+# In each directory that the collection has made.
+MARK = ".amx-cluster.json"
+# What directories of others are, each of which has its own mark.
+CONTAINER = "container"
+
+
+def make(path: Path, what: str, **more: Any) -> bool:
+    """Make a directory with its mark, and its missing parents as containers; return whether it was missing.
+
+    what: what it is. more: further entries of its mark. One that is there is left as it is. Raises OSError.
+    """
+    if path.is_dir():
+        return False
+    make(path.parent, CONTAINER)
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if path.is_dir():  # another process was faster
+            return False
+        raise
+    mark(path, what, **more)
+    return True
+
+
+def mark(path: Path, what: str, **more: Any) -> None:
+    """Write the mark of a directory that was made a moment ago, for those who can read it. Raises OSError."""
+    write_json(path / MARK, {"mark": SIGNATURE, "what": what, **more}, path.stat().st_mode & 0o644)
+
+
+def claim(path: Path, what: str) -> None:
+    """Make a directory with its mark unless it is there with it. Raises ValueError for one without, and OSError."""
+    if os.path.lexists(path) and not (path.is_dir() and is_own(path)):
+        raise ValueError(f"{path} was not made by this collection, which needs that place: rename it or move it away")
+    make(path, what)
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return the mark of a directory; empty for none, and for a link."""
+    with contextlib.suppress(OSError):
+        found = {} if path.is_symlink() else read_json(path / MARK) or {}
+        return found if found.get("mark") == SIGNATURE else {}
+    return {}
+
+
+def is_own(path: Path) -> bool:
+    """Whether a directory, file or link carries the collection's mark."""
+    try:
+        if path.is_symlink():
+            beside = read_json(_beside(path)) or {}
+            return beside.get("mark") == SIGNATURE and beside.get("target") == str(path.readlink())
+        if path.is_dir():
+            return bool(read(path))
+        if not path.is_file():
+            return False
+        with path.open("rb") as stream:
+            return SIGNATURE.encode() in stream.read(FIRST)
+    except OSError:
+        return False
+
+
+def described(path: Path) -> str:
+    """Return by which mark a path is known to be the collection's, for a person."""
+    if path.is_symlink():
+        return f"link, recorded in {_beside(path).name}"
+    return f"{read(path).get('what')}, by {MARK} in it" if path.is_dir() else f"file, by '{SIGNATURE}' in it"
+
+
+def write_file(path: Path) -> None:
+    """Make a file that has nothing but the mark, such as one that is only locked; one that is there stays as it is."""
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="ascii") as stream:
+            stream.write(f"{SIGNATURE}\n")
+
+
+def link(path: Path, target: Path) -> bool:
+    """Point a symbolic link to a target, at once; return whether it did not. Its parent directory must be there.
+
+    Raises ValueError when something is in its place that the collection has not made, and OSError.
+    """
+    there = os.path.lexists(path)
+    if there and not is_own(path):
+        raise ValueError(f"{path} was not made by this collection, which needs that place: rename it or remove it")
+    if there and str(path.readlink()) == str(target):
+        return False
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    new.symlink_to(target)
+    write_json(_beside(path), {"mark": SIGNATURE, "what": "link", "target": str(target)})
+    new.replace(path)
+    return True
+
+
+def remove(path: Path) -> bool:
+    """Remove what carries the mark, with all that is in it; return whether it did. Links are not followed.
+
+    A container goes only when nothing else is in it. What has no mark stays. Raises OSError.
+    """
+    if not is_own(path):
+        return False
+    if path.is_symlink():
+        path.unlink()
+        _beside(path).unlink()
+    elif not path.is_dir():
+        path.unlink()
+    elif read(path)["what"] == CONTAINER:
+        if any(entry.name != MARK for entry in path.iterdir()):
+            return False
+        (path / MARK).unlink()
+        path.rmdir()
+    else:
+        # Its mark last: what an interrupted run leaves is still the collection's.
+        for entry in path.iterdir():
+            if entry.name != MARK:
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+        (path / MARK).unlink()
+        path.rmdir()
+    return True
+
+
+def _beside(link: Path) -> Path:
+    return link.with_name(f".{link.name}{MARK}")

@@ -1,0 +1,96 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: own_path
+short_description: Create directories and links with the collection's mark, and remove only what carries it
+version_added: 1.0.0
+author:
+  - The amx.cluster maintainers (@amx-cluster)
+description:
+  - Creates a directory with the mark of this collection, or a symbolic link with a mark beside it, or removes what
+    carries the mark. What lies in the place without a mark is never changed or removed.
+extends_documentation_fragment:
+  - amx.cluster.attributes
+  - amx.cluster.attributes.idempotent_module
+options:
+  path:
+    description: The directory, link or file.
+    type: path
+    required: true
+  state:
+    description:
+      - V(container), a directory for others, which is removed only when it is empty. It may be there without a mark.
+      - V(directory), a directory that is removed with all that is in it. Fails if it is there without the mark.
+      - V(temporary), a new directory whose name begins with that of O(path), for this user alone.
+      - V(link), a symbolic link to O(target). Fails if something without the mark is in its place.
+      - V(absent), removes what carries the mark.
+    type: str
+    choices: [container, directory, temporary, link, absent]
+    default: container
+  target:
+    description: What a link points to.
+    type: path
+seealso:
+  - module: amx.cluster.reset_files
+"""
+
+EXAMPLES = r"""
+- name: Create the directory of the virtual environments
+  amx.cluster.own_path:
+    path: /opt/amx-cluster/envs
+"""
+
+RETURN = r"""
+path:
+  description: The path; of a temporary directory, its own.
+  returned: success
+  type: str
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+
+
+def main() -> None:
+    states = ("container", "directory", "temporary", "link", "absent")
+    module = AnsibleModule(
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": list(states), "default": "container"},
+            "target": {"type": "path"},
+        },
+        required_if=[("state", "link", ["target"])],
+        supports_check_mode=True,
+    )
+    path, state, target = Path(module.params["path"]), module.params["state"], module.params["target"]
+    try:
+        if module.check_mode:
+            there = {"absent": not _ownership.is_own(path), "temporary": False}.get(state, path.is_dir())
+            changed = os.path.realpath(path) != os.path.realpath(target) if state == "link" else not there
+        elif state == "absent":
+            changed = _ownership.remove(path)
+        elif state == "link":
+            changed = _ownership.link(path, Path(target))
+        elif state == "temporary":
+            changed, path = True, Path(tempfile.mkdtemp(prefix=path.name, dir=path.parent))
+            _ownership.mark(path, "temporary directory")
+        elif state == "container":
+            changed = _ownership.make(path, _ownership.CONTAINER)
+        else:
+            changed = not path.is_dir()
+            _ownership.claim(path, "directory")
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=changed, path=str(path))
+
+
+if __name__ == "__main__":
+    main()
