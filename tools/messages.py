@@ -226,12 +226,12 @@ TOPICS = (
         "Reset",
         "docs/cluster_life.md#reset",
         (
-            *(
-                "plugins/module_utils/_jobs/reset.py",
-                "plugins/module_utils/_ownership.py",
-                "plugins/modules/own_path.py",
-            ),
-            *("plugins/modules/reset_", "plugins/action/reset_", "roles/reset/"),
+            "plugins/module_utils/_jobs/reset.py",
+            "plugins/module_utils/_ownership.py",
+            "plugins/modules/own_path.py",
+            "plugins/modules/reset_",
+            "plugins/action/reset_",
+            "roles/reset/",
         ),
     ),
     Topic(
