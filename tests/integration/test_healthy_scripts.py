@@ -40,10 +40,15 @@ OWN_START = {
     "code/of_the_job.py": "OWN = 1\n",
     "packages/sitecustomize.py": "import builtins\nbuiltins.OWN = 10\n",
 }
+# OpenMP with threads, as on every server: it binds them.
+BINDS = {"OMP_NUM_THREADS": "2", "KMP_AFFINITY": "granularity=fine,compact,1,0", "KMP_HW_SUBSET": "1T"}
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "1", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
 HEALTHY = {
     "workers of DataLoaders": Case("loaders", expect={"steps": 20}),
+    "CPUs of workers that compute for long": Case(
+        "worker_cpus", {"backend": "mpi", "env": BINDS}, expect={"processes": 9}
+    ),
     "joblib, shared memory, subprocesses": Case("children", expect={"steps": 14, "squares": 285}),
     "steps and evaluations longer than a stall": Case("long_steps", LONG_STEPS, expect={"steps": 1, "eval_counted": 1}),
     "the same, while the other rank spins in MPI": Case(

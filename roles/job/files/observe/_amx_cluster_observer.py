@@ -1008,7 +1008,11 @@ def keep_over_exec(private: dict[str, str]) -> None:
     execve = os.execve
 
     def again(path: Any, arguments: Any, environ: Any) -> Any:
-        return execve(path, arguments, {**environ, **private} if speaks() else environ)
+        if not speaks():
+            return execve(path, arguments, environ)
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(0, os.sched_getaffinity(0))  # undoes what OpenMP has bound, and nothing else
+        return execve(path, arguments, {**environ, **private})
 
     # Whatever else of os.exec* there is calls one of these.
     vars(os).update(execve=again, execv=lambda path, arguments: again(path, arguments, os.environ))

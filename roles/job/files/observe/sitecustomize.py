@@ -1,11 +1,13 @@
 """Imported by every Python of a job when it starts: rank.py puts this directory first on PYTHONPATH.
 
 Only the process that became the rank is observed (_amx_cluster_observer.py). Whatever it starts - workers of a
-DataLoader or of joblib, compilers, tools - runs as it would without the cluster, and learns no secret of the rank.
+DataLoader or of joblib, compilers, tools - runs as it would without the cluster, on all CPUs of the rank
+(_amx_cluster_cpus.py), and learns no secret of the rank.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.machinery
 import importlib.util
@@ -17,12 +19,15 @@ def start_observer() -> None:
     """Observe this process if it is the one that rank.py became."""
     received = os.environ.pop("AMX_CLUSTER_RANK", None)
     supervisor = os.environ.pop("AMX_CLUSTER_BEAT", "")
-    if received is None:
-        return
-    import json
+    rank = {}
+    if received is not None:
+        import json
 
-    rank = json.loads(received)
-    if rank["pid"] == os.getpid():
+        rank = json.loads(received)
+    is_rank = rank.get("pid") == os.getpid()
+    with contextlib.suppress(OSError, ValueError):  # it goes on with the CPUs that it has
+        importlib.import_module("_amx_cluster_cpus").take(is_rank)
+    if is_rank:
         importlib.import_module("_amx_cluster_observer").start(rank, supervisor)
 
 

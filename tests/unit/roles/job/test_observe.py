@@ -749,6 +749,47 @@ def test_only_the_process_that_rank_py_became_speaks_for_the_rank(rank: Rank, su
     assert [message["ended"] for message in told].count(True) == 1
 
 
+BOUND = """
+import os, subprocess, sys, threading, time
+
+cpus = sorted(os.sched_getaffinity(0))
+if "anew" in sys.argv:
+    sys.exit(f"anew {len(cpus)}")
+
+def show(who):
+    print(who, len(os.sched_getaffinity(0)), flush=True)
+    subprocess.run([sys.executable, "-c", "import os; print(len(os.sched_getaffinity(0)), flush=True)"])
+
+def bound_as_by_openmp():
+    os.sched_setaffinity(0, cpus[1:2])
+    bound.set()
+    time.sleep(60)
+
+os.sched_setaffinity(0, cpus[:1])
+show("alone")
+bound = threading.Event()
+threading.Thread(target=bound_as_by_openmp, daemon=True).start()
+bound.wait()
+show("with others")
+os.sched_setaffinity(0, cpus[1:])
+show("elsewhere")
+os.sched_setaffinity(0, cpus[:1])
+os.execv(sys.executable, [sys.executable, *sys.argv, "anew"])
+"""
+
+
+@pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs a CPU that the rank has and its main thread has not"
+)
+def test_only_what_openmp_has_bound_is_undone(rank: Rank) -> None:
+    """It has bound the threads of a process to one CPU each. A script binds itself alone, or to several."""
+    ran = rank.run(BOUND)
+    count = len(os.sched_getaffinity(0))
+    lines = ["alone 1", "1", f"with others {count}", f"{count}", f"elsewhere {count - 1}", f"{count - 1}"]
+    assert ran.stdout.splitlines() == lines
+    assert ran.stderr == f"anew {count}\n"
+
+
 def test_a_script_that_starts_itself_anew_is_the_rank_again(rank: Rank, supervisor: Supervisor) -> None:
     script = """
     import os, sys, time
