@@ -7,6 +7,7 @@ concluded from what.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -42,6 +43,14 @@ OWN_START = {
 }
 # OpenMP with threads, as on every server: it binds them.
 BINDS = {"OMP_NUM_THREADS": "2", "KMP_AFFINITY": "granularity=fine,compact,1,0", "KMP_HW_SUBSET": "1T"}
+# Waits as oneCCL does: in a backward pass, in C++, with a processor. The bindings are imported before the group forms.
+SPINS = {"AMX_CLUSTER_BINDINGS": "spins"}
+SPINNING = """
+import hashlib, os, threading
+if os.environ["RANK"] == "0":
+    threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 10**9), daemon=True).start()
+"""
+COMPRESSED = {"backend": "mpi", "gradient_compression": "bf16"}
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "1", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
 HEALTHY = {
@@ -54,6 +63,13 @@ HEALTHY = {
     "the same, while the other rank spins in MPI": Case(
         "long_steps", {**LONG_STEPS, "backend": "mpi"}, expect={"steps": 1, "eval_counted": 1}
     ),
+    "a backward pass longer than a stall": Case("long_backward", expect={"longest": 6}),
+    "the same, with mpi": Case("long_backward", {"backend": "mpi"}, expect={"longest": 6}),
+    "the same, with compressed gradients": Case("long_backward", COMPRESSED, expect={"longest": 6}),
+    "the same, while the other rank spins in C++": Case(
+        "long_backward", {"env": SPINS}, {"packages/spins.py": SPINNING}, expect={"longest": 6}
+    ),
+    "collectives in MPI for longer than a stall": Case("exchanges", {"backend": "mpi"}, expect={"exchanges": 100}),
     "optimizers of a rank's own": Case("probe", expect={"steps": 14}),
     "groups that end": Case("ends", expect={"ended": 60}),
     "a sharded model": Case("sharded", {**SHARDED, "env": FSDP}, expect={"left": 0.4}),
@@ -69,7 +85,21 @@ FAULTS = {
     "a rank hangs, and the other spins in MPI": Case(
         "hang", {"backend": "mpi"}, reason="rank 1 on localhost is here, and the others wait for it:"
     ),
+    "a rank hangs, and a thread of the other spins in MPI": Case(
+        "hang",
+        {"backend": "mpi", "env": {"AMX_CLUSTER_MPI_CPUS": str(max(os.sched_getaffinity(0)))}},
+        reason="rank 1 on localhost is here, and the others wait for it:",
+    ),
+    "a rank hangs, and the other spins in C++": Case(
+        "hang",
+        {"env": SPINS},
+        {"packages/spins.py": SPINNING},
+        reason="rank 1 on localhost is here, and the others wait for it:",
+    ),
     "ranks train apart": Case("apart", reason="the ranks formed a group, but each trains a model of its own"),
+    "ranks train apart, and would send compressed gradients": Case(
+        "apart", COMPRESSED, reason="the ranks formed a group, but each trains a model of its own"
+    ),
     "the Trainer's ranks train apart": Case(
         "trainer_apart", TRAINER, reason="the ranks formed a group, but each trains a model of its own"
     ),

@@ -142,8 +142,6 @@ def watch_group(c10d: Any) -> None:
         if first and ME["rank"] == 0 and is_watched("group"):
             write("ranks/entered.json", {"pid": os.getpid()})
         result = original(*args, **kwargs)
-        if first:
-            HEARTBEAT.backend = str(c10d.get_backend())
         if first and is_watched("group"):
             ranks = gather(c10d, myself())
             if ME["rank"] == 0:
@@ -236,14 +234,44 @@ def watch_ddp(module: Any) -> None:
         construct(self, *args, **kwargs)
         GRADIENTS.wrapped.add(self)
 
+    compression = importlib.import_module(f"{MPI}.compression") if COMPRESSION else None
+
     @functools.wraps(register)
-    def register_comm_hook(self: Any, *args: Any, **kwargs: Any) -> Any:
-        GRADIENTS.hooked.add(self)
-        return register(self, *args, **kwargs)
+    def register_comm_hook(self: Any, state: Any, hook: Any) -> Any:
+        # What a script's hook leaves on each rank is up to the script. The job's gives all of them the same mean.
+        if compression is None or hook is not compression.compress:
+            GRADIENTS.hooked.add(self)
+        return register(self, state, hook)
 
     ddp.__init__, ddp.register_comm_hook = __init__, register_comm_hook
-    if COMPRESSION:
-        importlib.import_module(f"{MPI}.compression").watch_ddp(module)
+    if compression is not None:
+        compression.watch_ddp(module)
+
+
+def watch_backward(module: Any) -> None:
+    """Notice when a backward pass has computed all gradients, and waits for DistributedDataParallel's reductions.
+
+    oneCCL waits in C++, where it uses a processor: Python's stack is the one of a pass that computes.
+    """
+    timers = importlib.import_module("_amx_cluster_timers")
+    original = module.backward
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+        if not speaks() or threading.get_ident() != HEARTBEAT.main:
+            return original(tensors, *args, **kwargs)
+        hook = None
+        with contextlib.suppress(Exception):
+            hook = timers.at_last_gradient(tensors, module, GRADIENTS.reducing(), HEARTBEAT.reduces)
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            HEARTBEAT.reducing = False
+            if hook is not None:
+                with contextlib.suppress(Exception):
+                    hook.remove()
+
+    module.backward = timers.undisturbed(backward)
 
 
 class Gradients:
@@ -318,6 +346,10 @@ class Gradients:
         """Tell the supervisor what was found; look no further when something was, or nothing will be."""
         HEARTBEAT.gradient = self.found
         self.settled = self.found is not None or self.steps >= self.MOST
+
+    def reducing(self) -> list[Any]:
+        """Return the models whose gradients DistributedDataParallel reduces in the next backward pass."""
+        return [model for model in self.wrapped if model.require_forward_param_sync and model.process_group.size() > 1]
 
     def shared(self) -> set[int]:
         """Return the parameters, by id(), whose gradients DistributedDataParallel makes the same on all ranks."""
@@ -523,14 +555,16 @@ def moved_bytes(pid: int) -> int:
 
 
 def communication_seconds(domain: set[int]) -> float:
-    """Return the processor time of this process's threads that are pinned elsewhere than the rank: they communicate.
+    """Return the processor time of this process's threads that communicate: no work of the rank's.
 
-    oneCCL's workers and MPI's progress threads poll without end, also while there is nothing to be done.
+    They are pinned elsewhere than the rank, as oneCCL's workers, or are in the backend mpi. They poll without end, also
+    while there is nothing to be done.
     """
     used = 0
+    polling = threads_in_mpi()
     for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(*VANISHED):
-            if os.sched_getaffinity(int(thread)).isdisjoint(domain):
+            if int(thread) in polling or os.sched_getaffinity(int(thread)).isdisjoint(domain):
                 used += sum(map(int, stat(f"/proc/self/task/{thread}/stat")[11:13]))
     return used / TICK
 
@@ -601,7 +635,6 @@ COLLECTIVES = (
     "torch/distributed/utils.py",
     "torch/distributed/_functional_collectives.py",
     "torch/nn/parallel/distributed.py",
-    *(f"{MPI}/{name}.py" for name in ("agreement", "group", "reductions", "runtime", "work")),
 )
 # A gradient's part in a collective operation: DistributedDataParallel's and FSDP's run within the backward pass.
 BACKWARD = "_engine_run_backward"
@@ -616,6 +649,29 @@ def places(frame: Any) -> list[tuple[str, str, int]]:
     return found
 
 
+def is_in_mpi(where: list[tuple[str, str, int]]) -> bool:
+    """Tell whether a thread at these places is in the backend mpi, or waits for another thread there."""
+    inner = [path for path, _function, _line in where if path != threading.__file__]
+    return any(f"/{MPI}/" in path for path in inner[:2])
+
+
+def threads_in_mpi() -> set[int]:
+    """Return the threads of this process, as the kernel numbers them, that are in the backend mpi; not the main one."""
+    if MPI not in sys.modules:
+        return set()
+    frames = sys._current_frames()
+    return {
+        thread.native_id
+        for thread in threading.enumerate()
+        if thread.ident != HEARTBEAT.main and thread.native_id and is_in_mpi(places(frames.get(thread.ident or 0)))
+    }
+
+
+def ended_in_mpi() -> int:
+    """Return how many operations of the backend mpi have ended in this process."""
+    return getattr(sys.modules.get(f"{MPI}.activity"), "ended", 0)
+
+
 def is_in_collective(where: list[tuple[str, str, int]]) -> bool:
     """Tell whether a thread at these places is within a collective operation: in torch's call, or in a wait()."""
     if not where:
@@ -627,8 +683,10 @@ def is_in_collective(where: list[tuple[str, str, int]]) -> bool:
 
 def is_waiting(where: list[tuple[str, str, int]]) -> bool:
     """Tell whether a thread at these places that uses no processor waits for other ranks."""
-    return is_in_collective(where) or any(
-        "torch/distributed/" in path or function == BACKWARD for path, function, _line in where[:4]
+    return (
+        is_in_mpi(where)
+        or is_in_collective(where)
+        or any("torch/distributed/" in path or function == BACKWARD for path, function, _line in where[:4])
     )
 
 
@@ -685,7 +743,9 @@ class Heartbeat:
         # Steps made outside of any group where one was to form.
         self.alone = 0
         self.waiting = False
-        self.backend = ""
+        # Whether a backward pass has computed all gradients, and only waits until they are reduced.
+        self.reducing = False
+        self.ended_in_mpi = 0
         self.used: Usage | None = None
         # What `delays` returned at the last look, when there was no other progress.
         self.delayed: dict[int, float] | None = None
@@ -712,6 +772,10 @@ class Heartbeat:
             self.stepped = True
         else:
             self.alone += 1
+
+    def reduces(self) -> None:
+        """Note that the backward pass has computed all gradients."""
+        self.reducing = True
 
     def attempt(self) -> str:
         """Return what is the same for all ranks of this start of the job, and for no other start."""
@@ -774,10 +838,12 @@ class Heartbeat:
         # Of an orphan, which no one counts any more, the sum is less than it was.
         own, others = used.own - before.own, max(0.0, used.others - before.others)
         self.cpu_seconds += own + others
-        backward = bool(where) and where[0][1] == BACKWARD and "gloo" not in self.backend
-        spins = same and (is_in_collective(where) or backward)
+        # Where polling in the backend mpi is just now says nothing; whether anything has ended does.
+        spins = is_in_mpi(where) or (same and (is_in_collective(where) or self.reducing))
+        ended, self.ended_in_mpi = self.ended_in_mpi, ended_in_mpi()
         if (
-            others > self.BUSY * elapsed
+            self.ended_in_mpi != ended
+            or others > self.BUSY * elapsed
             or used.moved - before.moved > self.MOVED * elapsed
             or (own > self.BUSY * elapsed and not spins)
         ):
@@ -1033,6 +1099,8 @@ def start(rank: dict[str, Any], supervisor: str) -> None:
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(line_buffering=True)
     sys.excepthook = tell_failure
+    if BINDINGS not in ("", MPI):
+        WATCHED["torch.autograd"] = watch_backward
     measure()
     sys.meta_path.insert(0, Finder())
     HEARTBEAT.start(supervisor)

@@ -254,7 +254,8 @@ def watch_backward(module: Any) -> None:
         TIMERS.enter(COMPUTE)
         hook = None
         with contextlib.suppress(Exception):
-            hook = at_last_gradient(tensors, module)
+            models = MODELS.reducing()
+            hook = at_last_gradient(tensors, module, models, lambda: waits(models))
         try:
             return original(tensors, *args, **kwargs)
         finally:
@@ -266,12 +267,12 @@ def watch_backward(module: Any) -> None:
     module.backward = undisturbed(backward)
 
 
-def at_last_gradient(tensors: Any, autograd: Any) -> Any:
-    """Have a pass from these tensors call `waits` when all gradients are computed; return the hook that does.
+def at_last_gradient(tensors: Any, autograd: Any, models: list[Any], call: Callable[[], None]) -> Any:
+    """Have a pass from these tensors call back when all gradients of the models are computed; return the hook for that.
 
     The pass calls back in the order in which it was asked to, and DistributedDataParallel asks at its last gradient.
+    None: these gradients are not reduced, or it cannot be told when.
     """
-    models = reducing()
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")
     if not models or getattr(compiled, "compiled_autograd_enabled", False):
         return None
@@ -282,7 +283,7 @@ def at_last_gradient(tensors: Any, autograd: Any) -> Any:
     def ask(_gradient: Any) -> None:
         if not asked and TIMERS.is_here():
             asked.append(True)
-            autograd.Variable._execution_engine.queue_callback(lambda: waits(models))
+            autograd.Variable._execution_engine.queue_callback(call)
 
     return root.register_hook(ask) if root is not None else None
 
@@ -299,11 +300,6 @@ def waits(models: list[Any]) -> None:
             calls, size = buckets(models[0])
             TIMERS.calls += calls
             TIMERS.bytes += size
-
-
-def reducing() -> list[Any]:
-    """Return the models whose gradients DistributedDataParallel reduces in the next backward pass."""
-    return [model for model in MODELS.wrapped if model.require_forward_param_sync and model.process_group.size() > 1]
 
 
 def buckets(model: Any) -> tuple[int, int]:

@@ -595,25 +595,77 @@ work = Work()
 
 
 def test_a_backward_pass_that_works_is_told_from_one_that_waits(tmp_path: Path) -> None:
-    """Under gloo a wait uses no processor; what polls instead looks as busy as the computation."""
+    """Both use a processor, and Python's stack is the same. The engine calls back when all gradients are computed."""
     begins = """
 import hashlib
-from torch import distributed
-from torch.distributed import distributed_c10d
 
 def _engine_run_backward():
     hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)
 
-distributed_c10d.get_backend = lambda: BACKEND
-distributed.init_process_group("gloo")
-_engine_run_backward()
 """
-    backends = {"gloo": ("gloo", True), "ccl": ("ccl", False), "both": ("cpu:gloo,xpu:ccl", True)}
+    waits = "_amx_cluster_observer.HEARTBEAT.reduces()\n"
     told = watch(
         tmp_path,
-        {name: (begins.replace("BACKEND", f"'{backend}'"), gets_on) for name, (backend, gets_on) in backends.items()},
+        {
+            "it computes": (f"{begins}_engine_run_backward()", True),
+            "it waits for reductions": (f"{begins}{waits}_engine_run_backward()", False),
+        },
     )
     assert {message["waiting"] for message in told.values()} == {True}
+
+
+def test_a_wait_in_the_backend_mpi_is_told_from_its_use(tmp_path: Path) -> None:
+    """A thread of the backend polls, or the main one does, whose stack is now here and now there."""
+    begins = """
+import os, sys, threading
+os.makedirs("made/amx_cluster_mpi")
+sys.path.insert(0, "made")
+for name, code in {"__init__": "", "activity": "ended = 0", "work": WORK}.items():
+    with open(f"made/amx_cluster_mpi/{name}.py", "w") as file:
+        file.write(code)
+from amx_cluster_mpi import activity, work
+"""
+    work = """
+import hashlib, threading
+from amx_cluster_mpi import activity
+
+def poll():
+    while True:
+        short()
+        hashlib.pbkdf2_hmac('sha256', b'', b'', 10**6)
+
+def short():
+    hashlib.pbkdf2_hmac('sha256', b'', b'', 10**6)
+
+def use():
+    while True:
+        short()
+        activity.ended += 1
+
+ended = threading.Event()
+
+def wait_for_thread():
+    ended.wait()
+"""
+    calls = {
+        "it polls": ("work.poll()", False),
+        "a thread polls for it": (
+            "threading.Thread(target=work.poll, daemon=True).start()\nwork.wait_for_thread()",
+            False,
+        ),
+        "its collectives end": ("work.use()", True),
+        "a thread of the script works": (
+            f"threading.Thread(target=exec, args=[{BUSY!r}], daemon=True).start()\nimport time\ntime.sleep(30)",
+            True,
+        ),
+    }
+    begins = begins.replace("WORK", repr(work))
+    told = watch(tmp_path, {name: (begins + call, gets_on) for name, (call, gets_on) in calls.items()})
+    assert {name for name, message in told.items() if message["waiting"]} == {
+        "it polls",
+        "a thread polls for it",
+        "its collectives end",
+    }
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU for the rank and one to communicate on")

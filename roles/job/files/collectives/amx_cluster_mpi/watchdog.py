@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from amx_cluster_mpi import activity
 from amx_cluster_mpi.library import MPI
 
 # Seconds between two looks, and after which a collective tells the others that it waits.
@@ -78,6 +79,7 @@ class Watchdog:
             yield
         finally:
             self.calls.pop(id(call), None)
+            activity.note_end()
 
     def end(self) -> None:
         """Tell those that wait for this rank, now or later, that it will not come: its script has ended."""

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import Work
 
+from amx_cluster_mpi import activity
+
 # Seconds for which a wait looks again at once; from then on it leaves the processor to others between two looks.
 EAGER = 0.002
 PAUSE = 0.0005
@@ -169,6 +171,7 @@ class Message(Done):
         """Tell whether it has ended."""
         if not self.completed and self.request.Test(self.status):
             self.completed = True
+            activity.note_end()
             UNDER_WAY.pop(id(self), None)
             if self.arrived:
                 self.arrived()
