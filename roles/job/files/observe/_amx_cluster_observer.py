@@ -651,8 +651,8 @@ def places(frame: Any) -> list[tuple[str, str, int]]:
 
 def is_in_mpi(where: list[tuple[str, str, int]]) -> bool:
     """Tell whether a thread at these places is in the backend mpi, or waits for another thread there."""
-    inner = [path for path, _function, _line in where if path != threading.__file__]
-    return any(f"/{MPI}/" in path for path in inner[:2])
+    innermost = next((path for path, _function, _line in where if path != threading.__file__), "")
+    return f"/{MPI}/" in innermost
 
 
 def threads_in_mpi() -> set[int]:

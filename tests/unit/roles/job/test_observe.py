@@ -642,6 +642,9 @@ def use():
         short()
         activity.ended += 1
 
+def call(back):
+    back()
+
 ended = threading.Event()
 
 def wait_for_thread():
@@ -654,6 +657,7 @@ def wait_for_thread():
             False,
         ),
         "its collectives end": ("work.use()", True),
+        "it calls back what works": (f"work.call(lambda: exec({BUSY!r}, {{}}))", True),
         "a thread of the script works": (
             f"threading.Thread(target=exec, args=[{BUSY!r}], daemon=True).start()\nimport time\ntime.sleep(30)",
             True,
