@@ -27,19 +27,19 @@ def main() -> None:
     model = nn.parallel.DistributedDataParallel(nn.Linear(8, 1))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     weight = torch.rand(SIZE, SIZE, requires_grad=True)
-    began = time.monotonic()
-    work(weight, 2).backward()
-    count = int(SECONDS / (time.monotonic() - began) * 2) + 1
-    longest = 0.0
-    for step in range(1, 4):
+    count, longest = 2, 0.0
+    for _step in range(4):
         loss = model(torch.randn(4, 8)).mean()
-        if step == 2 and distributed.get_rank() == 0:
+        if distributed.get_rank() == 0:
             loss = loss + 0 * work(weight, count)
         began = time.monotonic()
         loss.backward()
-        longest = max(longest, time.monotonic() - began)
+        seconds = time.monotonic() - began
         optimizer.step()
         optimizer.zero_grad()
+        # How long it takes depends on what else the machine does: the next pass corrects what this one told.
+        longest = max(longest, seconds)
+        count = 2 if longest > SECONDS / 2 else int(count * SECONDS / seconds) + 1
     if distributed.get_rank() == 0:
         Path("output").mkdir()
         Path("output/all_results.json").write_text(json.dumps({"longest": longest}))
