@@ -26,7 +26,8 @@ options:
   requirements:
     description:
       - The packages as pip names them, C(git+URL@REF) or C(NAME @ git+URL@REF), also with C(#subdirectory=DIRECTORY).
-        The ref is a branch, a tag or a commit of 40 digits.
+        The ref is a branch or a tag, also by its full name such as C(refs/tags/v1), C(HEAD) or a commit of 40 digits.
+      - A ref that is a branch and a tag at different commits is refused.
     type: list
     elements: str
     required: true

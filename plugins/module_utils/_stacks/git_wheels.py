@@ -17,27 +17,38 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files, pip, wheelhouse, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
-COMMIT = re.compile(r"[0-9a-f]{40}")
+COMMIT = re.compile(r"[0-9a-fA-F]{40}")
 
 
 def commit(requirement: str, run: pip.Run) -> str:
-    """Return the commit that a requirement's ref means now, as its repository says. Raises ValueError."""
+    """Return the commit that a requirement's ref means now, as its repository says.
+
+    The ref is a branch or a tag, or the full name of one (refs/heads/main), or HEAD, the repository's default branch.
+    Raises ValueError, also where a branch and a tag of that name are at different commits.
+    """
     parts = packaging_files.GIT.fullmatch(requirement)
     if not parts:
         raise ValueError(f"{requirement} is not git+URL@REF")
-    if COMMIT.fullmatch(parts["ref"]):
-        return parts["ref"]
-    command = ["git", "ls-remote", "--exit-code", "--", parts["url"], parts["ref"], f"{parts['ref']}^{{}}"]
+    ref, url = parts["ref"], masked(parts["url"])
+    if COMMIT.fullmatch(ref):
+        return ref.lower()
+    is_full = ref == "HEAD" or ref.startswith(("refs/heads/", "refs/tags/"))
+    names = [ref] if is_full else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
+    patterns = [*names, *(f"{name}^{{}}" for name in names)]
+    command = ["git", "ls-remote", "--exit-code", "--", parts["url"], *patterns]
     code, output, errors = run(command, {"GIT_TERMINAL_PROMPT": "0"})
-    if code == 2:
-        raise ValueError(
-            f"{masked(parts['url'])} has no branch or tag {parts['ref']}; a commit is named with 40 digits"
-        )
-    if code:
-        raise ValueError(f"{masked(parts['url'])} cannot be read: {masked(errors.strip() or f'exit code {code}')}")
-    found = [line.split("\t") for line in output.splitlines()]
-    peeled = [digest for digest, name in found if name.endswith("^{}")]  # of an annotated tag
-    return (peeled or [digest for digest, _name in found])[0]
+    if code not in (0, 2):
+        raise ValueError(f"{url} cannot be read: {masked(errors.strip() or f'exit code {code}')}")
+    # For git these are patterns, which longer names that end like them match, too.
+    listed = {name: digest for digest, _tab, name in (line.partition("\t") for line in output.splitlines())}
+    # NAME^{}: the commit of an annotated tag.
+    found = {name: listed.get(f"{name}^{{}}", listed[name]) for name in names if name in listed}
+    if not found:
+        raise ValueError(f"{url} has no branch or tag {ref}; a commit is named with 40 digits")
+    if len(set(found.values())) > 1:
+        ways = " or ".join(f"{name} ({digest[:12]})" for name, digest in found.items())
+        raise ValueError(f"{url} has a branch and a tag {ref}, at different commits: write {ways} instead")
+    return next(iter(found.values()))
 
 
 def pinned_to(requirement: str, digest: str) -> str:

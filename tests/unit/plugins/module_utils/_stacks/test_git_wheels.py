@@ -102,3 +102,44 @@ def test_what_cannot_be_built(tmp_path: Path, repository: Path) -> None:
     with pytest.raises(ValueError, match=r"could not be built"):
         build(tmp_path, f"{url}@main")
     assert [path.name for path in (tmp_path / "kept").iterdir()] == [_ownership.MARK]
+
+
+def test_a_ref_names_a_branch_or_a_tag_exactly(tmp_path: Path, repository: Path) -> None:
+    """Not a longer name that ends like it, which `git ls-remote` lists as well; nor a pattern."""
+    url = f"git+{repository.as_uri()}"
+    first = git(repository, "rev-parse", "HEAD")
+    git(repository, "checkout", "--quiet", "-b", "dev/main")
+    commit(repository, "py2-none-any")
+    second = git(repository, "rev-parse", "HEAD")
+    git(repository, "tag", "-a", "old/v1", "-m", "annotated")
+    git(repository, "tag", "light", first)
+    git(repository, "tag", "-a", "of/a/tag", "v1", "-m", "a tag of a tag")
+    git(repository, "update-ref", "refs/remotes/origin/refs/heads/main", second)
+    refs = {
+        "main": first, "dev/main": second, "v1": first, "old/v1": second, "light": first, "of/a/tag": first,
+        "refs/heads/main": first, "refs/heads/dev/main": second, "refs/tags/v1": first, "HEAD": second,
+        first: first, first.upper(): first,
+    }  # fmt: skip
+    assert {ref: git_wheels.commit(f"{url}@{ref}", run) for ref in refs} == refs
+    for ref in ("in", "ev/main", "a/tag", "ma*", "m[a]in", "heads/main", first[:12], "refs/remotes/origin/main"):
+        with pytest.raises(ValueError, match=r"losses has no branch or tag \S+; a commit is named with 40 digits$"):
+            git_wheels.commit(f"{url}@{ref}", run)
+    git(repository, "branch", "-D", "main")
+    with pytest.raises(ValueError, match="has no branch or tag main"):
+        git_wheels.commit(f"{url}@main", run)
+
+
+def test_a_branch_and_a_tag_of_one_name(tmp_path: Path, repository: Path) -> None:
+    url = f"git+{repository.as_uri()}"
+    first = git(repository, "rev-parse", "HEAD")
+    git(repository, "branch", "v1")
+    assert git_wheels.commit(f"{url}@v1", run) == first
+    git(repository, "checkout", "--quiet", "refs/heads/v1")
+    commit(repository, "py2-none-any")
+    second = git(repository, "rev-parse", "HEAD")
+    git(repository, "update-ref", "refs/heads/v1", second)
+    with pytest.raises(ValueError, match="losses has a branch and a tag v1, at different commits") as caught:
+        git_wheels.commit(f"{url}@v1", run)
+    assert str(caught.value).endswith(f"write refs/heads/v1 ({second[:12]}) or refs/tags/v1 ({first[:12]}) instead")
+    assert git_wheels.commit(f"{url}@refs/heads/v1", run) == second
+    assert git_wheels.commit(f"{url}@refs/tags/v1", run) == first
