@@ -16,6 +16,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 
 # What the first bytes of a file have in them; templates of roles have it in their first line.
@@ -94,6 +95,12 @@ def write_file(path: Path) -> None:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="ascii") as stream:
             stream.write(f"{SIGNATURE}\n")
+
+
+def locked(path: Path, seconds: float) -> contextlib.AbstractContextManager[int]:
+    """Lock a file of the collection, as _io.locked does."""
+    write_file(path)
+    return _io.locked(path, seconds)
 
 
 def link(path: Path, target: Path) -> bool:

@@ -12,6 +12,7 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Builds a wheel of each package, without its dependencies. The wheel of a commit is built once and kept.
+    A build that is still running is waited for, up to an hour.
   - Runs where the repositories and a package index can be reached, normally on the control node. It runs the build
     scripts of the packages there.
 requirements:

@@ -119,25 +119,23 @@ def main() -> None:
 
     def run(*command: str, **variables: str) -> None:
         # pip inherits the lock, which is released when pip ends, also when this module was killed.
-        code, output, errors = module.run_command(list(command), environ_update=variables, pass_fds=[stream.fileno()])
+        code, output, errors = module.run_command(list(command), environ_update=variables, pass_fds=[descriptor])
         if code:
             module.fail_json(msg=venv.explain(errors or output, prefix), rc=code)
 
     try:
-        lock = env.with_name(f".{env.name}.lock")
-        _ownership.write_file(lock)
-        with lock.open("ab") as stream, tempfile.TemporaryDirectory() as scratch:
-            venv.lock(stream, options["lock_timeout"])
+        lock = _ownership.locked(env.with_name(f".{env.name}.lock"), options["lock_timeout"])
+        with lock as descriptor, tempfile.TemporaryDirectory() as scratch:
             python = str(env / "bin" / "python")
             if not Path(python).exists():
                 venv.begin(env)
                 run(options["python"] or sys.executable, "-m", "venv", "--without-pip", str(env))
             _ownership.claim(env, "virtual environment")
             result["repaired"] = venv.remove_incomplete(env)
-            locked = Path(scratch, "requirements.txt")
-            locked.write_text(requirements.hashed(options["wheels"]), encoding="utf-8")
+            listed = Path(scratch, "requirements.txt")
+            listed.write_text(requirements.hashed(options["wheels"]), encoding="utf-8")
             # Modules are compiled when they are first imported, which most of them never are.
-            words = ["--quiet", "--no-deps", "--no-compile", "--require-hashes", f"--requirement={locked}"]
+            words = ["--quiet", "--no-deps", "--no-compile", "--require-hashes", f"--requirement={listed}"]
             variables = {
                 **indexes.search_from_host(options, options["wheel_directory"]),
                 **indexes.variables(options, Path(scratch)),

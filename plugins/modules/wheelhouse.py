@@ -14,7 +14,8 @@ description:
   - Resolves pinned packages for the Python and the C library of the hosts, which may differ from those of the machine
     it runs on, and downloads their wheels into a directory, with a manifest of versions and SHA-256 checksums.
   - Fails before it downloads anything when the resolution has CUDA packages, unless O(cuda_build=allow).
-  - The directory appears complete or not at all. An interrupted download is resumed by the next run.
+  - The directory appears complete or not at all. An interrupted download is resumed by the next run. One
+    that is still running is waited for, up to an hour.
   - Runs where a package index can be reached, normally on the control node, with pip as it is configured there. Where
     there is none, wheels can be taken from an O(archive).
 extends_documentation_fragment:

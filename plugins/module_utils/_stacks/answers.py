@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from urllib.error import HTTPError
 
@@ -35,8 +35,8 @@ def why_silent(url: str, login: Mapping[str, str] | None, certificate: str | Non
 def on_behalf_of(module: AnsibleModule) -> tuple[Run, Callable[..., str]]:
     """Return what pip runs commands with, and why_silent with the module's own patience."""
 
-    def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
-        code, output, errors = module.run_command(command, environ_update=dict(variables))
+    def run(command: list[str], variables: Mapping[str, str], pass_fds: Sequence[int] = ()) -> tuple[int, str, str]:
+        code, output, errors = module.run_command(command, environ_update=dict(variables), pass_fds=pass_fds)
         return code, output, errors
 
     def ask(url: str, login: Mapping[str, str] | None, certificate: str | None) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import sys
@@ -64,7 +65,8 @@ def build(
 ) -> tuple[dict[str, Any], bool]:
     """Return (the wheel of a requirement as packaging_files.wheel describes it, whether it was built now).
 
-    options: those of the module git_wheels. Raises ValueError, OSError.
+    options: those of the module git_wheels. Another process that builds the same is waited for. Raises ValueError,
+    OSError.
     """
     exact = pinned_to(requirement, commit(requirement, run))
     name = hashlib.sha256(f"{exact} {options['python']}".encode()).hexdigest()[:16]
@@ -72,21 +74,33 @@ def build(
     there = sorted(place.glob("*.whl"))
     if there:
         return packaging_files.wheel(there[0]), False
-    _ownership.make(Path(options["path"]), _ownership.CONTAINER)
-    with tempfile.TemporaryDirectory(dir=options["path"]) as scratch:
+    _ownership.make(place.parent, _ownership.CONTAINER)
+    with wheelhouse.locked(place) as descriptor:
+        there = sorted(place.glob("*.whl"))  # built by another process meanwhile
+        if not there:
+            _build(requirement, exact, place, options, glibc, functools.partial(run, pass_fds=[descriptor]), ask)
+    return packaging_files.wheel(next(place.glob("*.whl"))), not there
+
+
+def _build(
+    requirement: str,
+    exact: str,
+    place: Path,
+    options: Mapping[str, Any],
+    glibc: str,
+    run: pip.Run,
+    ask: Callable[..., str],
+) -> None:
+    """Build the wheel of a requirement, which `exact` is with its commit, in the new directory `place`."""
+    staging = wheelhouse.staging(place)
+    _ownership.remove(staging)  # of a run that was killed
+    _ownership.claim(staging, "wheel of a commit")
+    words = ["wheel", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--wheel-dir", str(staging)]
+    with tempfile.TemporaryDirectory() as scratch:
         tool = wheelhouse.pip_of(options, Path(scratch), glibc, run, ask)
-        target = Path(scratch, "wheel")
-        words = [
-            "wheel",
-            "--quiet",
-            "--no-input",
-            "--disable-pip-version-check",
-            "--no-deps",
-            "--wheel-dir",
-            str(target),
-        ]
         code, output, errors = run([sys.executable, "-m", "pip", *words, exact], tool.variables)
-        built = sorted(target.glob("*.whl"))
+    try:
+        built = sorted(staging.glob("*.whl"))
         if code or len(built) != 1:
             last = "\n".join((errors or output).strip().splitlines()[-6:])
             raise ValueError(f"{masked(requirement)} could not be built: {masked(last)}")
@@ -95,6 +109,6 @@ def build(
                 f"{masked(requirement)} has compiled parts: {built[0].name} does not fit the hosts. Build its wheel on "
                 "a system like theirs, and name it under `wheels` in the job file"
             )
-        _ownership.mark(target, "wheel of a commit")
-        target.rename(place)
-    return packaging_files.wheel(place / built[0].name), True
+        staging.rename(place)
+    finally:
+        _ownership.remove(staging)

@@ -16,7 +16,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import require
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
-Run = Callable[[list[str], Mapping[str, str]], tuple[int, str, str]]
+# pass_fds: file descriptors that it inherits.
+Run = Callable[..., "tuple[int, str, str]"]
 
 # Where only the CUDA build of torch can be reached. The sizes are of the stack native, measured on Python 3.12.
 WAYS_OUT = """Ways out:

@@ -10,16 +10,14 @@ environment was last active.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import inspect
 import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
@@ -134,19 +132,6 @@ def begin(env: Path) -> None:
     """Make the directory of a virtual environment anew. Raises ValueError for one that is another's, and OSError."""
     remove(env)
     _ownership.claim(env, "virtual environment")
-
-
-def lock(stream: BinaryIO, seconds: int) -> None:
-    """Take the lock on a file. Raises TimeoutError. The kernel releases it when this process and pip have ended."""
-    until = time.monotonic() + seconds
-    while True:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            if time.monotonic() > until:
-                raise TimeoutError(f"{stream.name} is locked by another installation for {seconds} s: end it") from None
-            time.sleep(1)
 
 
 def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:

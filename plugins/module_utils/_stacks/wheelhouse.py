@@ -5,22 +5,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
 import os
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
-from ansible_collections.amx.cluster.plugins.module_utils._io import write_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import archive, indexes, pip, requirements, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
+
+# Seconds to wait for another process that collects or builds the same: the wheels of a stack are 2 GB and more.
+PATIENCE = 3600
 
 
 def key(options: Mapping[str, Any], glibc: str) -> str:
@@ -52,9 +56,12 @@ def read(house: Path) -> list[dict[str, Any]]:
 
 def unpack(source: Path, house: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Make a wheelhouse of an archive with this manifest and return its wheels. Raises ValueError, OSError."""
-    staging = _staging(house)
-    archive.unpack(source, staging, content)
-    return _finish(staging, house, wheels.manifest(staging))
+    _ownership.make(house.parent, _ownership.CONTAINER)
+    with locked(house):
+        if house.is_dir():  # made by another process meanwhile
+            return read(house)
+        archive.unpack(source, staging(house), content)
+        return _finish(house, wheels.manifest(staging(house)))
 
 
 def collect(
@@ -62,12 +69,23 @@ def collect(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Collect the wheels of a request from package indexes: (its wheels, the indexes that did not answer and why).
 
-    options: those of the module wheelhouse. house: appears complete or not at all; an interrupted download is resumed.
-    ask: as indexes.Ask, with the keyword `certificate`, a file of the authorities that indexes are trusted by, or None.
+    options: those of the module wheelhouse. house: appears complete or not at all; an interrupted download is resumed,
+    and another process that collects the same is waited for. ask: as indexes.Ask, with the keyword `certificate`, a file of
+    the authorities that indexes are trusted by, or None.
     Raises ValueError, OSError.
     """
-    staging = _staging(house)
-    _ownership.claim(staging, "wheels")
+    _ownership.make(house.parent, _ownership.CONTAINER)
+    with locked(house) as descriptor:
+        if house.is_dir():  # collected by another process meanwhile
+            return read(house), []
+        return _collect(options, house, glibc, functools.partial(run, pass_fds=[descriptor]), ask)
+
+
+def _collect(
+    options: Mapping[str, Any], house: Path, glibc: str, run: pip.Run, ask: Callable[..., str]
+) -> tuple[list[dict[str, Any]], list[str]]:
+    directory = staging(house)
+    _ownership.claim(directory, "wheels")
     with tempfile.TemporaryDirectory() as scratch:
         tool = pip_of(options, Path(scratch), glibc, run, ask)
         pinned, lock = options["requirements"], []
@@ -81,19 +99,19 @@ def collect(
             lock = pip.locked(report) if options["only"] is not None else []
         only = None if options["only"] is None else {canonical(name) for name in options["only"]}
         fetched = [pin for pin in pinned if only is None or canonical(pin.partition("==")[0]) in only]
-        _drop_others(staging, fetched)
+        _drop_others(directory, fetched)
         words = [own.get(canonical(pin.partition("==")[0]), pin) for pin in fetched]
-        tool.run("download", "--no-deps", "--dest", str(staging), *words)
+        tool.run("download", "--no-deps", "--dest", str(directory), *words)
         if options["unpack"]:
-            target = staging / "packages"
+            target = directory / "packages"
             shutil.rmtree(target, ignore_errors=True)
-            files = sorted(map(str, staging.glob("*.whl")))
+            files = sorted(map(str, directory.glob("*.whl")))
             tool.run("install", "--no-deps", "--no-compile", "--target", str(target), *files)
-    made = wheels.manifest(staging)
+    made = wheels.manifest(directory)
     if only is not None:
         here = {wheel["name"]: wheel for wheel in made["wheels"]}
         made["wheels"] = [here.get(wheel["name"], wheel) for wheel in lock]
-    return _finish(staging, house, made), tool.unreachable
+    return _finish(house, made), tool.unreachable
 
 
 def pip_of(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, ask: Callable[..., str]) -> pip.Pip:
@@ -113,22 +131,32 @@ def pip_of(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, 
     return pip.Pip(run, options["python"], glibc, variables, reasons)
 
 
-def _drop_others(staging: Path, fetched: list[str]) -> None:
-    """Remove wheels that an interrupted run downloaded and that are no longer requested."""
+def _drop_others(directory: Path, fetched: list[str]) -> None:
+    """Remove wheels that an interrupted run left incomplete, or that are no longer requested.
+
+    pip keeps a file that is there already where the index gives no hash of it.
+    """
     wanted = {(canonical(name), version) for name, _sep, version in (pin.partition("==") for pin in fetched)}
-    for path in staging.glob("*.whl"):
+    for path in directory.glob("*.whl"):
         name, version = path.name.split("-")[:2]
-        if (canonical(name), version) not in wanted:
+        if (canonical(name), version) not in wanted or not zipfile.is_zipfile(path):
             path.unlink()
 
 
-def _staging(house: Path) -> Path:
+def staging(house: Path) -> Path:
+    """Return the directory that becomes `house` once it is complete."""
     return house.with_name(house.name + ".partial")
 
 
-def _finish(staging: Path, house: Path, made: dict[str, Any]) -> list[dict[str, Any]]:
+def locked(house: Path) -> contextlib.AbstractContextManager[int]:
+    """Lock a directory that is to be made; see _ownership.locked. pip has to inherit the lock: it may outlive this process."""
+    return _ownership.locked(house.with_name(f".{house.name}.lock"), PATIENCE)
+
+
+def _finish(house: Path, made: dict[str, Any]) -> list[dict[str, Any]]:
     """Write what belongs to the wheels, and put the directory into its place."""
-    write_text(staging / "requirements.txt", requirements.hashed(made["wheels"]))
-    write_json(staging / wheels.MANIFEST, made)
-    staging.replace(house)
+    directory = staging(house)
+    _io.write_text(directory / "requirements.txt", requirements.hashed(made["wheels"]))
+    _io.write_json(directory / wheels.MANIFEST, made)
+    directory.replace(house)
     return list(made["wheels"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +54,9 @@ def commit(folder: Path, tag: str) -> None:
     git(folder, "commit", "--quiet", "-m", tag)
 
 
-def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
-    ran = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+def run(command: list[str], variables: Mapping[str, str], pass_fds: Sequence[int] = ()) -> tuple[int, str, str]:
+    given = {**os.environ, **variables}
+    ran = subprocess.run(command, env=given, pass_fds=pass_fds, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -101,7 +105,7 @@ def test_what_cannot_be_built(tmp_path: Path, repository: Path) -> None:
     git(repository, "commit", "--quiet", "-am", "broken")
     with pytest.raises(ValueError, match=r"could not be built"):
         build(tmp_path, f"{url}@main")
-    assert [path.name for path in (tmp_path / "kept").iterdir()] == [_ownership.MARK]
+    assert all(path.name == _ownership.MARK or path.suffix == ".lock" for path in (tmp_path / "kept").iterdir())
 
 
 def test_a_ref_names_a_branch_or_a_tag_exactly(tmp_path: Path, repository: Path) -> None:
@@ -143,3 +147,103 @@ def test_a_branch_and_a_tag_of_one_name(tmp_path: Path, repository: Path) -> Non
     assert str(caught.value).endswith(f"write refs/heads/v1 ({second[:12]}) or refs/tags/v1 ({first[:12]}) instead")
     assert git_wheels.commit(f"{url}@refs/heads/v1", run) == second
     assert git_wheels.commit(f"{url}@refs/tags/v1", run) == first
+
+
+# Another process that builds a requirement, as a second play does: what build() returned is its last line.
+OTHER = """
+import json
+import sys
+sys.path[:0] = json.loads(sys.argv[1])
+from pathlib import Path
+import test_git_wheels
+print(json.dumps(test_git_wheels.build(Path(sys.argv[2]), sys.argv[3])))
+"""
+
+
+def other(tmp_path: Path, requirement: str) -> subprocess.Popen[str]:
+    command = [
+        sys.executable,
+        "-c",
+        OTHER,
+        json.dumps([str(Path(__file__).parent), *sys.path]),
+        str(tmp_path),
+        requirement,
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def slow(repository: Path, marks: Path) -> str:
+    """Make the build write a file BUILD.ID into `marks`, and wait until there is a file `go`. Returns the requirement."""
+    marks.mkdir()
+    waiting = f"""
+import os, pathlib, time
+marks = pathlib.Path({str(marks)!r})
+(marks / f"build.{{os.getpid()}}").touch()
+while not (marks / "go").exists():
+    time.sleep(0.05)
+"""
+    (repository / "backend.py").write_text(waiting + BACKEND.replace("TAG", "py3-none-any"))
+    git(repository, "commit", "--quiet", "-am", "slow")
+    return f"losses @ git+{repository.as_uri()}@main"
+
+
+def begun(marks: Path, process: subprocess.Popen[str]) -> list[Path]:
+    """Wait until a build has begun. Returns the files of those that have."""
+    while not (found := list(marks.glob("build.*"))):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    return found
+
+
+def waits(process: subprocess.Popen[str], lock: Path) -> bool:
+    """Tell whether a process has the file open that it is to lock."""
+    assert process.poll() is None, process.communicate()
+    return any(os.path.realpath(path) == str(lock) for path in Path(f"/proc/{process.pid}/fd").iterdir())
+
+
+def test_two_that_build_one_commit_at_the_same_time(tmp_path: Path, repository: Path) -> None:
+    marks = tmp_path / "marks"
+    requirement = slow(repository, marks)
+    first, second = other(tmp_path, requirement), other(tmp_path, requirement)
+    try:
+        begun(marks, first)
+        (lock,) = (tmp_path / "kept").glob(".*.lock")
+        while not (waits(first, lock) and waits(second, lock)):
+            time.sleep(0.05)
+        (marks / "go").touch()
+        results = [(process.communicate(timeout=100), process.returncode) for process in (first, second)]
+    finally:
+        (marks / "go").touch()
+    assert [code for _said, code in results] == [0, 0], results
+    made = [json.loads(said[0].splitlines()[-1]) for said, _code in results]
+    assert made[0][0] == made[1][0]
+    assert sorted(new for _wheel, new in made) == [False, True]
+    assert Path(made[0][0]["path"]).is_file()
+    there = {path.name for path in (tmp_path / "kept").iterdir()}
+    assert there == {_ownership.MARK, lock.name, lock.name[1:-5]}
+
+
+def test_after_one_that_was_killed(tmp_path: Path, repository: Path) -> None:
+    """Its pip may go on; the next builds when that has ended, and takes nothing that it left for complete."""
+    marks = tmp_path / "marks"
+    requirement = slow(repository, marks)
+    first = other(tmp_path, requirement)
+    second = None
+    try:
+        (build_of_first,) = begun(marks, first)
+        first.kill()
+        first.wait()
+        (lock,) = (tmp_path / "kept").glob(".*.lock")
+        (tmp_path / "kept" / f"{lock.name[1:-5]}.partial/half-0-py3-none-any.whl").touch()
+        second = other(tmp_path, requirement)
+        while not waits(second, lock):
+            time.sleep(0.05)
+        assert list(marks.glob("build.*")) == [build_of_first]
+    finally:
+        (marks / "go").touch()
+    said = second.communicate(timeout=100)
+    assert second.returncode == 0, said
+    made, new = json.loads(said[0].splitlines()[-1])
+    assert new
+    there = {path.name for path in Path(made["path"]).parent.iterdir()}
+    assert there == {_ownership.MARK, "losses-0.1-py3-none-any.whl"}

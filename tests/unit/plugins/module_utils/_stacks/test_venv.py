@@ -190,14 +190,6 @@ def test_somebody_elses_virtual_environment_stays(tmp_path: Path) -> None:
     assert venv.active(tmp_path) == "a"
 
 
-def test_an_installation_at_the_same_time(tmp_path: Path) -> None:
-    with (tmp_path / "lock").open("ab") as first, (tmp_path / "lock").open("ab") as second:
-        venv.lock(first, 0)
-        error = f"{tmp_path}/lock is locked by another installation for 0 s: end it"
-        with pytest.raises(TimeoutError, match=f"^{re.escape(error)}$"):
-            venv.lock(second, 0)
-
-
 STACK = {"backend": "gloo", "interpreter": ".".join(map(str, sys.version_info[:2]))}
 
 

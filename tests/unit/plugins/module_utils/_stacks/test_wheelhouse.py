@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +59,9 @@ def test_the_key_of_an_archive() -> None:
     assert wheelhouse.key_of_archive({"wheels": [{**wheel, "sha256": "cd"}]}, "3.11") != key
 
 
-def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
-    ran = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+def run(command: list[str], variables: Mapping[str, str], pass_fds: Sequence[int] = ()) -> tuple[int, str, str]:
+    given = {**os.environ, **variables}
+    ran = subprocess.run(command, env=given, pass_fds=pass_fds, capture_output=True, text=True, check=False)
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -97,6 +101,70 @@ def test_a_wheelhouse_with_dependencies(tmp_path: Path) -> None:
         "requirements.txt",
     ]
     assert (house / "requirements.txt").read_text().startswith("a==1 --hash=sha256:")
+
+
+def test_a_wheel_that_an_interrupted_run_left_incomplete(tmp_path: Path) -> None:
+    """The index is a directory, which gives no hash by which pip could know it."""
+    staging = tmp_path / "houses" / "house.partial"
+    _ownership.make(staging, "wheels")
+    whole = make_wheel(staging, "a", "1", requires=["dependency", "installed"])
+    whole.write_bytes(whole.read_bytes()[:100])
+    assert collect(tmp_path)[0] == ["a-1", "b-2", "dependency-3", "installed-5"]
+
+
+# Another process that collects: it writes a file when it has begun, and waits until there is a file `go`.
+OTHER = """
+import json, os, sys, time
+sys.path[:0] = json.loads(sys.argv[1])
+from pathlib import Path
+import test_wheelhouse
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import wheelhouse
+folder = Path(sys.argv[2])
+def ask(*_words, **_more):
+    (folder / f"begun.{os.getpid()}").touch()
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    return ""
+options = {**test_wheelhouse.OPTIONS, "find_links": [str(folder / "links")]}
+house = folder / "houses" / "house"
+found, _silent = wheelhouse.collect(options, house, "2.36", test_wheelhouse.run, ask)
+assert wheelhouse.read(house) == found
+print(" ".join(wheel["file"] for wheel in found))
+"""
+
+
+def other(tmp_path: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", OTHER, json.dumps([str(Path(__file__).parent), *sys.path]), str(tmp_path)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_two_that_collect_one_wheelhouse_at_the_same_time(tmp_path: Path, killed: bool) -> None:
+    make_wheel(tmp_path / "links", "a", "1")
+    make_wheel(tmp_path / "links", "b", "2")
+    first = other(tmp_path)
+    while not list(tmp_path.glob("begun.*")):
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.05)
+    second = other(tmp_path)
+    lock = tmp_path / "houses/.house.lock"
+    try:
+        while not any(os.path.realpath(path) == str(lock) for path in Path(f"/proc/{second.pid}/fd").iterdir()):
+            assert second.poll() is None, second.communicate()
+            time.sleep(0.05)
+        assert [path.name for path in tmp_path.glob("begun.*")] == [f"begun.{first.pid}"]
+        if killed:
+            first.kill()
+    finally:
+        (tmp_path / "go").touch()
+    said = [process.communicate(timeout=100) for process in (first, second)]
+    assert [process.returncode for process in (first, second)] == [-9 if killed else 0, 0], said
+    files = ["a-1-py3-none-any.whl", "b-2-py3-none-any.whl"]
+    assert [words.split() for words, _errors in said] == [[] if killed else files, files]
+    names = sorted(path.name for path in (tmp_path / "houses/house").iterdir())
+    assert names == [_ownership.MARK, *files, "manifest.json", "requirements.txt"]
+    there = {path.name for path in (tmp_path / "houses").iterdir()}
+    assert there == {_ownership.MARK, ".house.lock", "house"}
 
 
 def test_packages_beside_what_is_installed(tmp_path: Path) -> None:
@@ -170,7 +238,9 @@ def collect_torch(tmp_path: Path, requirement: str, **options: Any) -> dict[str,
     publish(main, "triton", "3.7")
     indexes = {"index_url": f"file://{main}", "index_urls": [CPU_INDEX]}
     given = {**OPTIONS, "requirements": [requirement], **indexes, **options}
-    found, _silent = wheelhouse.collect(given, tmp_path / "houses" / "house", "2.36", run, asked)
+    found, _silent = wheelhouse.collect(
+        given, tmp_path / "houses" / f"house{options.get('cuda_build', '')}", "2.36", run, asked
+    )
     return {wheel["name"]: wheel["version"] for wheel in found}
 
 
