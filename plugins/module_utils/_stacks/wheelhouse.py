@@ -70,8 +70,8 @@ def collect(
     """Collect the wheels of a request from package indexes: (its wheels, the indexes that did not answer and why).
 
     options: those of the module wheelhouse. house: appears complete or not at all; an interrupted download is resumed,
-    and another process that collects the same is waited for. ask: as indexes.Ask, with the keyword `certificate`, a file of
-    the authorities that indexes are trusted by, or None.
+    and another process that collects the same is waited for. ask: as indexes.Ask, with the keyword `certificate`, a
+    file of the authorities that indexes are trusted by, or None.
     Raises ValueError, OSError.
     """
     _ownership.make(house.parent, _ownership.CONTAINER)

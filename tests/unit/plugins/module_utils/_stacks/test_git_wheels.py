@@ -173,7 +173,7 @@ def other(tmp_path: Path, requirement: str) -> subprocess.Popen[str]:
 
 
 def slow(repository: Path, marks: Path) -> str:
-    """Make the build write a file BUILD.ID into `marks`, and wait until there is a file `go`. Returns the requirement."""
+    """Make the build write a file into `marks`, and wait until there is a file `go`. Returns the requirement."""
     marks.mkdir()
     waiting = f"""
 import os, pathlib, time
