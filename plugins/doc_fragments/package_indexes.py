@@ -56,4 +56,30 @@ options:
     type: list
     elements: str
     default: []
+  sources:
+    description:
+      - Where a project says that its packages come from. The module fails if an index or a directory of these is not
+        searched, or does not answer, since another one may have a package of the same name.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      option:
+        description:
+          - The option of pip, V(--index-url), V(--extra-index-url), V(--find-links) or V(--no-index); or V(elsewhere)
+            for what is no package index.
+        type: str
+        required: true
+      url:
+        description: The URL or the directory.
+        type: str
+        required: true
+      origin:
+        description: Where it is written, for messages.
+        type: str
+        required: true
+      package:
+        description: The package that it is for, in the normalized form. By default it is for all.
+        type: str
+        default: ""
 """

@@ -20,7 +20,9 @@ extends_documentation_fragment:
   - amx.cluster.attributes.info_module
 options:
   requirements:
-    description: Lines of a requirements file. Comments and options of pip are ignored.
+    description:
+      - Lines of a requirements file. Comments are ignored, options of pip are conflicts.
+      - Of a package that is installed, what it requires for the extras of a line is compared as well.
     type: list
     elements: str
     required: true
@@ -76,7 +78,12 @@ def main() -> None:
     )
     packages = installed.packages(sys.path)
     try:
-        compared = requirements.compare(module.params["requirements"], packages, module.params["origins"])
+        compared = requirements.compare(
+            module.params["requirements"],
+            packages,
+            module.params["origins"],
+            lambda name: installed.requires(name, sys.path),
+        )
     except ImportError as error:
         module.fail_json(msg=f"{sys.executable} has neither packaging nor pip ({error}): install one of them")
     module.exit_json(changed=False, installed=packages, **compared)

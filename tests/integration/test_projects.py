@@ -186,6 +186,17 @@ def test_what_is_refused_of_a_project(site: Site) -> None:
         f"- requirements.txt, line 3: {torch} conflicts with torch 2." in (output := refusal())
     )
     assert "which is installed by the stack: write torch without a version there, or remove it" in output
+    # A private package, which must not come from another index.
+    private = "https://user:secret@private.example/simple"
+    (site.project / "requirements.txt").write_text(f"torch\n--extra-index-url {private}\nglue-private\n")
+    output = refusal()
+    assert (
+        "requirements.txt, line 2: --extra-index-url https://***@private.example/simple is not searched: set "
+        "torch_stack_index_urls: [" in output
+    )
+    assert "secret" not in output
+    (site.project / "requirements.txt").write_text("torch\n-c limits.txt\n")
+    assert "requirements.txt, line 2: -c limits.txt: -c has no effect here: write these versions as" in refusal()
     (site.project / "requirements.txt").unlink()
     (site.project / "runs").mkdir()
     (site.project / "runs/checkpoint.bin").write_bytes(bytes(1_500_000))

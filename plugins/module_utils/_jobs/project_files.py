@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.package_sources import Source
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.packaging_files import Requirement
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 
 def read(job: Job) -> dict[str, Any]:
@@ -23,13 +26,15 @@ def read(job: Job) -> dict[str, Any]:
     from which its modules are imported), `installed` (files for importlib.metadata), `shared` (what of the job
     directory is linked into it), and `contents` (entries of the store); empty without one. requirements: {as written:
     where}. git: those that are Git URLs, likewise. wheels: the user's own, each {path, name, version, requires}.
+    package_sources: where the project says that packages come from, each package_sources.Source.
 
     Raises JobFileError.
     """
     try:
         tree = _project(job) if job.project else {}
         wanted = [Requirement(text, job.file.name) for text in job.requirements]
-        wanted += packaging_files.requirements(job.project) if job.project else []
+        declared = packaging_files.declared(job.project) if job.project else []
+        wanted += [one for one in declared if isinstance(one, Requirement)]
         _check_git(wanted)
         wheels = packaging_files.wheels(job.wheels)
     except ValueError as error:
@@ -38,7 +43,8 @@ def read(job: Job) -> dict[str, Any]:
     plain, git = (
         {one.text: one.origin for one in wanted if packaging_files.is_git(one.text) is of} for of in (False, True)
     )
-    return {"project": tree, "requirements": plain, "git": git, "wheels": wheels}
+    sources = [asdict(one) for one in declared if isinstance(one, Source)]
+    return {"project": tree, "requirements": plain, "git": git, "wheels": wheels, "package_sources": sources}
 
 
 def _project(job: Job) -> dict[str, Any]:
@@ -74,10 +80,20 @@ def _shared(job: Job) -> list[str]:
 
 def _check_git(wanted: list[Requirement]) -> None:
     for one in wanted:
-        if packaging_files.is_git(one.text) and not packaging_files.GIT.fullmatch(one.text.partition(";")[0].strip()):
+        if not packaging_files.is_git(one.text):
+            continue
+        said = masked(f"{one.origin}: {one.text}")
+        url, marker, _condition = one.text.partition(";")
+        if marker:
             raise ValueError(
-                f"{one.origin}: {one.text} is not git+URL@REF: name the tag, branch or commit that is to be used"
+                f"{said}: a package in a Git repository is built for all: remove what is after the semicolon"
             )
+        if "[" in url.partition("git+")[0]:
+            raise ValueError(
+                f"{said}: extras of a package in a Git repository are not read: list their packages instead"
+            )
+        if not packaging_files.GIT.fullmatch(url.strip()):
+            raise ValueError(f"{said} is not git+URL@REF: name the tag, branch or commit that is to be used")
 
 
 def script_name(job: Job, script: Path) -> str:

@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ansible_collections.amx.cluster.plugins.module_utils._text import LOGIN
+from ansible_collections.amx.cluster.plugins.module_utils._text import LOGIN, masked
 
 # As the fragment amx.cluster.package_indexes documents them.
 ARGUMENTS: dict[str, dict[str, Any]] = {
@@ -36,9 +36,29 @@ CHOICE: dict[str, dict[str, Any]] = {
     "index_url": {"type": "str"},
     "index_urls": {"type": "list", "elements": "str", "default": []},
     "find_links": {"type": "list", "elements": "str", "default": []},
+    "sources": {
+        "type": "list",
+        "elements": "dict",
+        "default": [],
+        "options": {
+            "option": {"type": "str", "required": True},
+            "url": {"type": "str", "required": True},
+            "origin": {"type": "str", "required": True},
+            "package": {"type": "str", "default": ""},
+        },
+    },
 }
 # Instead of a URL: no index at all, and the one that pip uses by itself.
 NONE, DEFAULT = "none", "default"
+# The index that pip uses by itself, for which a control node may have a mirror configured.
+PYPI = "https://pypi.org/simple"
+# Options of pip that say where packages come from, and the variables of the inventory in their place.
+VARIABLES = {
+    "--index-url": "torch_stack_index_url",
+    "--extra-index-url": "torch_stack_index_urls",
+    "--find-links": "torch_stack_find_links",
+}
+NO_INDEX, ELSEWHERE = "--no-index", "elsewhere"
 
 # Says why a URL does not answer within some seconds, or nothing: (URL, its credentials {host, user, password} or None).
 Ask = Callable[[str, "Mapping[str, str] | None"], str]
@@ -142,6 +162,62 @@ def search(
         "PIP_EXTRA_INDEX_URL": " ".join(extra),
         "PIP_FIND_LINKS": " ".join([*links, *settings.get("find-links", "").split()]),
     }
+
+
+def without_effect(
+    sources: Iterable[Mapping[str, str]],
+    requested: Collection[str],
+    used: Mapping[str, Sequence[str]],
+    silent: Mapping[str, str],
+) -> list[str]:
+    """Return why packages would not come from where a project says that they do, each with what to do.
+
+    Nothing else is searched instead: an index for everybody may have another package of the same name.
+
+    sources: as packaging_files.Source. requested: canonical names of the packages that are looked for. used: {option of
+    VARIABLES: the URLs that are searched}, none for the main index where there is none. silent: {URL: why it does not
+    answer}.
+    """
+    found = []
+    for source in sources:
+        option, url, package = source["option"], source["url"], source.get("package", "")
+        if package and package not in requested:
+            continue
+        head = masked(f"{source['origin']}: ")
+        what = masked(f"{option} {url}" + (f" for {package}" if package else ""))
+        searched = used.get(option, ())
+        if option == ELSEWHERE:
+            found.append(
+                f"{head}{package} comes from {masked(url)}, which is not read: write {package} @ git+URL@REF for a "
+                "repository among the dependencies, or add its wheel to `wheels` in the job file"
+            )
+        elif option == NO_INDEX:
+            if used["--index-url"] or used["--extra-index-url"]:
+                found.append(
+                    f"{head}{NO_INDEX} conflicts with the inventory: set torch_stack_index_url: none and "
+                    f"torch_stack_index_urls: [] there, or remove {NO_INDEX}"
+                )
+        elif _plain(url) == PYPI and option != "--find-links":
+            continue
+        elif _plain(url) not in map(_plain, searched):
+            value = _plain(url)
+            if option != "--index-url":
+                value = f"[{', '.join([*map(_plain, searched), value])}]"
+            found.append(
+                f"{head}{what} is not searched: set {VARIABLES[option]}: {value} in the inventory (user and password "
+                "in torch_stack_index_credentials), or remove it"
+            )
+        else:
+            found += [
+                f"{head}{what} does not answer, and nothing else is searched instead: {masked(reason)}"
+                for address, reason in silent.items()
+                if _plain(address) == _plain(url)
+            ]
+    return found
+
+
+def _plain(url: str) -> str:
+    return LOGIN.sub("", url).rstrip("/")
 
 
 def search_from_host(options: Mapping[str, Any], directory: str) -> dict[str, str]:

@@ -62,6 +62,14 @@ def packages(path: Sequence[str]) -> dict[str, str]:
     return found
 
 
+def requires(package: str, path: Sequence[str]) -> list[str]:
+    """Return what a package that is installed in a library path requires, as its metadata has it."""
+    for distribution in importlib.metadata.distributions(path=list(path)):
+        if canonical(distribution.metadata["Name"] or "") == package:
+            return list(distribution.requires or [])
+    return []
+
+
 def fabric_providers(env: Path, mpi: Mapping[str, str], provider: str = "tcp") -> tuple[list[str], str]:
     """Ask libfabric in a virtual environment for a provider: (sorted "NAME of INTERFACE", why there is none or "").
 

@@ -9,13 +9,17 @@ Read on the control node, whose Python has tomllib.
 from __future__ import annotations
 
 import re
+import shlex
 import zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, package_sources
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.package_sources import Source
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 REQUIREMENTS, PYPROJECT = "requirements.txt", "pyproject.toml"
 # Files by which pip knows a directory that it can install.
@@ -27,6 +31,31 @@ GIT = re.compile(
 )
 
 
+# What is at once a path for pip: anything with a slash in the place of a name, and files of packages.
+PATH = re.compile(r"(?![a-z+]+://)[^\s@;<>=!~\[]*/|\.{1,2}(?:$|\[)|file:|\S+\.(?:whl|zip|tar\.\w+|tgz)(?:$|\s|\[)")
+# Options in requirements files: their short names, those with a value, those that are always so, as only wheels are
+# taken, and what to do instead of others.
+LONG = {
+    "-i": "--index-url", "--pypi-url": "--index-url", "-f": "--find-links", "--requirement": "-r",
+    "--constraint": "-c", "--editable": "-e",
+}  # fmt: skip
+WITH_VALUE = (*indexes.VARIABLES, "-r", "-c", "-e", "--hash", "--only-binary", "--no-binary", "--trusted-host")
+ONLY_WHEELS = ("--only-binary", "--prefer-binary")
+INSTEAD = {
+    "-c": "write these versions as requirements, NAME==VERSION, or remove it",
+    "--hash": "remove it, or name a wheel that you have verified under `wheels` in the job file",
+    "--require-hashes": "remove it, or name wheels that you have verified under `wheels` in the job file",
+    "--pre": "write the version of the pre-release, NAME==VERSION",
+    "--trusted-host": "set torch_stack_index_ca in the inventory to the certificate of its authority, or remove it",
+    "--no-binary": "name a wheel that you have built under `wheels` in the job file",
+}
+# Files with requirements that are not read. pip takes those of setup.py and setup.cfg, others are of other tools.
+UNREAD = (
+    "requirements*.txt", "requirements*.in", "requirements/*.txt", "Pipfile", "pylock*.toml", "environment.y*ml",
+    "setup.py", "setup.cfg",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Requirement:
     """A requirement as it is written, and where."""
@@ -35,16 +64,19 @@ class Requirement:
     origin: str
 
 
+Declared = Union[Requirement, Source]
+
+
 def is_git(text: str) -> bool:
     """Tell whether a requirement is a Git URL, with or without a ref."""
     return re.match(r"(?:[A-Za-z0-9][A-Za-z0-9._\[\],-]*\s*@\s*)?git\+", text) is not None
 
 
-def read_requirements(project: Path, file: str = REQUIREMENTS, above: tuple[str, ...] = ()) -> list[Requirement]:
-    """Return the requirements of a project's requirements file and of those that it includes; none without the file.
+def read_requirements(project: Path, file: str = REQUIREMENTS, above: tuple[str, ...] = ()) -> list[Declared]:
+    """Return what a project's requirements file and those that it includes declare; nothing without the file.
 
-    Options of pip (indexes, hashes, constraints) are left out: the stack decides about them. `-e .` is the project
-    itself, which every rank can import. Raises ValueError for directories and for files that cannot be read.
+    `-e .` is the project itself, which every rank can import; of `-e .[EXTRA]` there are the requirements of the extra.
+    Raises ValueError for options that would have no effect, for directories and for files that cannot be read.
     """
     path = project / file
     if not path.is_file() and not above:
@@ -53,32 +85,85 @@ def read_requirements(project: Path, file: str = REQUIREMENTS, above: tuple[str,
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
-    found: list[Requirement] = []
+    found: list[Declared] = []
     joined = ""
     for number, line in enumerate(lines, 1):
         joined += re.sub(r"(^|\s)#.*$", "", line)
         if joined.endswith("\\"):
             joined = joined[:-1] + " "
-            continue
+            if number < len(lines):
+                continue
         words, joined = joined.strip(), ""
         origin = f"{file}, line {number}"
-        included = re.fullmatch(r"(?:-r\s*|--requirement(?:\s+|=))(\S+)", words)
-        editable = re.fullmatch(r"(?:-e\s*|--editable(?:\s+|=))(\S+)", words)
-        wanted = editable[1] if editable else re.sub(r"\s--\w.*$", "", words)
-        if included:
-            inside = str(Path(file).parent / included[1])
-            if inside in (*above, file):
-                raise ValueError(f"{origin}: {words}: the file includes itself")
-            found += read_requirements(project, inside, (*above, file))
-        elif not wanted or (wanted.startswith("-") and not editable):
+        said = masked(f"{origin}: {words}")
+        options = re.search(r"(^|\s)-{1,2}[A-Za-z]", words)
+        wanted = words[: options.start()].strip() if options else words
+        for option, value in _options(words[options.start() :], origin) if options else []:
+            if option == "-r":
+                inside = str(Path(file).parent / value)
+                if inside in (*above, file):
+                    raise ValueError(f"{said}: the file includes itself")
+                if "://" in value:
+                    raise ValueError(f"{said} is a URL: copy the file into the project")
+                found += read_requirements(project, inside, (*above, file))
+            elif option == "-e":
+                wanted = value
+            elif option == "--find-links" and "://" not in value:
+                found.append(Source(option, str((path.parent / value).resolve()), origin))
+            elif option in indexes.VARIABLES or option == indexes.NO_INDEX:
+                found.append(Source(option, value, origin))
+            elif option not in ONLY_WHEELS:
+                raise ValueError(f"{said}: {option} has no effect here: {INSTEAD.get(option, 'remove it')}")
+        own = re.fullmatch(r"(.*?)(?:\[([^\]]*)\])?", wanted)
+        if not wanted:
             continue
-        elif re.match(r"\.{0,2}/|\.{1,2}$|\.\[|file:", wanted):
-            if (path.parent / wanted.partition("[")[0]).resolve() != project.resolve():
-                raise ValueError(
-                    f"{origin}: {words} is a path: add the wheel of that package to `wheels` in the job file"
-                )
+        if "${" in wanted:
+            raise ValueError(f"{said}: variables are not replaced: write what is meant")
+        if own and PATH.match(wanted):
+            if (path.parent / own[1]).resolve() != project.resolve():
+                raise ValueError(f"{said} is a path: add the wheel of that package to `wheels` in the job file")
+            found += _extras(project, own[2] or "", said)
         else:
             found.append(Requirement(wanted, origin))
+    return found
+
+
+def _options(words: str, origin: str) -> list[tuple[str, str]]:
+    """Return the options of a line of a requirements file: [(name, value)]."""
+    try:
+        rest = shlex.split(words)
+    except ValueError as error:
+        raise ValueError(f"{origin}: {masked(words)} cannot be read: {error}") from error
+    found = []
+    while rest:
+        word = rest.pop(0)
+        name, given, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
+        name = LONG.get(name, name)
+        if not given and name in WITH_VALUE and rest:
+            value = rest.pop(0)
+        found.append((name, value))
+    return found
+
+
+def _extras(project: Path, names: str, said: str, above: tuple[str, ...] = ()) -> list[Requirement]:
+    """Return the requirements of extras of the project itself."""
+    table = read_pyproject(project).get("project", {})
+    there = {canonical(name): texts for name, texts in table.get("optional-dependencies", {}).items()}
+    found = []
+    for name in map(canonical, map(str.strip, names.split(","))):
+        if not name or name in above:
+            continue
+        if name not in there:
+            raise ValueError(
+                f"{said}: {PYPROJECT} has no {name} among [project.optional-dependencies]: list its packages in "
+                f"{REQUIREMENTS}"
+            )
+        for text in there[name]:
+            again = re.fullmatch(r"([\w.-]+)\s*\[([^\]]*)\]", text.strip())
+            if again and canonical(again[1]) == canonical(str(table.get("name", ""))):
+                found += _extras(project, again[2], said, (*above, name))
+            else:
+                found.append(Requirement(text, _origin(project / PYPROJECT, text)))
     return found
 
 
@@ -95,28 +180,46 @@ def read_pyproject(project: Path) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {error}") from error
 
 
-def requirements(project: Path) -> list[Requirement]:
-    """Return what a project requires, from requirements.txt and from [project] in pyproject.toml. Raises ValueError."""
+def declared(project: Path) -> list[Declared]:
+    """Return what a project requires, and where it says that packages come from. Raises ValueError.
+
+    From requirements.txt, [project] in pyproject.toml, and what uv, poetry and pdm have there of package indexes.
+    """
     listed = read_requirements(project)
     content = read_pyproject(project)
     table = content.get("project", {})
-    declared = table.get("dependencies", [])
+    given = (project / REQUIREMENTS).is_file()
     if "dependencies" in table.get("dynamic", []):
-        given = content.get("tool", {}).get("setuptools", {}).get("dynamic", {}).get("dependencies", {}).get("file", [])
-        files = [given] if isinstance(given, str) else list(given)
-        if not files and not listed:
+        dynamic = content.get("tool", {}).get("setuptools", {}).get("dynamic", {})
+        named = dynamic.get("dependencies", {}).get("file", [])
+        files = [named] if isinstance(named, str) else list(named)
+        if not files and not given:
             raise ValueError(
                 f"{PYPROJECT}: dependencies are dynamic, so that only a build knows them: list them in {REQUIREMENTS}"
             )
         for file in files:
             if file != REQUIREMENTS:
                 listed += read_requirements(project, file, (PYPROJECT,))
-    elif "project" not in content and "poetry" in content.get("tool", {}) and not listed:
+    elif "project" not in content and not given:
+        _check_unread(project, content)
+    listed += [Requirement(text, _origin(project / PYPROJECT, text)) for text in table.get("dependencies", [])]
+    return [*listed, *package_sources.read(project, content)]
+
+
+def _check_unread(project: Path, content: Mapping[str, Any]) -> None:
+    """Raise ValueError for a project whose requirements are only where they are not read."""
+    if "poetry" in content.get("tool", {}):
         raise ValueError(
             f"{PYPROJECT}: dependencies of tool.poetry are in a syntax of its own: list them under [project] "
             f"(poetry 2 reads that, too) or in {REQUIREMENTS}"
         )
-    return listed + [Requirement(text, _origin(project / PYPROJECT, text)) for text in declared]
+    files = sorted(path for pattern in UNREAD for path in project.glob(pattern) if path.is_file())
+    for path in files:
+        if path.suffix in (".py", ".cfg") and "install_requires" not in path.read_text("utf-8", "replace"):
+            continue
+        raise ValueError(
+            f"{path.relative_to(project)} is not read: list what the job requires in {REQUIREMENTS}, which may be empty"
+        )
 
 
 def _origin(path: Path, text: str) -> str:

@@ -6,13 +6,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 
 def canonical(name: str) -> str:
     """Return a package's name as indexes write it (PEP 503): lower case, with single dashes."""
     return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def name(requirement: str) -> str:
+    """Return the canonical name of the package that a requirement begins with, such as "torch >= 2"."""
+    found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", requirement)
+    return canonical(found[1]) if found else ""
 
 
 def pinned(packages: Mapping[str, str]) -> list[str]:
@@ -34,22 +40,29 @@ def _packaging() -> tuple[Any, Any]:
 
 
 def compare(
-    lines: Iterable[str], installed: Mapping[str, str], origins: Mapping[str, str] | None = None
+    lines: Iterable[str],
+    installed: Mapping[str, str],
+    origins: Mapping[str, str] | None = None,
+    requires: Callable[[str], Iterable[str]] = lambda name: (),
 ) -> dict[str, list[str]]:
     """Compare a requirements file's lines with what is installed ({name: version}).
 
     Returns {"missing": names and versions of packages of which nothing is installed, "conflicts": why others cannot be
     met: they would change an installed package, or are no names and versions}. origins: {line: where it is written},
-    for messages. Markers are evaluated for the running
-    Python. Raises ImportError without the library packaging and without pip, which brings it along.
+    for messages. requires: gives what an installed package requires, as its metadata has it, for its extras. Markers
+    are evaluated for the running Python. Raises ImportError without the library packaging and without pip, which
+    brings it along.
     """
     InvalidRequirement, Requirement = _packaging()
     here = {canonical(name): version for name, version in installed.items()}
     missing, conflicts = [], []
-    for line in lines:
-        where = (origins or {}).get(line, "")
-        words = line.partition("#")[0].strip()
-        if not words or words.startswith("-"):
+    waiting = [(line, (origins or {}).get(line, "")) for line in lines]
+    for line, where in waiting:
+        words = re.sub(r"(^|\s)#.*$", "", line).strip()
+        if not words:
+            continue
+        if words.startswith("-"):
+            conflicts.append(f"{where and where + ': '}{words} has no effect here, as an option of pip: remove it")
             continue
         try:
             wanted = Requirement(words)
@@ -69,4 +82,18 @@ def compare(
             conflicts.append(
                 f"{where and where + ': '}{words} conflicts with {name} {version}, which is installed{advice}"
             )
+        elif wanted.extras:
+            of_extras = _of_extras(map(Requirement, requires(name)), wanted.extras)
+            seen = {text for text, _where in waiting}
+            waiting += [(text, where or words) for text in of_extras if text not in seen]
     return {"missing": missing, "conflicts": conflicts}
+
+
+def _of_extras(requires: Iterable[Any], extras: Iterable[str]) -> list[str]:
+    """Return those of a package's requirements, of the library packaging, that it has only with these extras."""
+    found = []
+    for one in requires:
+        marker, one.marker = one.marker, None
+        if marker and not marker.evaluate({"extra": ""}) and any(marker.evaluate({"extra": name}) for name in extras):
+            found.append(str(one))
+    return found

@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,10 @@ def key(options: Mapping[str, Any], glibc: str) -> str:
     """Return the name of a request's wheelhouse: it changes when anything in the request does."""
     limits = Path(options["constraints"]).read_text(encoding="utf-8") if options["constraints"] else ""
     if options["installed"] or options["unpack"]:
-        limits = json.dumps([limits, requirements.pinned(options["installed"]), options["unpack"]])
+        # No more than what else the hosts have; the wheels of a stack are the same from wherever they come.
+        where = [options[name] for name in ("index_url", "index_urls", "find_links", "sources")]
+        beside = [requirements.pinned(options["installed"]), options["unpack"], indexes.without_logins(where)]
+        limits = json.dumps([limits, *beside])
     request: list[Any] = [sorted(options["requirements"]), limits, options["python"], glibc]
     if options.get("wheels"):
         request.append(sorted(file_set.sha256(Path(path)) for path in options["wheels"]))
@@ -87,9 +90,10 @@ def _collect(
     directory = staging(house)
     _ownership.claim(directory, "wheels")
     with tempfile.TemporaryDirectory() as scratch:
-        tool = pip_of(options, Path(scratch), glibc, run, ask)
         pinned, lock = options["requirements"], []
         own = {canonical(Path(path).name.partition("-")[0]): path for path in options.get("wheels") or []}
+        looked_for = set(map(requirements.name, pinned)) - set(own)
+        tool = pip_of(options, Path(scratch), glibc, run, ask, looked_for)
         if options["dependencies"]:
             wanted = [*own.values(), *pinned]  # before others that require them
             report = tool.resolve(wanted, options["constraints"], options["installed"], Path(scratch))
@@ -114,8 +118,18 @@ def _collect(
     return _finish(house, made), tool.unreachable
 
 
-def pip_of(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, ask: Callable[..., str]) -> pip.Pip:
-    """Return pip with the indexes that answer."""
+def pip_of(
+    options: Mapping[str, Any],
+    scratch: Path,
+    glibc: str,
+    run: pip.Run,
+    ask: Callable[..., str],
+    requested: Collection[str] = (),
+) -> pip.Pip:
+    """Return pip with the indexes that answer, to look for packages of these canonical names.
+
+    Raises ValueError where they would not come from where a project says that they do.
+    """
     settings = pip.settings(run)
     certificate = options["ca_certificate"] or settings.get("cert")
     variables = indexes.variables(options, scratch, certificate)
@@ -126,6 +140,14 @@ def pip_of(options: Mapping[str, Any], scratch: Path, glibc: str, run: pip.Run, 
     silent = indexes.unreachable(
         urls, options["credentials"], functools.partial(ask, certificate=certificate), options["index_timeout"]
     )
+    used = {
+        "--index-url": [] if main == indexes.NONE else [main],
+        "--extra-index-url": [*options["index_urls"], *settings.get("extra-index-url", "").split()],
+        "--find-links": [*options["find_links"], *settings.get("find-links", "").split()],
+    }
+    conflicts = indexes.without_effect(options["sources"], requested, used, silent)
+    if conflicts:
+        raise ValueError("\n".join(conflicts))
     variables.update(indexes.search(options, main, settings, silent))
     reasons = [masked(f"{url}: {reason}") for url, reason in silent.items()]
     return pip.Pip(run, options["python"], glibc, variables, reasons)

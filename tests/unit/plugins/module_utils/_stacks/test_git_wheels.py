@@ -67,6 +67,7 @@ def build(tmp_path: Path, requirement: str) -> tuple[dict[str, Any], bool]:
         "index_url": "none",
         "index_urls": [],
         "find_links": [],
+        "sources": [],
         "index_timeout": 5,
         "ca_certificate": None,
         "proxy": None,

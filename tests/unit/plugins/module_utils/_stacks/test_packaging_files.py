@@ -1,27 +1,56 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.package_sources import Source
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.packaging_files import Requirement
 from support.stand_ins import make_wheel
+
+
+def declared(project: Path) -> list[Any]:
+    return list(packaging_files.declared(project))
 
 
 def test_requirements_files(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "requirements.txt").write_text(
-        "# it\n--extra-index-url https://example.com\ntorch >= 2.0  # whichever\n\n-r more/base.txt\n-e .\n.[dev]\n"
-        "peft == \\\n  0.1 --hash=sha256:ab\n-c limits.txt\nlosses @ git+https://example.com/losses.git@v1#egg=losses\n"
+        "# it\n--only-binary :all: --prefer-binary\ntorch >= 2.0  # whichever\n\n-r more/base.txt\n-e .\n./\n"
+        "peft == \\\n  0.1\n"
+        "losses @ git+https://example.com/losses.git@v1#egg=losses\n-e git+https://example.com/b@v1#egg=b\n"
+        "older ; python_version < '3'\nlast \\"
     )
     (tmp_path / "more/base.txt").write_text("\ufefftqdm\n")
-    assert packaging_files.requirements(tmp_path) == [
+    assert declared(tmp_path) == [
         Requirement("torch >= 2.0", "requirements.txt, line 3"),
         Requirement("tqdm", "more/base.txt, line 1"),
         Requirement("peft ==    0.1", "requirements.txt, line 9"),
-        Requirement("losses @ git+https://example.com/losses.git@v1#egg=losses", "requirements.txt, line 11"),
+        Requirement("losses @ git+https://example.com/losses.git@v1#egg=losses", "requirements.txt, line 10"),
+        Requirement("git+https://example.com/b@v1#egg=b", "requirements.txt, line 11"),
+        Requirement("older ; python_version < '3'", "requirements.txt, line 12"),
+        Requirement("last", "requirements.txt, line 13"),
     ]
-    assert packaging_files.requirements(tmp_path / "more") == []
+    assert declared(tmp_path / "more") == []
+
+
+def test_where_packages_come_from(tmp_path: Path) -> None:
+    """All forms of pip's options; nothing of them is lost."""
+    (tmp_path / "requirements.txt").write_text(
+        "-i https://a.b/simple --extra-index-url=https://u:p@c.d/simple\n--extra-index-url https://e.f/simple # it\n"
+        "-fwheels\n--find-links https://a.b/wheels.html\n--pypi-url 'https://g.h/simple'\n--no-index\n"
+    )
+    where = "requirements.txt, line "
+    assert declared(tmp_path) == [
+        Source("--index-url", "https://a.b/simple", where + "1"),
+        Source("--extra-index-url", "https://u:p@c.d/simple", where + "1"),
+        Source("--extra-index-url", "https://e.f/simple", where + "2"),
+        Source("--find-links", str(tmp_path / "wheels"), where + "3"),
+        Source("--find-links", "https://a.b/wheels.html", where + "4"),
+        Source("--index-url", "https://g.h/simple", where + "5"),
+        Source("--no-index", "", where + "6"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,6 +61,34 @@ def test_requirements_files(tmp_path: Path) -> None:
             "requirements.txt, line 1: -e ./libs/mine is a path: add the wheel of that package to `wheels`",
         ),
         ("/opt/a.whl", "requirements.txt, line 1: /opt/a.whl is a path"),
+        ("a-1-py3-none-any.whl", "requirements.txt, line 1: a-1-py3-none-any.whl is a path"),
+        ("libs/mine", "requirements.txt, line 1: libs/mine is a path"),
+        ("./libs/mine[x]", "requirements.txt, line 1: ./libs/mine[x] is a path"),
+        ("-r https://a.b/c.txt", "requirements.txt, line 1: -r https://a.b/c.txt is a URL: copy the file into"),
+        ("-c limits.txt", "requirements.txt, line 1: -c limits.txt: -c has no effect here: write these versions as"),
+        ("peft==1 --hash=sha256:ab", "requirements.txt, line 1: peft==1 --hash=sha256:ab: --hash has no effect here: "),
+        (
+            "peft==1 \\\n  --hash sha256:ab",
+            "requirements.txt, line 2: peft==1    --hash sha256:ab: --hash has no effect",
+        ),
+        ("--require-hashes", "requirements.txt, line 1: --require-hashes: --require-hashes has no effect here: "),
+        ("--pre", "requirements.txt, line 1: --pre: --pre has no effect here: write the version of the pre-release"),
+        ("--trusted-host a.b", "requirements.txt, line 1: --trusted-host a.b: --trusted-host has no effect here: set "),
+        (
+            "--no-binary :all:",
+            "requirements.txt, line 1: --no-binary :all:: --no-binary has no effect here: name a wheel",
+        ),
+        (
+            "peft --config-settings=a=b",
+            "requirements.txt, line 1: peft --config-settings=a=b: --config-settings has no ",
+        ),
+        (
+            "--extra-index https://a.b",
+            "requirements.txt, line 1: --extra-index https://a.b: --extra-index has no effect",
+        ),
+        ("-i 'https://a.b", "requirements.txt, line 1: -i 'https://a.b cannot be read: No closing quotation"),
+        (".[dev]", "requirements.txt, line 1: .[dev]: pyproject.toml has no dev among [project.optional-dependencies]"),
+        ("git+https://${TOKEN}@a.b/c@v1", "requirements.txt, line 1: git+https://***@a.b/c@v1: variables are not repl"),
         ("-r none.txt", "none.txt cannot be read"),
         ("-r requirements.txt", "requirements.txt, line 1: -r requirements.txt: the file includes itself"),
     ],
@@ -39,7 +96,7 @@ def test_requirements_files(tmp_path: Path) -> None:
 def test_requirements_that_cannot_be(tmp_path: Path, line: str, said: str) -> None:
     (tmp_path / "requirements.txt").write_text(line)
     with pytest.raises(ValueError, match=r"requirements\.txt|none\.txt") as caught:
-        packaging_files.requirements(tmp_path)
+        declared(tmp_path)
     assert str(caught.value).startswith(said)
 
 
@@ -51,7 +108,7 @@ def test_pyproject(tmp_path: Path) -> None:
         '[project]\nname = "my-words"\nversion = "1.2"\ndependencies = [\n  "torch==2.0.0",\n  "tqdm",\n]\n'
         '[project.scripts]\nwords = "words:main"\n[project.entry-points.plugins]\none = "words.one"\n'
     )
-    assert packaging_files.requirements(tmp_path) == [
+    assert declared(tmp_path) == [
         Requirement("torch==2.0.0", "pyproject.toml, line 5"),
         Requirement("tqdm", "pyproject.toml, line 6"),
     ]
@@ -86,19 +143,58 @@ def test_dependencies_that_only_a_build_knows(tmp_path: Path) -> None:
     with pytest.raises(
         ValueError, match=r"^pyproject.toml: dependencies are dynamic, .* list them in requirements.txt$"
     ):
-        packaging_files.requirements(tmp_path)
+        declared(tmp_path)
     assert packaging_files.distribution_files(tmp_path) == {}
     content.write_text(content.read_text() + '[tool.setuptools.dynamic]\ndependencies = {file = ["deps.txt"]}\n')
     (tmp_path / "deps.txt").write_text("tqdm\n")
-    assert packaging_files.requirements(tmp_path) == [Requirement("tqdm", "deps.txt, line 1")]
+    assert declared(tmp_path) == [Requirement("tqdm", "deps.txt, line 1")]
     content.write_text('[tool.poetry.dependencies]\ntqdm = "^4"\n')
     with pytest.raises(ValueError, match=r"^pyproject\.toml: dependencies of tool.poetry are in a syntax of its own"):
-        packaging_files.requirements(tmp_path)
+        declared(tmp_path)
     (tmp_path / "requirements.txt").write_text("tqdm\n")
-    assert packaging_files.requirements(tmp_path) == [Requirement("tqdm", "requirements.txt, line 1")]
+    assert declared(tmp_path) == [Requirement("tqdm", "requirements.txt, line 1")]
     content.write_text("[project")
     with pytest.raises(ValueError, match=f"^{content} cannot be read: "):
-        packaging_files.requirements(tmp_path)
+        declared(tmp_path)
+
+
+def test_extras_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("-e .[All]\n")
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "My.Words"\n[project.optional-dependencies]\ntrain = ["peft"]\n'
+        'all = ["my-words[train,all]", "tqdm>=4"]\n'
+    )
+    assert declared(tmp_path) == [
+        Requirement("peft", "pyproject.toml, line 4"),
+        Requirement("tqdm>=4", "pyproject.toml, line 5"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("Pipfile", "[packages]\npeft = '*'\n"),
+        ("pylock.toml", ""),
+        ("environment.yml", ""),
+        ("requirements/base.txt", "peft"),
+        ("requirements-train.txt", "peft"),
+        ("setup.py", "setup(install_requires=['peft'])"),
+        ("setup.cfg", "[options]\ninstall_requires = peft\n"),
+    ],
+)
+def test_files_that_are_not_read(tmp_path: Path, file: str, content: str) -> None:
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(ValueError, match=f"^{file} is not read: list what the job requires in requirements.txt"):
+        declared(tmp_path)
+    (tmp_path / "requirements.txt").write_text("")
+    assert declared(tmp_path) == []
+
+
+def test_a_setup_that_requires_nothing(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text("setup()")
+    (tmp_path / "setup.cfg").write_text("[flake8]")
+    assert declared(tmp_path) == []
 
 
 def test_git_urls() -> None:

@@ -25,7 +25,6 @@ def test_compare() -> None:
     sentencepiece != 0.1.92  # for some models
     torch>=1.3
     old-thing; python_version < "3"
-    --extra-index-url https://example.com
     """
     versions = {"accelerate": "1.10.1", "datasets": "4.0.0", "torch": "2.8.0+cpu"}
     assert compare(text.splitlines(), versions) == {
@@ -42,6 +41,40 @@ def test_compare() -> None:
             f"thing @ https://example.com/thing.whl {pin}",
         ],
     }
+
+
+def test_options_of_pip_are_not_ignored() -> None:
+    """As in requirements files of example scripts, whose lines are compared as they are."""
+    lines = ["protobuf", "--extra-index-url https://example.com"]
+    found = compare(lines, {}, {lines[1]: "requirements.txt, line 2"})
+    assert found == {
+        "missing": ["protobuf"],
+        "conflicts": [f"requirements.txt, line 2: {lines[1]} has no effect here, as an option of pip: remove it"],
+    }
+
+
+def test_extras_of_what_is_installed() -> None:
+    """The package is there, and what it requires for the extra may not be."""
+    requires = {
+        "transformers": [
+            'protobuf; extra == "words"',
+            'sentencepiece>=0.1; extra == "words"',
+            'numpy>99; extra == "new"',
+            'other; extra == "others"',
+            'transformers[words]; extra == "all"',
+            "torch>99",
+        ]
+    }
+    versions = {"transformers": "5.0", "numpy": "2.0", "protobuf": "5"}
+    lines = ["transformers[all,new] >= 4 ; python_version > '3'"]
+    assert compare(lines, versions, {lines[0]: "pyproject.toml, line 5"}, lambda name: requires.get(name, [])) == {
+        "missing": ["sentencepiece>=0.1"],
+        "conflicts": [
+            "pyproject.toml, line 5: numpy>99 conflicts with numpy 2.0, which is installed by the stack: write numpy "
+            "without a version there, or remove it"
+        ],
+    }
+    assert compare(["transformers"], versions, requires=requires.__getitem__) == {"missing": [], "conflicts": []}
 
 
 def test_where_a_conflict_is_written() -> None:

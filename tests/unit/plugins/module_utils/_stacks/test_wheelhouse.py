@@ -27,6 +27,7 @@ OPTIONS: dict[str, Any] = {
     "index_url": "none",
     "index_urls": [],
     "find_links": [],
+    "sources": [],
     "index_timeout": 60,
     "ca_certificate": None,
     "proxy": None,
@@ -110,6 +111,58 @@ def test_a_wheel_that_an_interrupted_run_left_incomplete(tmp_path: Path) -> None
     whole = make_wheel(staging, "a", "1", requires=["dependency", "installed"])
     whole.write_bytes(whole.read_bytes()[:100])
     assert collect(tmp_path)[0] == ["a-1", "b-2", "dependency-3", "installed-5"]
+
+
+@pytest.mark.usefixtures("unconfigured")
+def test_packages_come_from_where_the_project_says(tmp_path: Path) -> None:
+    """An index that is not searched, or does not answer, ends it: another one may have a package of that name."""
+    own, links = str(tmp_path / "own"), str(tmp_path / "links")
+
+    def source(option: str, url: str, package: str = "") -> dict[str, str]:
+        return {"option": option, "url": url, "origin": "requirements.txt, line 1", "package": package}
+
+    def refusal(*sources: dict[str, str], **options: Any) -> str:
+        with pytest.raises(ValueError, match=r"^requirements.txt, line 1: ") as caught:
+            collect(tmp_path, sources=list(sources), **options)
+        assert not (tmp_path / "houses/house").exists()
+        return str(caught.value).removeprefix("requirements.txt, line 1: ")
+
+    private = "https://u:p@private.example/simple/"
+    what = "***@private.example/simple/ is not searched: set "
+    assert refusal(source("--index-url", private)).startswith(
+        f"--index-url https://{what}torch_stack_index_url: https://private.example/simple in the inventory (user and "
+    )
+    first = "https://first.example/simple"
+    assert (
+        f"https://{what}torch_stack_index_urls: [{first}, https://private.example/simple] in the inventory"
+        in refusal(source("--extra-index-url", private), index_url=first, index_urls=[first])
+    )
+    assert f"set torch_stack_find_links: [{links}, {tmp_path}/nowhere, {own}] in" in refusal(
+        source("--find-links", own)
+    )
+    assert "torch_stack_index_url: none" in refusal(source("--no-index", ""), index_urls=[first])
+    said = refusal(source("--find-links", f"{tmp_path}/nowhere"))
+    assert said.endswith("/nowhere does not answer, and nothing else is searched instead: there is no such directory")
+    said = refusal(source("--extra-index-url", private, "a"))
+    assert said.startswith("--extra-index-url https://***@private.example/simple/ for a is not searched: set ")
+    assert "a comes from git = x, which is not read: write a @ git+URL@REF" in refusal(
+        source("elsewhere", "git = x", "a")
+    )
+    fine = [
+        source("--find-links", links),
+        source("--no-index", ""),
+        source("--index-url", "https://pypi.org/simple/"),
+        source("--extra-index-url", private, "no-such-requirement"),
+        source("elsewhere", "path = ../b", "b"),
+    ]
+    wheel = make_wheel(tmp_path / "own", "b", "2")
+    assert collect(tmp_path, sources=fine, wheels=[str(wheel)])[0][:2] == ["a-1", "b-2"]
+    keys = {
+        wheelhouse.key({**OPTIONS, "unpack": True, **changed}, "2.36")
+        for changed in ({}, {"sources": fine}, {"index_url": first}, {"index_urls": [first]}, {"find_links": [own]})
+    }
+    assert len(keys) == 5
+    assert wheelhouse.key({**OPTIONS, "index_url": first}, "2.36") == wheelhouse.key(OPTIONS, "2.36")
 
 
 # Another process that collects: it writes a file when it has begun, and waits until there is a file `go`.
