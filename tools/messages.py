@@ -96,6 +96,7 @@ TOPICS = (
         "Stacks, wheels and virtual environments",
         "docs/stacks.md",
         (
+            "plugins/module_utils/_io.py",
             "plugins/module_utils/_stacks/",
             "plugins/module_utils/_hosts/loader.py",
             "plugins/module_utils/_hosts/openmp.py",

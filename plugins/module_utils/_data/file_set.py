@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,23 +44,38 @@ def recorded_sha256(path: Path, record: Record) -> str:
 def listing(directory: Path, record: Record) -> list[dict[str, Any]]:
     """List the files in a directory and those below it, links followed, hidden directories and marks left out.
 
-    Raises ValueError when there is no such directory, or no file in it.
+    Raises ValueError when there is no such directory, or no file in it, or a link that leads nowhere or in a circle;
+    OSError for a directory that cannot be read.
     """
     if not directory.is_dir():
         raise ValueError(f"there is no directory {directory}")
     found = []
-    for path in sorted(directory.rglob("*")):
-        inside = path.relative_to(directory)
-        if (
-            path.is_file()
-            and path.name != _ownership.MARK
-            and not any(part.startswith(".") for part in inside.parts[:-1])
-        ):
-            digest = recorded_sha256(path, record)
-            found.append({"file": str(inside), "sha256": digest, "bytes": path.stat().st_size})
+    for path in sorted(_files(directory)):
+        digest = recorded_sha256(path, record)
+        found.append({"file": str(path.relative_to(directory)), "sha256": digest, "bytes": path.stat().st_size})
     if not found:
         raise ValueError(f"the directory {directory} has no files")
     return found
+
+
+def _files(directory: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
+    """Yield the files to list. Not by rglob(), which leaves out what it cannot read, and directories that are links."""
+    real = directory.resolve()
+    if real in above:
+        raise ValueError(f"{directory} is a symbolic link to a directory that it is in: remove it")
+    with os.scandir(directory) as entries:
+        names = [entry.name for entry in entries]
+    for path in (directory / name for name in names):
+        if path.is_dir():
+            if not path.name.startswith("."):
+                yield from _files(path, (*above, real))
+        elif path.is_file() and path.name != _ownership.MARK:
+            yield path
+        elif path.is_symlink() and not path.exists():
+            raise ValueError(
+                f"{path} is a symbolic link to {path.readlink()}, which does not exist: copy the file there, or remove "
+                "the link"
+            )
 
 
 def differences(directory: Path, files: Iterable[Mapping[str, Any]], record: Record | None = None) -> dict[str, str]:

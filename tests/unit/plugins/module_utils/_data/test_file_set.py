@@ -27,6 +27,38 @@ def test_listing(tmp_path: Path) -> None:
     assert file_set.key(file_set.listing(tmp_path, Record())) != before
 
 
+def test_links_are_followed(tmp_path: Path) -> None:
+    """Also those to directories; what leads nowhere is not left out silently."""
+    fill(tmp_path / "elsewhere")
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "train").symlink_to("../elsewhere/sub")
+    (data / "config.json").symlink_to("../elsewhere/config.json")
+    (data / ".hidden").symlink_to("../elsewhere/sub")
+    assert [entry["file"] for entry in file_set.listing(data, Record())] == ["config.json", "train/weights.bin"]
+    (data / "gone").symlink_to("../nowhere")
+    with pytest.raises(ValueError, match=f"^{data}/gone is a symbolic link to ../nowhere, which does not exist: "):
+        file_set.listing(data, Record())
+    (data / "gone").unlink()
+    (tmp_path / "elsewhere/sub/top").symlink_to(data)
+    with pytest.raises(ValueError, match=f"^{data}/train/top is a symbolic link to a directory that it is in: remove"):
+        file_set.listing(data, Record())
+
+
+def test_a_directory_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path)
+    scandir = os.scandir
+
+    def refuse(path: Path) -> object:  # root may read everything
+        if Path(path).name == "sub":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(PermissionError, match="sub"):
+        file_set.listing(tmp_path, Record())
+
+
 def test_nothing_to_list(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"^the directory {tmp_path} has no files$"):
         file_set.listing(tmp_path, Record())
