@@ -168,6 +168,7 @@ def without_effect(
     sources: Iterable[Mapping[str, str]],
     requested: Collection[str],
     used: Mapping[str, Sequence[str]],
+    configured: Mapping[str, str],
     silent: Mapping[str, str],
 ) -> list[str]:
     """Return why packages would not come from where a project says that they do, each with what to do.
@@ -175,7 +176,8 @@ def without_effect(
     Nothing else is searched instead: an index for everybody may have another package of the same name.
 
     sources: as packaging_files.Source. requested: canonical names of the packages that are looked for. used: {option of
-    VARIABLES: the URLs that are searched}, none for the main index where there is none. silent: {URL: why it does not
+    VARIABLES: the URLs in the inventory}, none for the main index where there is none. configured: see pip.settings,
+    whose URLs are searched as well. silent: {URL: why it does not
     answer}.
     """
     found = []
@@ -186,6 +188,7 @@ def without_effect(
         head = masked(f"{source['origin']}: ")
         what = masked(f"{option} {url}" + (f" for {package}" if package else ""))
         searched = used.get(option, ())
+        others = [] if option == "--index-url" else configured.get(option.removeprefix("--"), "").split()
         if option == ELSEWHERE:
             found.append(
                 f"{head}{package} comes from {masked(url)}, which is not read: write {package} @ git+URL@REF for a "
@@ -199,7 +202,7 @@ def without_effect(
                 )
         elif _plain(url) == PYPI and option != "--find-links":
             continue
-        elif _plain(url) not in map(_plain, searched):
+        elif _plain(url) not in map(_plain, [*searched, *others]):
             value = _plain(url)
             if option != "--index-url":
                 value = f"[{', '.join([*map(_plain, searched), value])}]"

@@ -19,6 +19,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 # pass_fds: file descriptors that it inherits.
 Run = Callable[..., "tuple[int, str, str]"]
 
+# Packages that the CUDA build of torch requires. Others with such names are for any host, as nvidia-ml-py.
+CUDA = re.compile(r"(nvidia-(cu\w+|nccl|nvjitlink|nvshmem|nvtx)|cuda)(-.*)?|triton")
+
 # Where only the CUDA build of torch can be reached. The sizes are of the stack native, measured on Python 3.12.
 WAYS_OUT = """Ways out:
 - set torch_stack_index_urls to a mirror of https://download.pytorch.org/whl/cpu that the control node reaches;
@@ -126,7 +129,7 @@ def resolution(report: Mapping[str, Any], cuda_build: bool = False) -> dict[str,
     `cuda_build`.
     """
     found = {item["metadata"]["name"]: item["metadata"]["version"] for item in report["install"]}
-    cuda = sorted(name for name in found if name.lower().startswith(("nvidia-", "nvidia_", "cuda-", "triton")))
+    cuda = sorted(name for name in found if CUDA.fullmatch(requirements.canonical(name)))
     if cuda and not cuda_build:
         torch = found.get("torch", "which is not among them")
         raise ValueError(

@@ -142,10 +142,10 @@ def pip_of(
     )
     used = {
         "--index-url": [] if main == indexes.NONE else [main],
-        "--extra-index-url": [*options["index_urls"], *settings.get("extra-index-url", "").split()],
-        "--find-links": [*options["find_links"], *settings.get("find-links", "").split()],
+        "--extra-index-url": options["index_urls"],
+        "--find-links": options["find_links"],
     }
-    conflicts = indexes.without_effect(options["sources"], requested, used, silent)
+    conflicts = indexes.without_effect(options["sources"], requested, used, settings, silent)
     if conflicts:
         raise ValueError("\n".join(conflicts))
     variables.update(indexes.search(options, main, settings, silent))

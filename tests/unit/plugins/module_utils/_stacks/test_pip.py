@@ -50,6 +50,22 @@ def test_a_cuda_build_is_refused() -> None:
     assert pip.resolution(cuda, cuda_build=True)["nvidia-nccl-cu12"] == "2"
 
 
+def test_packages_for_gpus_that_no_cuda_build_requires() -> None:
+    """They are pure Python, and of other packages, such as codecarbon."""
+    packages = {"nvidia-ml-py": "13.0", "tritonclient": "2.5", "nvidia_modelopt": "1", "cudaq-tools": "1"}
+    assert pip.resolution(report(**packages)) == packages
+    for name in (
+        "nvidia-cublas",
+        "nvidia_cudnn_cu12",
+        "nvidia-nvtx",
+        "nvidia-cusparselt-cu13",
+        "cuda-bindings",
+        "Triton",
+    ):
+        with pytest.raises(ValueError, match=f"it would install {name} on hosts without a GPU"):
+            pip.resolution(report(**{name: "1"}))
+
+
 def test_locked() -> None:
     item: dict[str, Any] = {
         "metadata": {"name": "torch", "version": "2.8.0+cpu"},

@@ -114,7 +114,7 @@ def test_a_wheel_that_an_interrupted_run_left_incomplete(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("unconfigured")
-def test_packages_come_from_where_the_project_says(tmp_path: Path) -> None:
+def test_packages_come_from_where_the_project_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An index that is not searched, or does not answer, ends it: another one may have a package of that name."""
     own, links = str(tmp_path / "own"), str(tmp_path / "links")
 
@@ -148,7 +148,12 @@ def test_packages_come_from_where_the_project_says(tmp_path: Path) -> None:
     assert "a comes from git = x, which is not read: write a @ git+URL@REF" in refusal(
         source("elsewhere", "git = x", "a")
     )
+    monkeypatch.setenv("PIP_EXTRA_INDEX_URL", "https://configured.example/simple")
+    assert f"index_urls: [{first}, " in refusal(
+        source("--extra-index-url", private), index_url=first, index_urls=[first]
+    )
     fine = [
+        source("--extra-index-url", "https://configured.example/simple"),
         source("--find-links", links),
         source("--no-index", ""),
         source("--index-url", "https://pypi.org/simple/"),
