@@ -181,24 +181,28 @@ def usage(folder: Path | None, seconds: float) -> list[dict[str, Any]]:
     ]
 
 
-def is_runnable(pid: int, proc: Path = PROC) -> bool:
-    """Tell whether a thread of a process has a processor at this moment, or waits for one."""
+def runnable(pid: int, proc: Path = PROC) -> set[str]:
+    """Return the threads of a process that have a processor at this moment, or wait for one."""
+    found = set()
     for entry in (proc / str(pid) / "task").glob("*/stat"):
         with contextlib.suppress(OSError):
             if entry.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0] == "R":
-                return True
-    return False
+                found.add(entry.parent.name)
+    return found
 
 
 def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
     """Return {rank: CPUs} that this host's ranks of the job in `folder` keep busy over the next `seconds`.
 
-    A process that could run is counted as one CPU, also when others have the processor: it is not stopped. So is one
-    for which the kernel reads its program from a disk.
+    A process with a thread that could run at the beginning and at the end counts as one CPU, also when others have the
+    processor: it is not stopped. (At one moment only that may be the heartbeat of a rank that hangs.) So does one for
+    which the kernel reads its program from a disk.
     """
     used: dict[int, float] = {}
+    before = {process["pid"]: runnable(process["pid"]) for process in find(folder)}
     for process in usage(folder, seconds):
-        busy = max(process["cpu"], float(is_runnable(process["pid"]) or process["page_reads"] > READS * seconds))
+        starved = not runnable(process["pid"]).isdisjoint(before.get(process["pid"], set()))
+        busy = max(process["cpu"], float(starved or process["page_reads"] > READS * seconds))
         used[process["rank"]] = used.get(process["rank"], 0.0) + busy
     return used
 

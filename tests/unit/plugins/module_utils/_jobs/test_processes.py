@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +155,16 @@ def test_what_could_run_is_at_work(tmp_path: Path, spinning: subprocess.Popen[by
     spinning.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, spinning.pid, os.WSTOPPED)
     assert processes.usage_of_ranks(tmp_path, 0.1) == {1: 0.0}
+
+
+def test_what_can_run_at_one_moment_only_is_not(tmp_path: Path, spinning: subprocess.Popen[bytes]) -> None:
+    """As the heartbeat of a rank that hangs, on a host with much else to do: it waits for a processor now and then."""
+    spinning.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, spinning.pid, os.WSTOPPED)
+    wakes = threading.Timer(0.7, spinning.send_signal, [signal.SIGCONT])
+    wakes.start()
+    assert processes.usage_of_ranks(tmp_path, 1)[1] < 0.9
+    wakes.join()
 
 
 PAGES = """
