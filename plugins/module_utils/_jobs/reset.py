@@ -307,7 +307,8 @@ def listed(hosts: Mapping[str, Mapping[str, Any]], control: Mapping[str, Any] | 
             for path, mark in (entry or {}).get("marks", {}).items():
                 found.setdefault((piece, path, mark), []).append(host)
             for path in (entry or {}).get("unmarked", []):
-                found.setdefault(("stays", path, "it has no mark of the collection"), []).append(host)
+                on = found.setdefault(("stays", path, "it has no mark of the collection"), [])
+                on += [host] if host not in on else []  # jobs and results lie in one place
     return "\n".join(columns([(piece, path, mark, names(on)) for (piece, path, mark), on in found.items()]))
 
 

@@ -233,6 +233,18 @@ def test_refusal() -> None:
     assert reset.would_refuse(everywhere).splitlines()[1:] == everywhere.splitlines()[1:]
 
 
+def test_listed() -> None:
+    jobs = {"marks": {"/p/jobs/+verify": "derived job, by a mark"}, "unmarked": ["/p/jobs/mine"]}
+    host = {"pieces": {"jobs": jobs, "results": {"marks": {}, "unmarked": ["/p/jobs/mine"]}, "tuning": {"paths": []}}}
+    control = {"pieces": {"downloads": {"marks": {"/c/fetched/hub": "files, by a mark"}, "unmarked": []}}}
+    shown = reset.listed({"node0": host, "node1": host}, control, ["jobs", "results", "downloads", "tuning"])
+    assert [line.split(maxsplit=2) for line in shown.splitlines()] == [
+        ["jobs", "/p/jobs/+verify", "derived job, by a mark            node0, node1"],
+        ["stays", "/p/jobs/mine", "it has no mark of the collection  node0, node1"],
+        ["downloads", "/c/fetched/hub", "files, by a mark                  the control node"],
+    ]
+
+
 def test_table() -> None:
     nothing: dict[str, Any] = {"paths": [], "bytes": 0}
     pieces = {piece: dict(nothing) for piece in reset.PIECES}
