@@ -10,11 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import observed_pods, training
 
-# Reasons of a waiting container which no waiting mends, and those that may pass.
-HOPELESS = ("CreateContainerConfigError", "ErrImageNeverPull", "InvalidImageName", "RunContainerError")
-PULLING = ("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
 # What the scheduler says about nodes, and what to do about it; the first that it says counts.
 SCHEDULING = (
     ("persistentvolumeclaim", "see why: kubectl describe pvc; or name another claim in cluster_kubernetes (pvc)"),
@@ -84,7 +81,7 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
             )
         elif reason == "InvalidImageName":
             yield Cause(name, f"pod {name}: {image} is no name of an image: correct image in cluster_kubernetes", True)
-        elif reason in PULLING:
+        elif reason in observed_pods.PULLING:
             yield Cause(
                 name,
                 f"pod {name}: node {node} cannot pull image {image} ({reason}): {_pull_error(message, events)}: "
@@ -92,11 +89,11 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
                 "image_pull_secret",
                 lasting=True,
             )
-        elif reason in HOPELESS:
+        elif reason in observed_pods.CREATING:
             yield Cause(
                 name,
                 f"pod {name} on node {node} cannot be started ({reason}): {message}: correct it, and run again",
-                True,
+                lasting=True,
             )
         elif reason == "CrashLoopBackOff":
             last = (container.get("lastState") or {}).get("terminated") or {}
@@ -176,8 +173,8 @@ def of_failure(pods: Sequence[Mapping[str, Any]], trains: Mapping[str, Any] | No
 
 
 def _order(pod: Mapping[str, Any]) -> tuple[bool, int, str]:
-    place = training.number(pod)
-    return place is None, place or 0, str(pod["metadata"]["name"])
+    place = observed_pods.number_of(pod)
+    return place < 0, place, str(pod["metadata"]["name"])
 
 
 def _where(pod: Mapping[str, Any]) -> str:

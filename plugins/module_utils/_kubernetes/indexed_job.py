@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import obj
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import Derived
 
 CONTAINER = "train"
-INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+INDEX = f"metadata.annotations['{objects.COMPLETION_INDEX}']"
 
 
 def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]:

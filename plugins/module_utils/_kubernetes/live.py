@@ -27,8 +27,6 @@ PART = (
     "import base64,sys; f=open(sys.argv[1],'rb'); f.seek(int(sys.argv[2])); "
     "sys.stdout.write(base64.b64encode(f.read(int(sys.argv[3]))).decode())"
 )
-# Of pods that wait for these, nothing will come.
-HOPELESS = ("ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError")
 
 
 def gather(api: Api, namespace: str, name: str = "") -> list[Found]:
@@ -106,7 +104,7 @@ def wait_for(
         if observed_pods.is_running(found):
             return
         reason = observed_pods.why(found)
-        if found.get("status", {}).get("phase") in ("Failed", "Succeeded") or reason.startswith(HOPELESS):
+        if found.get("status", {}).get("phase") in ("Failed", "Succeeded") or reason.startswith(observed_pods.HOPELESS):
             raise ValueError(f"pod {pod} cannot run: {reason or 'it has ended'}")
         if time.monotonic() > until:
             raise ValueError(f"pod {pod} has not started within {seconds:.0f} s: {reason or 'no reason is known'}")

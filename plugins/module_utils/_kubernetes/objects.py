@@ -34,6 +34,9 @@ JOB_LABEL, ROLE_LABEL = "amx.cluster/job", "amx.cluster/role"
 # On all objects of a job: which start of it they are of, who started it on which control node, and when.
 START, BY_USER, SINCE = "amx.cluster/start", "amx.cluster/user", "amx.cluster/since"
 TRAINS, PREPARES, READS = "train", "prepare", "reader"
+# Where the number of a pod among those of its job is: an annotation of an Indexed Job's pods, which those of a TrainJob
+# are as well, and a label of a PyTorchJob's.
+COMPLETION_INDEX, REPLICA_INDEX = "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index"
 # What jobs share, and what a job may have of its own, in the order in which it is removed.
 SHARED = ("Namespace", "PersistentVolumeClaim")
 KINDS_OF_JOBS = (

@@ -9,16 +9,20 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import READS, ROLE_LABEL
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.objects import (
+    COMPLETION_INDEX,
+    READS,
+    REPLICA_INDEX,
+    ROLE_LABEL,
+)
 
 Object = Mapping[str, Any]
 
-# The number of a pod among those of its job, by who made it.
-NUMBERS = (
-    "batch.kubernetes.io/job-completion-index",
-    "training.kubeflow.org/replica-index",
-    "jobset.sigs.k8s.io/job-index",
-)
+# Why a container waits: what no waiting mends; an image that cannot be pulled; and what may pass, as a Secret that is
+# created later, or a container runtime that is too busy to answer.
+HOPELESS = ("ErrImageNeverPull", "InvalidImageName")
+PULLING = ("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
+CREATING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
 def metadata_of(one: Object) -> dict[str, Any]:
@@ -28,13 +32,10 @@ def metadata_of(one: Object) -> dict[str, Any]:
 
 
 def number_of(pod: Object) -> int:
-    """Return the number of a pod among those of its job; -1 where nothing has numbered it."""
+    """Return the number of a pod among those of its job, which pod.py in it has as well; -1 for one without."""
     found = metadata_of(pod)
-    for key in NUMBERS:
-        text = str(found["annotations"].get(key, found["labels"].get(key, "")))
-        if text.isdigit():
-            return int(text)
-    return -1
+    text = str(found["annotations"].get(COMPLETION_INDEX) or found["labels"].get(REPLICA_INDEX) or "")
+    return int(text) if text.isdigit() else -1
 
 
 def container_of(pod: Object) -> str:

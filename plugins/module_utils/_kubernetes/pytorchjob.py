@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import objects
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import PORT, Derived
 
-INDEX = "metadata.labels['training.kubeflow.org/replica-index']"
+INDEX = f"metadata.labels['{objects.REPLICA_INDEX}']"
 
 
 def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]:

@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import objects
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import objects, observed_pods
 
 API_VERSIONS = {"Job": "batch/v1", "PyTorchJob": "kubeflow.org/v1", "TrainJob": "trainer.kubeflow.org/v1alpha1"}
 # The container in which ranks run, by the kind.
 CONTAINERS = {"Job": "train", "PyTorchJob": "pytorch", "TrainJob": "node"}
 # Conditions of an object that has ended.
 SUCCEEDED, FAILED = ("Complete", "Succeeded"), ("Failed",)
-INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
-INDEX_LABEL = "training.kubeflow.org/replica-index"
 
 
 def is_training(one: Mapping[str, Any]) -> bool:
@@ -47,21 +45,11 @@ def failure(one: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def number(pod: Mapping[str, Any]) -> int | None:
-    """Return the number of a pod that trains; None for another one."""
-    about = pod["metadata"]
-    if about.get("labels", {}).get(objects.ROLE_LABEL) != objects.TRAINS:
-        return None
-    labels, annotations = about.get("labels", {}), about.get("annotations", {})
-    text = labels.get(INDEX_LABEL) or annotations.get(INDEX_ANNOTATION) or labels.get(INDEX_ANNOTATION) or ""
-    return int(text) if text.isdigit() else None
-
-
 def training_pods(pods: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Return the pods that train by their numbers; of several with the same one the newest."""
     found: dict[int, Mapping[str, Any]] = {}
     for pod in sorted(pods, key=lambda one: one["metadata"].get("creationTimestamp") or ""):
-        place = number(pod)
-        if place is not None:
+        place = observed_pods.number_of(pod)
+        if place >= 0:
             found[place] = pod
     return dict(sorted(found.items()))

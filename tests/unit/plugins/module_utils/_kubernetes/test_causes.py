@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes, training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes, live, observed_pods, training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
+from support.api_server import api_server
+from support.kubernetes_jobs import derive, render
+from support.kubernetes_jobs import pods as specs
 
 IMAGE = "registry.example.com/amx:1"
 LIMITS = {"cpu": "198", "memory": "121172Mi"}
@@ -91,8 +97,8 @@ def test_pods_without_a_node(message: str, todo: str) -> None:
             waits("CreateContainerConfigError", 'secret "demo-env" not found'),
             "pod demo-worker-0 on node node-a cannot be started (CreateContainerConfigError): "
             'secret "demo-env" not found',
-            True,
             False,
+            True,
         ),
         (
             waits("CrashLoopBackOff", lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
@@ -108,6 +114,41 @@ def test_pods_on_a_node(status: dict[str, Any], text: str, hopeless: bool, lasti
     (cause,) = causes.of_waiting([pod(**status)], events)
     assert cause.text.startswith(text)
     assert (cause.hopeless, cause.lasting) == (hopeless, lasting)
+
+
+@pytest.mark.parametrize(
+    ("reason", "hopeless", "lasting"),
+    [
+        ("ErrImageNeverPull", True, False),
+        ("InvalidImageName", True, False),
+        ("ErrImagePull", False, True),
+        ("ImagePullBackOff", False, True),
+        ("ImageInspectError", False, True),
+        ("RegistryUnavailable", False, True),
+        # A Secret that is not there yet, a kubelet or a container runtime under load.
+        ("CreateContainerConfigError", False, True),
+        ("CreateContainerError", False, True),
+        ("RunContainerError", False, True),
+        ("CrashLoopBackOff", False, False),
+        ("PodInitializing", False, False),
+    ],
+)
+def test_a_reason_is_as_bad_for_a_reader_as_for_a_job(
+    tmp_path: Path, reason: str, hopeless: bool, lasting: bool
+) -> None:
+    (cause,) = causes.of_waiting([pod(**waits(reason, "told"))], {})
+    assert (cause.hopeless, cause.lasting) == (hopeless, lasting)
+    waiting, runs = pod(**waits(reason, "told")), pod(containerStatuses=[{"state": {"running": {}}}])
+    answers = iter([waiting, waiting, runs])
+    with api_server({"/api/v1/namespaces/team/pods/demo-worker-0": lambda _request: next(answers)}) as server:
+        api = Api.connect(server.kubeconfig(tmp_path))
+        try:
+            live.wait_for(api, "team", "demo-worker-0", 60, every=0)
+        except ValueError as error:
+            assert hopeless, error
+            assert str(error) == f"pod demo-worker-0 cannot run: {reason}: told"
+        else:
+            assert not hopeless
 
 
 def test_pods_that_are_being_created() -> None:
@@ -224,6 +265,9 @@ def test_whether_an_object_has_ended(condition: dict[str, str], state: str) -> N
     assert training.ended({"kind": "PyTorchJob"}) == ""
 
 
+COMPLETION, REPLICA = "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index"
+
+
 def test_numbers_of_pods() -> None:
     old, new = pod(), pod()
     old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = "2026-01-01", "2026-01-02"
@@ -231,7 +275,44 @@ def test_numbers_of_pods() -> None:
     found = training.training_pods(pods)
     assert list(found) == [0, 1]
     assert found[0] is new
-    indexed = pod()
-    del indexed["metadata"]["labels"]["training.kubeflow.org/replica-index"]
-    indexed["metadata"]["annotations"] = {"batch.kubernetes.io/job-completion-index": "3"}
-    assert training.number(indexed) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "about", "number"),
+    [
+        ("PyTorchJob", {"labels": {REPLICA: "2", "training.kubeflow.org/replica-type": "worker"}}, 2),
+        ("Job", {"annotations": {COMPLETION: "3"}}, 3),
+        ("Job", {"annotations": {COMPLETION: "3"}, "labels": {COMPLETION: "3", "job-name": "demo"}}, 3),
+        # JobSet numbers Jobs besides, of which a TrainJob has one: all of its pods are of Job 0.
+        (
+            "TrainJob",
+            {
+                "annotations": {COMPLETION: "1", "jobset.sigs.k8s.io/job-index": "0"},
+                "labels": {COMPLETION: "1", "jobset.sigs.k8s.io/job-index": "0"},
+            },
+            1,
+        ),
+        ("TrainJob", {"labels": {"jobset.sigs.k8s.io/job-index": "0"}}, -1),
+        ("reader", {}, -1),
+    ],
+)
+def test_a_pod_has_one_number_for_everybody(kind: str, about: dict[str, Any], number: int) -> None:
+    """What its own pod.py is set to by the field that its object names, what causes and what status show."""
+    one = pod()
+    one["metadata"].update({"labels": {}, "annotations": {}, **about})
+    one["metadata"]["labels"].update({"amx.cluster/job": "demo", "amx.cluster/role": "train"})
+    assert observed_pods.number_of(one) == number
+    assert list(training.training_pods([one])) == ([number] if number >= 0 else [])
+    if kind == "reader":
+        return
+    derived = derive(kind=kind)
+    fields = [
+        each["valueFrom"]["fieldRef"]["fieldPath"]
+        for spec in specs(render(derived))
+        for each in spec["containers"][0]["env"]
+        if each["name"] == "AMX_CLUSTER_INDEX"
+    ]
+    assert fields, f"{kind} does not number its pods"
+    for path in fields:
+        place, key = re.fullmatch(r"metadata\.(labels|annotations)\['(.*)'\]", path).groups()  # type: ignore[union-attr]
+        assert one["metadata"][place].get(key, "-1") == str(number)
