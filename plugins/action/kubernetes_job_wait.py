@@ -106,7 +106,7 @@ class ActionModule(ActionBase):
                 cause = causes.of_failure(pods.prepares(seen), prepares)
                 log = job.failure_in_logs(pods.prepares(seen), cause.pod)
                 raise ValueError(f"job {options['job']} cannot start: its data were not prepared: {cause.text}\n{log}")
-            waits.show(self.waiting(job, seen))
+            waits.show(self.waiting(job, seen, prepares))
             time.sleep(options["interval"])
 
     def until_running(
@@ -119,7 +119,8 @@ class ActionModule(ActionBase):
             if seen.trains is None:
                 raise ValueError(f"job {options['job']}: its {job.kind} was removed while its pods were starting")
             trains = training.training_pods(seen.pods)
-            if training.ended(seen.trains) or (trains and self.all_started(seen)):
+            there = len(trains) >= training.wanted(seen.trains) and self.all_started(seen)
+            if training.ended(seen.trains) or there:
                 display.display(self.where(seen))
                 return {"changed": False, "pods": [pod["metadata"]["name"] for pod in trains.values()]}
             waits.show(self.waiting(job, seen) or [self.nothing(job, seen, waits.elapsed())])
@@ -222,9 +223,11 @@ class ActionModule(ActionBase):
         """Look at the job. Raises ApiError as `patiently` does."""
         return self.patiently(job, partial(pods.look, job))
 
-    def waiting(self, job: pods.JobOfPods, seen: pods.Look) -> list[causes.Cause]:
-        """Return why pods of the job do not run yet. Raises ApiError as `patiently` does."""
-        return self.patiently(job, partial(pods.waiting, seen, job))
+    def waiting(
+        self, job: pods.JobOfPods, seen: pods.Look, preparing: dict[str, Any] | None = None
+    ) -> list[causes.Cause]:
+        """Return why pods of the job do not run yet, as `pods.waiting`. Raises ApiError as `patiently` does."""
+        return self.patiently(job, partial(pods.waiting, seen, job, preparing))
 
     @staticmethod
     def patiently(job: pods.JobOfPods, call: Callable[[], T]) -> T:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -33,12 +33,9 @@ class JobOfPods:
         """Return its training object; None where it was removed. Raises ApiError."""
         return self.api.read(training.API_VERSIONS[self.kind], self.kind, self.namespace, self.name)
 
-    def events(self, pods: Sequence[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-        """Return the events about the pods that do not run, and about the training object where there are none."""
-        waiting = [
-            str(pod["metadata"]["name"]) for pod in pods if pod.get("status", {}).get("phase") in (None, "Pending")
-        ]
-        return {name: self.api.events(self.namespace, name) for name in waiting or ([] if pods else [self.name])}
+    def events(self, objects: Iterable[Mapping[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+        """Return the events about objects, by their uid. Raises ApiError."""
+        return {uid: self.api.events(self.namespace, uid) for uid in (str(one["metadata"]["uid"]) for one in objects)}
 
     def container(self, pod: Mapping[str, Any]) -> str:
         """Return the name of the container in which a pod does its work."""
@@ -134,9 +131,14 @@ def _time(text: str) -> float:
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
-def waiting(seen: Look, job: JobOfPods) -> list[causes.Cause]:
-    """Return why pods of the job do not run yet."""
-    return causes.of_waiting(seen.pods, job.events(seen.pods), job.name)
+def waiting(seen: Look, job: JobOfPods, preparing: Mapping[str, Any] | None = None) -> list[causes.Cause]:
+    """Return why pods of the job do not run yet. preparing: the Job that prepares its data, while that makes pods."""
+    maker = preparing or seen.trains
+    made = len(prepares(seen) if preparing else training.training_pods(seen.pods))
+    silent = [pod for pod in seen.pods if pod.get("status", {}).get("phase") in (None, "Pending")]
+    if maker and made < training.wanted(maker):
+        silent.append(dict(maker))
+    return causes.of_waiting(seen.pods, job.events(silent), maker, made)
 
 
 def prepares(seen: Look) -> list[dict[str, Any]]:

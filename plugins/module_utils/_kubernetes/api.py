@@ -242,9 +242,12 @@ class Api:
         """Return the pods of a job, by the name of its objects. Raises ApiError."""
         return self._list("v1", "Pod", namespace, labelSelector=f"{JOB_LABEL}={job}")
 
-    def events(self, namespace: str, name: str) -> Objects:
-        """Return the events about an object, the oldest first. Raises ApiError."""
-        found = self._list("v1", "Event", namespace, fieldSelector=f"involvedObject.name={name}")
+    def events(self, namespace: str, uid: str) -> Objects:
+        """Return the events about an object, the oldest first. Raises ApiError.
+
+        Events stay for an hour, also those of a deleted object of the same name: only its uid tells them apart.
+        """
+        found = self._list("v1", "Event", namespace, fieldSelector=f"involvedObject.uid={uid}")
         return sorted(found, key=event_time)
 
     # On the condition that nobody else was first

@@ -39,24 +39,44 @@ class Cause:
 
 
 def of_waiting(
-    pods: Sequence[Mapping[str, Any]], events: Mapping[str, Sequence[Mapping[str, Any]]], name: str = ""
+    pods: Sequence[Mapping[str, Any]],
+    events: Mapping[str, Sequence[Mapping[str, Any]]],
+    maker: Mapping[str, Any] | None = None,
+    made: int = 0,
 ) -> list[Cause]:
-    """Return why pods do not run yet, for each that does not. events: by the name of the object, the oldest first.
+    """Return why pods do not run yet, for each that does not. events: by the uid of the object, the oldest first.
 
-    name: of the object that makes the pods; where it has made none, its events tell why.
+    maker: the object that makes the pods, of which it has made so many; where some are missing, its events tell why.
+    A pod that is being deleted is of a previous run, or is replaced.
     """
-    found = [cause for pod in pods for cause in _of_pending(pod, events.get(pod["metadata"]["name"], ()))]
-    if pods:
-        return found
-    refused = [event for event in events.get(name, ()) if event.get("reason") in ("FailedCreate", "FailedCreatePod")]
-    if refused:
-        message = refused[-1].get("message", "")
-        if "exceeded quota" in message:
-            todo = "free some of it (kubectl describe quota), or set workers, cpus and memory lower"
-        else:
-            todo = f"see kubectl describe, object {name}"
-        return [Cause("", f"no pod can be created: {message}: {todo}", hopeless=True)]
-    return []
+    found = [
+        cause
+        for pod in pods
+        if not pod["metadata"].get("deletionTimestamp")
+        for cause in _of_pending(pod, events.get(pod["metadata"].get("uid", ""), ()))
+    ]
+    return found if maker is None else [*found, *_of_missing(maker, made, events)]
+
+
+def _of_missing(
+    maker: Mapping[str, Any], made: int, events: Mapping[str, Sequence[Mapping[str, Any]]]
+) -> Iterator[Cause]:
+    """Return why an object has not made all of its pods. Its controller tries again: a refusal counts when it lasts."""
+    about, wanted = maker["metadata"], training.wanted(maker)
+    refused = [
+        event
+        for event in events.get(about.get("uid", ""), ())
+        if event.get("reason") in ("FailedCreate", "FailedCreatePod")
+    ]
+    if made >= wanted or not refused:
+        return
+    message = refused[-1].get("message", "")
+    if "exceeded quota" in message:
+        todo = "free some of it (kubectl describe quota), or set workers, cpus and memory lower"
+    else:
+        todo = f"see kubectl describe, object {about['name']}"
+    which = f"{wanted - made} of {wanted} pods cannot" if made else "no pod can"
+    yield Cause("", f"{which} be created: {message}: {todo}", lasting=not made)
 
 
 def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Iterator[Cause]:

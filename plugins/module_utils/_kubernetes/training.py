@@ -45,6 +45,14 @@ def failure(one: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
+def wanted(one: Mapping[str, Any]) -> int:
+    """Return how many pods an object makes: a PyTorchJob, a TrainJob, or a Job, also the one that prepares."""
+    spec = one.get("spec") or {}
+    if one["kind"] == "PyTorchJob":
+        return sum(int(replicas.get("replicas", 1)) for replicas in spec.get("pytorchReplicaSpecs", {}).values())
+    return int((spec.get("trainer", {}).get("numNodes") if one["kind"] == "TrainJob" else spec.get("completions")) or 1)
+
+
 def training_pods(pods: Iterable[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Return the pods that train by their numbers; of several with the same one the newest."""
     found: dict[int, Mapping[str, Any]] = {}

@@ -132,8 +132,8 @@ def test_events_come_in_their_order(connected: Api, server: Server) -> None:
     times = [{"lastTimestamp": "2026-11-22T12:00:02Z"}, {"eventTime": "2026-11-22T12:00:01.5Z"}]
     items = [{"metadata": {"name": f"e{place}"}, **one} for place, one in enumerate(times)]
     server.answers["/api/v1/namespaces/team/events"] = {"items": items}
-    assert [event["metadata"]["name"] for event in connected.events("team", "demo-0")] == ["e1", "e0"]
-    assert server.requests[-1]["query"] == {"fieldSelector": "involvedObject.name=demo-0"}
+    assert [event["metadata"]["name"] for event in connected.events("team", "u-1")] == ["e1", "e0"]
+    assert server.requests[-1]["query"] == {"fieldSelector": "involvedObject.uid=u-1"}
 
 
 def test_a_log_that_never_comes_is_not_waited_for(

@@ -21,13 +21,14 @@ LIMITS = {"cpu": "198", "memory": "121172Mi"}
 def pod(name: str = "demo-worker-0", *, role: str = "train", **status: Any) -> dict[str, Any]:
     """Return a pod of a PyTorchJob on a node, with this status."""
     labels = {"amx.cluster/job": "demo", "amx.cluster/role": role}
+    uid = f"uid-of-{name}"
     if role == "train":
         labels["training.kubeflow.org/replica-index"] = name.rpartition("-")[2]
     container = {"name": "pytorch", "image": IMAGE, "resources": {"limits": LIMITS, "requests": LIMITS}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "team", "labels": labels},
+        "metadata": {"name": name, "namespace": "team", "uid": uid, "labels": labels},
         "spec": {"nodeName": "node-a", "containers": [container]},
         "status": {"phase": "Pending", **status},
     }
@@ -44,6 +45,16 @@ def waits(reason: str, message: str = "", **more: Any) -> dict[str, Any]:
 def ends(code: int, reason: str = "Error", message: str = "", place: str = "state") -> dict[str, Any]:
     end = {"exitCode": code, "reason": reason, "message": message, "finishedAt": "2026-11-22T12:00:00Z"}
     return {"phase": "Failed", "containerStatuses": [{"name": "pytorch", "image": IMAGE, place: {"terminated": end}}]}
+
+
+def maker(pods: int, kind: str = "PyTorchJob") -> dict[str, Any]:
+    """Return a training object of so many pods, as manifest.yml renders it and the API server has it."""
+    (made,) = [
+        one
+        for one in render(derive(kind=kind, workers=pods)).values()
+        if one["kind"] == kind and "prepare" not in one["metadata"]["name"]
+    ]
+    return {**made, "metadata": {**made["metadata"], "name": "demo", "uid": "u-1"}}
 
 
 def unscheduled(message: str) -> dict[str, Any]:
@@ -110,7 +121,8 @@ def test_pods_without_a_node(message: str, todo: str) -> None:
 )
 def test_pods_on_a_node(status: dict[str, Any], text: str, hopeless: bool, lasting: bool) -> None:
     told = f'Failed to pull image "{IMAGE}": rpc error: code = Unknown desc = manifest unknown'
-    events = {"demo-worker-0": [{"reason": "Failed", "message": told}, {"reason": "Failed", "message": "Error: x"}]}
+    of_pod = [{"reason": "Failed", "message": told}, {"reason": "Failed", "message": "Error: x"}]
+    events = {"uid-of-demo-worker-0": of_pod}
     (cause,) = causes.of_waiting([pod(**status)], events)
     assert cause.text.startswith(text)
     assert (cause.hopeless, cause.lasting) == (hopeless, lasting)
@@ -152,23 +164,44 @@ def test_a_reason_is_as_bad_for_a_reader_as_for_a_job(
 
 
 def test_pods_that_are_being_created() -> None:
-    creating = pod(**waits("ContainerCreating"))
+    creating, of_pod = pod(**waits("ContainerCreating")), "uid-of-demo-worker-0"
     (cause,) = causes.of_waiting([creating], {})
     assert cause.text == "pod demo-worker-0 is being started on node node-a"
-    (cause,) = causes.of_waiting([creating], {"demo-worker-0": [{"reason": "Pulling", "message": "Pulling image"}]})
+    (cause,) = causes.of_waiting([creating], {of_pod: [{"reason": "Pulling", "message": "Pulling image"}]})
     assert cause.text == "pod demo-worker-0: node node-a is pulling its image"
     mount = {"reason": "FailedMount", "message": "mount failed: exit status 32"}
-    (cause,) = causes.of_waiting([creating], {"demo-worker-0": [mount]})
+    (cause,) = causes.of_waiting([creating], {of_pod: [mount]})
     assert cause.text == "pod demo-worker-0 on node node-a is not started yet: mount failed: exit status 32"
     assert causes.of_waiting([pod(phase="Running")], {}) == []
 
 
 def test_pods_that_nothing_may_create() -> None:
     message = 'pods "demo-worker-0" is forbidden: exceeded quota: team, requested: cpu=198, used: cpu=0, limited: cpu=4'
-    (cause,) = causes.of_waiting([], {"demo": [{"reason": "FailedCreate", "message": message}]}, "demo")
-    assert cause.hopeless
+    events = {"u-1": [{"reason": "FailedCreate", "message": message}]}
+    (cause,) = causes.of_waiting([], events, maker(2))
+    assert (cause.hopeless, cause.lasting) == (False, True), (
+        "a webhook or a quota that is counted anew refuses for once"
+    )
     assert cause.text.startswith(f"no pod can be created: {message}: free some of it")
-    assert causes.of_waiting([], {}, "demo") == []
+    assert causes.of_waiting([], {}, maker(2)) == []
+    assert causes.of_waiting([], events) == []
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "Job", "TrainJob"])
+def test_some_pods_that_nothing_may_create(kind: str) -> None:
+    """The first pod runs and waits for the others, of which nothing else tells."""
+    events = {"u-1": [{"reason": "FailedCreatePod", "message": "denied by a webhook"}]}
+    first, other = pod(phase="Running"), pod("demo-worker-1", phase="Running")
+    (cause,) = causes.of_waiting([first], events, maker(2, kind), 1)
+    assert cause.text == "1 of 2 pods cannot be created: denied by a webhook: see kubectl describe, object demo"
+    assert not cause.lasting, "other pods may end"
+    assert causes.of_waiting([first, other], events, maker(2, kind), 2) == []
+
+
+def test_pods_of_a_deleted_run_tell_nothing_about_this_one() -> None:
+    going = pod(**waits("InvalidImageName"))
+    going["metadata"]["deletionTimestamp"] = "2026-11-22T12:00:00Z"
+    assert causes.of_waiting([going], {}, maker(1)) == []
 
 
 @pytest.mark.parametrize(
