@@ -17,6 +17,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,13 @@ def free_port() -> int:
 class Pods:
     """The pods of a job: a volume that they share, and a directory of its own for each."""
 
-    def __init__(self, folder: Path, file: Path = SMOKE, **fields: Any) -> None:
+    def __init__(self, folder: Path, file: Path = SMOKE, since: str = "", **fields: Any) -> None:
+        """since: when a person has started the job; empty for files that were applied."""
         self.folder = folder
         override = {"ranks_per_node": 1, "precision": "fp32", **fields}
-        self.derived = derive(file, override, workers=2, cpus=4, memory="8Gi")
+        made = derive(file, override, workers=2, cpus=4, memory="8Gi")
+        settings = replace(made.run.settings, since=since)
+        self.derived = replace(made, run=replace(made.run, settings=settings))
         self.prefix, self.job, self.storage = folder / "prefix", folder / "job", folder / "storage"
         for name, path in programs().items():
             target = self.prefix / "programs" / name
@@ -279,3 +283,46 @@ def test_the_first_pod_is_lost_and_the_other_one_has_no_heartbeats(pods: Callabl
     assert (status["state"], [attempt["reason"] for attempt in status["attempts"]]) == ("succeeded", [reason, ""])
     assert "worker-0 has taken the place of pod worker-0 on node node0" in status["notes"]
     assert made.outcome(0) == made.outcome(1) == ("succeeded", "")
+
+
+EVICTED = """
+import os, signal, sys, time
+from pathlib import Path
+import torch
+from torch import distributed
+
+distributed.init_process_group("gloo")
+distributed.all_reduce(torch.ones(1))
+if os.environ["RANK"] == "0":
+    Path("output/model").write_text("trained")
+torchrun = os.getppid()
+supervisor = int(Path(f"/proc/{torchrun}/stat").read_text().rpartition(")")[2].split()[1])
+distributed.destroy_process_group()
+if os.environ["LOCAL_RANK"] == "0" and os.fork() == 0:
+    os.setsid()
+    for number in range(3):
+        os.close(number)
+    while Path(f"/proc/{torchrun}").exists() and " Z " not in Path(f"/proc/{torchrun}/stat").read_text():
+        time.sleep(0.001)
+    os.kill(supervisor, signal.SIGTERM)
+    os._exit(0)
+"""
+
+
+def test_pods_are_evicted_when_all_ranks_have_ended_and_are_replaced(pods: Callable[..., Pods], tmp_path: Path) -> None:
+    """The outcome and all files stay, whichever pod Kubernetes starts again, and nothing is trained once more."""
+    (tmp_path / "evicted.py").write_text(EVICTED)
+    file = tmp_path / "evicted.yml"
+    file.write_text(yaml.safe_dump({"name": "evicted", "script": "evicted.py", "kind": "torch"}))
+    made = pods(file=file, since="2026-11-22T22:00:00+00:00")
+    for number in (0, 1):
+        made.start(number)
+    assert made.codes()[0] == 0, made.logs()
+    assert made.outcome(0) == ("succeeded", "")
+    kept = {path: path.read_bytes() for path in made.kept.rglob("*") if path.is_file()}
+    assert {"model", "results.json", "status.json"} <= {path.name for path in kept}
+    for number in (1, 0):
+        shutil.rmtree(tmp_path / str(number))  # another pod has a directory of its own
+        assert made.start(number).wait(60) == 0, made.logs()
+        assert made.outcome(number) == ("succeeded", "")
+        assert {path: path.read_bytes() for path in made.kept.rglob("*") if path.is_file()} == kept

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import supervision
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
     objects,
@@ -45,6 +46,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_places
 READS = ("status", "list", "log", "stop", "pack", "wait")
 # Exit codes. Kubernetes starts a pod again that was lost, and none that has failed: torchrun has restarted its ranks.
 FAILED, LOST = objects.FAILED, 128 + signal.SIGTERM
+CODES = {"succeeded": 0, "lost": LOST}
 ERRORS = (OSError, ValueError, KeyError, RuntimeError)
 
 ENDED = "ended.json"  # on SCRATCH: how this pod has ended
@@ -66,7 +68,7 @@ def train(places: Places, environ: Mapping[str, str]) -> int:
     if before:
         write_outcome(places, before["state"], before["reason"], environ)
         say(f"the job has ended before: {before['state']}")
-        return FAILED
+        return CODES.get(before["state"], FAILED)
     environ = {**environ, pod_rounds.INCARNATION: uuid.uuid4().hex}
     pod = environ.get(POD, "")
     try:
@@ -82,7 +84,7 @@ def train(places: Places, environ: Mapping[str, str]) -> int:
         with contextlib.suppress(OSError):
             write_json(places.scratch / ENDED, {"state": state, "reason": reason})
     say(f"pod {pod} has ended, the job is {state}{f': {reason}' if reason else ''}")
-    return {"succeeded": 0, "lost": LOST}.get(state, FAILED)
+    return CODES.get(state, FAILED)
 
 
 def run(places: Places, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -90,6 +92,12 @@ def run(places: Places, environ: Mapping[str, str]) -> tuple[str, str]:
     job = Job.read(places.job)
     number = pod_start.number_of(job.derived, environ)
     kept = job.kept(places)
+    ended = pod_supervisor.ended_before(kept, job.run.settings.since)
+    if ended:
+        say("the job has ended before this pod began: nothing is run again")
+        if number == 0 and read_json(kept / "status.json") != ended:
+            supervision.write_json(kept / "status.json", ended)
+        return str(ended["state"]), str(ended["reason"])
     pod_rounds.refuse(kept, number, "", "")
     stack = stack_of_image(places, job)
     pod_volume.wait_for_prepared(places, job)
@@ -122,7 +130,8 @@ def leave_refusal(places: Places, environ: Mapping[str, str], reason: str) -> No
     if number:
         pod_rounds.refuse(job.kept(places), number, pod, reason)
         return
-    who = {"job": job.run.job.name, "pod": pod, "node": environ.get("AMX_CLUSTER_NODE", "")}
+    node, since = environ.get("AMX_CLUSTER_NODE", ""), job.run.settings.since
+    who = {"job": job.run.job.name, "pod": pod, "node": node, "since": since}
     pod_supervisor.refuse(who, job.kept(places), f"pod {pod}: {reason}")
 
 

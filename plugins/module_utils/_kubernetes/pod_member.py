@@ -22,7 +22,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_start 
     for_torchrun,
     wait_for_first_pod,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_supervisor import ENDED
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod_supervisor import ENDED, ended_before
 
 LOOK = 1  # seconds between two looks at the job's status
 BUSY = 20  # seconds between two looks at what this pod's ranks use
@@ -37,8 +37,9 @@ class Member:
         """environ: of this pod's container."""
         self.places, self.start, self.environ = places, start, environ
         self.kept: Path = start.job.kept(places)
-        # Of a run of the same files that has ended before: no verdict on this one.
-        self.old = self.status().get("ended")
+        # Of a previous run of the same files, which is no verdict on this one.
+        is_old = not ended_before(self.kept, start.job.run.settings.since)
+        self.old = self.status().get("ended") if is_old else None
         self.stop_wanted = False
         self.looked = self.measured = time.monotonic()
 

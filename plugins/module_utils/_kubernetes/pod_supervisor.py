@@ -41,6 +41,24 @@ SETTLE = 15  # seconds after a round's end in which pods may still write why it 
 LOOK = 1  # seconds between two looks at what other pods have written
 
 
+def ended_before(kept: Path, since: str) -> dict[str, Any]:
+    """Return the status of a job that had ended before this pod began; empty for one that is to be run.
+
+    kept: its directory on the volume. since: of this start. Kubernetes replaces a pod also where it was lost after the
+    job's end, and the first one may be lost when it has written results.json, and not yet status.json. Files that are
+    applied again have no time: after a failure they go on from the last checkpoint.
+    """
+    status, results = (read_json(kept / name) or {} for name in ("status.json", "results.json"))
+    if status.get("since") != since:
+        return {}
+    state = status.get("state")
+    if state not in ENDED and results.get("state") in ENDED and results.get("started") == status.get("started"):
+        own = {name: results[name] for name in ("state", "reason", "ended", "seconds", "notes", "attempts")}
+        status = {**status, **own, "returncode": int(results["state"] != "succeeded")}
+    ended = status["state"] == "succeeded" or (since and status["state"] in ENDED)
+    return status if ended else {}
+
+
 class PodWatch(Watch):
     """The ranks of one round. Other pods cannot be asked: their own pod.py tells which of their ranks are busy."""
 
@@ -97,15 +115,20 @@ class PodSupervisor(Supervision):
         self.refused = False
         # The ranks of the round before, in the order in which their heartbeats ended.
         self.ended: list[int] = []
+        # Whether all ranks have ended well: then the loss of this pod takes nothing from the job.
+        self.is_done = False
         self.continue_from(read_json(kept / "status.json"))
 
     def continue_from(self, earlier: Mapping[str, Any] | None) -> None:
         """Take over the status of the pod whose place this one takes; of a run that is over, only its launches."""
-        self.status.update(pod=self.start.pod, node=self.start.node, launch=0)
+        since = self.run.settings.since
+        self.status.update(pod=self.start.pod, node=self.start.node, launch=0, since=since)
         if earlier is None:
             return
         self.status["launch"] = earlier.get("launch", 0)
-        if earlier["state"] in ENDED or self.is_started_again():
+        # Of a run that was lost with all of its pods, and that a person has started again (job_resume), restarts and a
+        # request to stop it do not count here.
+        if earlier["state"] in ENDED or earlier.get("since", "") != since:
             for left in (STOP, "results.json", "utilization.json"):
                 (self.folder / left).unlink(missing_ok=True)
             return
@@ -116,13 +139,9 @@ class PodSupervisor(Supervision):
                 attempt.update(ended=now(), returncode=1, reason=earlier["reason"] or f"{gone} was lost")
         self.note(f"{self.start.pod} has taken the place of {gone}")
 
-    def is_started_again(self) -> bool:
-        """Tell whether a person has started the job again since this status was written (job_resume).
-
-        The previous run was lost then, with all of its pods: its restarts, and a request to stop it, do not count here.
-        """
-        before = read_json(self.folder / "job.json") or self.run.to_json()
-        return bool(before["settings"].get("since", "") != self.run.settings.since)
+    def stop(self, state: str, reason: str) -> None:
+        if state != "lost" or not self.is_done:
+            super().stop(state, reason)
 
     def first_rank_is_elsewhere(self) -> bool:
         """Return true: every rank 0 works in a directory of its pod's own."""
@@ -193,6 +212,9 @@ class PodSupervisor(Supervision):
             reason = self.look(receiver)
             self.report()
         code = ranks.end()
+        self.is_done = not code
+        if self.is_done and self.stopped[0] == "lost":
+            self.stop_wanted, self.stopped = False, ("", "")
         self.take(receiver.receive(0))
         reason = reason or self.look(receiver)
         if self.watch.beats:
@@ -334,9 +356,9 @@ class PodSupervisor(Supervision):
 
 
 def refuse(who: Mapping[str, str], kept: Path, reason: str) -> None:
-    """Write the status of a job that was not started. who: job, pod, node. Raises OSError."""
+    """Write the status of a job that was not started. who: job, pod, node, since. Raises OSError."""
     earlier = read_json(kept / "status.json") or {}
-    goes_on = earlier.get("state", ENDED[0]) not in ENDED
+    goes_on = earlier.get("state", ENDED[0]) not in ENDED and earlier.get("since") == who["since"]
     keep = {name: earlier[name] for name in ("started", "attempts", "notes") if goes_on}
     status = {
         **{"started": now(), "attempts": [], "notes": [], "hosts": 0, "ranks": 0},

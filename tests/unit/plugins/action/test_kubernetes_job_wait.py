@@ -41,10 +41,10 @@ def test_a_server_that_does_not_answer_once(tmp_path: Path, monkeypatch: pytest.
             action.until_prepared(job, OPTIONS, None)
 
 
-def refuses(request: dict[str, Any]) -> Any:
+def refuses(request: dict[str, Any]) -> dict[str, Any]:
     """Answer as an API server that keeps an event of the Job of a previous run, and one of this run's."""
     name, _equals, value = request["query"]["fieldSelector"].partition("=")
-    told = [
+    told: list[dict[str, Any]] = [
         {"involvedObject": {"name": "demo", "uid": uid}, "reason": "FailedCreate", "message": message}
         for uid, message in (("deleted", "the quota of a week ago"), ("new", "failed calling webhook"))
     ]
@@ -64,7 +64,7 @@ def test_pods_that_were_not_created_at_first(tmp_path: Path, monkeypatch: pytest
         "status": {"phase": "Succeeded"},
     }
     looks: list[list[Any]] = [[], [], [runs]]
-    answers = {
+    answers: dict[str, Any] = {
         f"{TEAM}/pods": lambda _request: {"items": looks.pop(0) if looks else []},
         f"{TEAM}/events": refuses,
         TRAINS: {"kind": "Job", "metadata": {"name": "demo", "uid": "new"}, "spec": {"completions": 1}, "status": {}},

@@ -37,13 +37,16 @@ RANK = load_script(ROOT / "roles/job/files/rank.py")
 
 
 def places(
-    folder: Path, path: Path = ROOT / "jobs/smoke.yml", override: Any = None, **given_settings: Any
+    folder: Path, path: Path = ROOT / "jobs/smoke.yml", override: Any = None, since: str = "", **given_settings: Any
 ) -> pod_places.Places:
-    """Return a pod's places with the files of a job, an image's programs and a virtual environment with a stack."""
+    """Return a pod's places with the files of a job, an image's programs and a virtual environment with a stack.
+
+    since: when a person has started the job, as train.yml does; empty for files that were applied.
+    """
     made = pod_places.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
     job = load(path, override)
     tree = project_files.read(job)["project"]
-    run = Run(job, Settings(head="", project=project_files.summary(tree)))
+    run = Run(job, Settings(head="", since=since, project=project_files.summary(tree)))
     derived = derivation.derive(run, STACK, settings.read({**GIVEN, **given_settings}))
     for name, content in manifest.job_files(derived, job, tree).items():
         (made.job / name).parent.mkdir(parents=True, exist_ok=True)
@@ -316,6 +319,75 @@ def test_a_pod_that_cannot_start_says_so(tmp_path: Path, capsys: pytest.CaptureF
     status = json.loads((kept / "status.json").read_text())
     assert (status["state"], status["job"], status["pod"]) == ("failed", "smoke", "smoke-0")
     assert status["reason"].startswith("pod smoke-0: this image has no virtual environment")
+
+
+SINCE, EARLIER = "2026-11-22T22:00:00+00:00", "2026-11-21T22:00:00+00:00"
+
+
+def left(made: pod_places.Places, state: str, since: str, results: bool = False) -> dict[str, bytes]:
+    """Write what a job has left on the volume that has ended in this state; return it.
+
+    results: whether its supervisor was killed after results.json, before status.json.
+    """
+    kept = pod_places.Job.read(made.job).kept(made)
+    (kept / "output").mkdir(parents=True)
+    (kept / "output/model").write_text("trained")
+    told = {"job": "smoke", "state": state, "reason": "" if state == "succeeded" else "told", "started": "s"}
+    running = {**told, "since": since, "attempts": [{"started": "s"}], "notes": [], "launch": 1}
+    (kept / "results.json").write_text(json.dumps({**told, "ended": "e", "seconds": 2.0, "attempts": [], "notes": []}))
+    status = {**running, "state": "running", "reason": ""} if results else {**running, "ended": "e"}
+    (kept / "status.json").write_text(json.dumps(status))
+    return {str(path): path.read_bytes() for path in kept.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("number", ["0", "1"])
+@pytest.mark.parametrize(
+    ("state", "since"),
+    [("succeeded", SINCE), ("failed", SINCE), ("stopped", SINCE), ("succeeded", "")],
+)
+def test_a_pod_that_starts_where_its_job_has_ended_changes_nothing(
+    tmp_path: Path, state: str, since: str, number: str
+) -> None:
+    made = places(tmp_path, since=since, workers=2)
+    before = left(made, state, since)
+    environ = {POD: "smoke-0", "AMX_CLUSTER_NODE": "node7", "AMX_CLUSTER_INDEX": number}
+    for _start in range(2):  # and when its container is started once more
+        assert pod.train(made, environ) == (0 if state == "succeeded" else pod.FAILED)
+        told = json.loads(made.termination.read_text())
+        assert (told["state"], told["reason"]) == (state, "" if state == "succeeded" else "told")
+        assert all(Path(path).read_bytes() == content for path, content in before.items())
+
+
+def test_a_job_that_ended_before_its_status_said_so(tmp_path: Path) -> None:
+    made = places(tmp_path, since=SINCE)
+    before = left(made, "succeeded", SINCE, results=True)
+    assert pod.train(made, {POD: "smoke-0", "AMX_CLUSTER_INDEX": "0"}) == 0
+    kept = pod_places.Job.read(made.job).kept(made)
+    assert (kept / "results.json").read_bytes() == before[str(kept / "results.json")]
+    status = json.loads((kept / "status.json").read_text())
+    assert (status["state"], status["ended"], status["seconds"], status["returncode"]) == ("succeeded", "e", 2.0, 0)
+
+
+@pytest.mark.parametrize(
+    ("state", "since", "started_again", "results"),
+    [
+        ("succeeded", EARLIER, SINCE, False),
+        ("failed", EARLIER, SINCE, False),
+        ("failed", EARLIER, SINCE, True),
+        ("lost", SINCE, SINCE, False),
+        ("failed", "", "", False),  # files that are applied again
+    ],
+)
+def test_a_job_that_is_started_again_has_not_ended(
+    tmp_path: Path, state: str, since: str, started_again: str, results: bool
+) -> None:
+    made = places(tmp_path, since=started_again)
+    left(made, state, since, results)
+    (made.env / "amx-cluster.json").unlink()
+    assert pod.train(made, {POD: "smoke-0", "AMX_CLUSTER_INDEX": "0"}) == pod.FAILED
+    status = json.loads((pod_places.Job.read(made.job).kept(made) / "status.json").read_text())
+    assert status["reason"].startswith("pod smoke-0: this image has no virtual environment"), "it was looked at"
+    assert status["since"] == started_again
 
 
 def test_a_termination_message_fits(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
     manifest,
     pod_places,
+    pod_ranks,
     pod_rounds,
     pod_start,
     pod_supervisor,
@@ -130,6 +131,26 @@ def test_a_job_that_was_lost_and_is_started_again_has_all_its_restarts(tmp_path:
     assert made.failed() == 1, "the pod that takes the place of a lost one counts on"
     assert (resumed.failed(), resumed.status["launch"], resumed.status["state"]) == (0, status["launch"], "running")
     assert not (made.folder / pod_supervisor.STOP).exists(), "the previous run was to be stopped, not this one"
+
+
+def test_a_pod_that_is_lost_when_all_ranks_have_ended_well(
+    tmp_path: Path, receiver: heartbeats.Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal may come at any moment between the end of torchrun and that of the supervisor: each is tried."""
+    made = supervisor(tmp_path)
+    monkeypatch.setattr(pod_start.Start, "command", lambda *_arguments: ["true"])
+    end = pod_ranks.Ranks.end
+
+    def evicted(ranks: Any) -> int:
+        made.stop("lost", "pod a was deleted or evicted")
+        return end(ranks)
+
+    monkeypatch.setattr(pod_ranks.Ranks, "end", evicted)
+    assert made.launches(receiver) == ("", 0)
+    made.stop("lost", "pod a was deleted or evicted")
+    made.finish("", 0, 1.0)
+    assert (made.status["state"], made.status["reason"]) == ("succeeded", "")
+    assert made.status["attempts"][-1]["reason"] == ""
 
 
 def test_a_pod_that_cannot_run_its_ranks_ends_the_job(tmp_path: Path, receiver: heartbeats.Receiver) -> None:
