@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.action.image_context import programs
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import manifest
 from support.checkout import ROOT
@@ -63,7 +64,9 @@ class Pods:
             shutil.copy(path, target)
         (self.prefix / "env").symlink_to(ENV.resolve())
         self.job.mkdir()
-        for name, content in manifest.job_files(self.derived, load(file, override), {}).items():
+        job = load(file, override)
+        for name, content in manifest.job_files(self.derived, job, project_files.read(job)["project"]).items():
+            (self.job / name).parent.mkdir(parents=True, exist_ok=True)
             (self.job / name).write_bytes(content)
         self.storage.mkdir()
         self.endpoint = f"127.0.0.1:{free_port()}"
@@ -286,7 +289,7 @@ def test_the_first_pod_is_lost_and_the_other_one_has_no_heartbeats(pods: Callabl
 
 
 EVICTED = """
-import os, signal, sys, time
+import os, signal, subprocess, time
 from pathlib import Path
 import torch
 from torch import distributed
@@ -294,7 +297,7 @@ from torch import distributed
 distributed.init_process_group("gloo")
 distributed.all_reduce(torch.ones(1))
 if os.environ["RANK"] == "0":
-    Path("output/model").write_text("trained")
+    Path("output/model").write_text(subprocess.run(["./tool.sh"], capture_output=True, check=True, text=True).stdout)
 torchrun = os.getppid()
 supervisor = int(Path(f"/proc/{torchrun}/stat").read_text().rpartition(")")[2].split()[1])
 distributed.destroy_process_group()
@@ -310,10 +313,17 @@ if os.environ["LOCAL_RANK"] == "0" and os.fork() == 0:
 
 
 def test_pods_are_evicted_when_all_ranks_have_ended_and_are_replaced(pods: Callable[..., Pods], tmp_path: Path) -> None:
-    """The outcome and all files stay, whichever pod Kubernetes starts again, and nothing is trained once more."""
-    (tmp_path / "evicted.py").write_text(EVICTED)
+    """The outcome and all files stay, whichever pod Kubernetes starts again, and nothing is trained once more.
+
+    The job is a project with a program, which a rank executes.
+    """
+    project = tmp_path / "mine"
+    project.mkdir()
+    (project / "evicted.py").write_text(EVICTED)
+    (project / "tool.sh").write_text("#!/bin/sh\necho trained\n")
+    (project / "tool.sh").chmod(0o755)
     file = tmp_path / "evicted.yml"
-    file.write_text(yaml.safe_dump({"name": "evicted", "script": "evicted.py", "kind": "torch"}))
+    file.write_text(yaml.safe_dump({"name": "evicted", "project": "mine", "script": "evicted.py", "kind": "torch"}))
     made = pods(file=file, since="2026-11-22T22:00:00+00:00")
     for number in (0, 1):
         made.start(number)

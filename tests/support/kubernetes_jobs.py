@@ -10,6 +10,7 @@ from typing import Any
 import kubeflow.training.models
 import kubernetes.client
 import kubernetes_validate
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, settings
@@ -36,7 +37,9 @@ def derive(
 ) -> derivation.Derived:
     """Return what follows from a job file with these fields, and cluster_kubernetes with these."""
     chosen = settings.read({**GIVEN, **given})
-    return derivation.derive(Run(load(file, override), Settings(head="")), stack or STACK, chosen)
+    job = load(file, override)
+    brought = project_files.summary(project_files.read(job)["project"])
+    return derivation.derive(Run(job, Settings(head="", project=brought)), stack or STACK, chosen)
 
 
 def render(derived: derivation.Derived, file: Path = ROOT / "jobs/smoke.yml") -> dict[str, dict[str, Any]]:

@@ -51,7 +51,11 @@ def job_files(derived: Derived, job: Job, tree: Mapping[str, Any]) -> dict[str, 
 
 
 def _project(tree: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: tree[name] for name in ("paths", "shared", "links")} if tree else {}
+    """Return what pods make a project of, besides the contents: a ConfigMap has neither links nor permissions."""
+    if not tree:
+        return {}
+    executable = [entry["file"] for entry in tree["files"] if entry["executable"]]
+    return {**{name: tree[name] for name in ("paths", "shared", "links")}, "executable": executable}
 
 
 def _json(content: Any) -> bytes:

@@ -143,6 +143,8 @@ def make_directory(places: Places, job: Job) -> Path:
             links[path.name] = path
     if shown:
         shutil.copytree(places.job / project.DIRECTORY, here / project.DIRECTORY)
+        for path in shown.get("executable", ()):
+            (here / project.DIRECTORY / path).chmod(0o700)
         for path, target in shown.get("links", {}).items():
             (here / project.DIRECTORY / path).symlink_to(target)
         links.update({f"{project.DIRECTORY}/{name}": here / name for name in shown["shared"]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import socket
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,24 @@ def test_the_directory_of_a_project(tmp_path: Path) -> None:
     assert (made.storage / "jobs" / job.directory / "output/mark").exists()
     paths = job.run.settings.project["paths"]
     assert all((here / inside).is_dir() for inside in paths), paths
+
+
+def test_programs_of_a_project_can_be_executed(tmp_path: Path) -> None:
+    """A ConfigMap keeps no permissions, and its keys are not the names of files."""
+    project = tmp_path / "mine"
+    (project / "a tool").mkdir(parents=True)
+    (project / "train.py").write_text("")
+    for name in ("run.sh", "a tool/gr\u00f6\u00dfe -v 1:2.sh"):
+        (project / name).write_text(f"#!/bin/sh\necho '{name}'\n")
+        (project / name).chmod(0o755)
+    path = tmp_path / "mine.yml"
+    path.write_text(yaml.safe_dump({"name": "mine", "project": "mine", "script": "train.py", "kind": "torch"}))
+    made = places(tmp_path, path)
+    here = pod_places.make_directory(made, pod_places.Job.read(made.job)) / "project"
+    for name in ("run.sh", "a tool/gr\u00f6\u00dfe -v 1:2.sh"):
+        done = subprocess.run([str(here / name)], capture_output=True, text=True, check=True)
+        assert done.stdout == f"{name}\n"
+    assert not (here / "train.py").stat().st_mode & 0o111
 
 
 DERIVED = {
