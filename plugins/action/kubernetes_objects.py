@@ -95,4 +95,6 @@ class ActionModule(ActionBase):
             return
         context = f" --context {derived.settings.context}" if derived.settings.context else ""
         display.display(derivation.describe(derived))
-        display.display(f"{len(result['files'])} files in {result['path']}: kubectl{context} apply -f {result['path']}")
+        # The files of a job may be more than the annotation in which kubectl keeps what it has applied itself.
+        apply = f"kubectl{context} apply --server-side -f {result['path']}"
+        display.display(f"{len(result['files'])} files in {result['path']}: {apply}")

@@ -40,6 +40,12 @@ def job_files(derived: Derived, job: Job, tree: Mapping[str, Any]) -> dict[str, 
         "kubernetes.json": _json({**derived.for_pods(), "project": _project(tree)}),
     }
     if job.project:
+        foreign = [entry["file"] for entry in tree["files"] if not _is_utf_8(entry["file"])]
+        if foreign:
+            raise ValueError(
+                f"project: {job.project} has {foreign[0]!r}, whose name is not UTF-8: rename it, or name it in "
+                ".clusterignore"
+            )
         for entry in tree["files"]:
             files[f"{project.DIRECTORY}/{entry['file']}"] = (job.project / entry["file"]).read_bytes()
         for name, text in tree["installed"].items():
@@ -48,6 +54,10 @@ def job_files(derived: Derived, job: Job, tree: Mapping[str, Any]) -> dict[str, 
         scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
         files.update({script.name: script.read_bytes() for script in scripts if script.is_absolute()})
     return files
+
+
+def _is_utf_8(path: str) -> bool:
+    return path == path.encode("utf-8", "ignore").decode("utf-8")
 
 
 def _project(tree: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,7 +104,9 @@ def to_yaml(one: objects.Object) -> str:
             return True
 
     def text(dumper: yaml.SafeDumper, value: str) -> yaml.Node:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+        # YAML 1.1 reads U+0085 in a text that is written by lines as the end of one.
+        style = '"' if "\x85" in value else "|" if "\n" in value else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
 
     Dumper.add_representer(str, text)
     # Texts of the inventory are of Ansible's own types, which are no YAML.

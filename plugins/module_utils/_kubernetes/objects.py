@@ -133,13 +133,14 @@ def key_of(path: str) -> str:
 
 def config_map(derived: Derived, files: Mapping[str, bytes]) -> Object:
     """Return the ConfigMap with the files of a job, by their paths. Raises ValueError where they are too large."""
-    size = sum(len(content) for content in files.values())
+    # The API server stores each name once more, as that of a field which somebody has written.
+    size = sum(len(content) + 2 * len(key_of(path)) for path, content in files.items())
     if size > MOST_FILES:
         largest = max(files, key=lambda path: len(files[path]))
         raise ValueError(
-            f"the files of job {derived.run.job.name} have {size} bytes (the largest is {largest} with "
-            f"{len(files[largest])}), and a ConfigMap takes {MOST_FILES}: leave out what ranks do not need in "
-            ".clusterignore, or copy data to the volume"
+            f"the {len(files)} files of job {derived.run.job.name} have {size} bytes with their names (the largest is "
+            f"{largest} with {len(files[largest])}), and a ConfigMap takes {MOST_FILES}: leave out what ranks do not "
+            "need in .clusterignore, or copy data to the volume"
         )
     text, binary = dict[str, str](), dict[str, str]()
     for path, content in sorted(files.items()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -175,6 +176,32 @@ def test_files_of_an_earlier_rendering(tmp_path: Path) -> None:
     assert (list(changed), [path.name for path in stale]) == (["30-c.yml"], ["20-b.yml"])
     with pytest.raises(ValueError, match=r"own.yml is not a file of playbooks/manifest.yml"):
         manifest.differences(tmp_path, {"own.yml": "c"})
+
+
+def test_names_count_where_there_are_many_files() -> None:
+    """A ConfigMap with 20,000 empty files is more than etcd takes."""
+    files = {f"project/package/module_{number}/__init__.py": b"" for number in range(20_000)}
+    with pytest.raises(ValueError, match=r"20000 files of job smoke have \d+ bytes with their names"):
+        objects.config_map(derive(), files)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
+    project = tmp_path / "mine"
+    project.mkdir()
+    (project / "train.py").touch()
+    Path(os.fsdecode(os.fsencode(project) + b"/gr\xe9.csv")).touch()
+    path = tmp_path / "mine.yml"
+    path.write_text(yaml.safe_dump({"name": "mine", "project": "mine", "script": "train.py", "kind": "torch"}))
+    job = load(path)
+    with pytest.raises(
+        ValueError, match=r"mine has 'gr\\udce9.csv', whose name is not UTF-8: rename it, or name it in"
+    ):
+        manifest.job_files(derive(path), job, project_files.read(job)["project"])
+
+
+@pytest.mark.parametrize("text", ["a\x85b\nc\n", "a\u2028b\nc\n", "\ta\r\nb\n", "a\x00\nb", "---\n...\n"])
+def test_files_are_the_same_after_yaml(text: str) -> None:
+    assert yaml.safe_load(manifest.to_yaml({"data": {"a": text}})) == {"data": {"a": text}}
 
 
 def test_a_project_is_in_the_config_map(tmp_path: Path) -> None:
