@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import FAILURE, first_failure
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes, objects, training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes, objects, observed_pods, training
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import PREFIX
 
@@ -109,20 +109,26 @@ def look(job: JobOfPods) -> Look:
         except ApiError as error:
             seen.unanswered = str(error)  # a pod that ends just now cannot be asked: its state tells
             return seen
-        if is_of(told, started(first)):
+        if is_of(told, seen.trains or {}, started(first)):
             seen.told = told
     return seen
 
 
-def is_of(told: Mapping[str, Any], since: str) -> bool:
-    """Tell whether a status is of the run that began at a time, not of the previous one in the same directory."""
+def is_of(told: Mapping[str, Any], trains: Mapping[str, Any], began: str) -> bool:
+    """Tell whether a status is of this run, not of the previous one in the same directory.
+
+    trains: its training object. began: when its first pod did, by which runs are told apart that have no other time.
+    """
     status = told.get("status")
     if not status:
         return False
+    since = observed_pods.metadata_of(trains)["annotations"].get(objects.SINCE)
+    if since and "since" in status:
+        return bool(status["since"] == since)
     if status.get("state") == "running":
         return True
     try:
-        return _time(str(status["started"])) >= _time(since) - 2
+        return _time(str(status["started"])) >= _time(began) - 2
     except (KeyError, ValueError):
         return True
 
