@@ -113,6 +113,8 @@ class CallbackModule(Default):
         self._told: dict[tuple[str, str], str] = {}
         self._headed: set[tuple[str, str]] = set()
         self._retried: set[tuple[str, str]] = set()
+        # The hosts that failed items were delegated to: Ansible tells them with each item only.
+        self._delegates: dict[tuple[str, str], list[str]] = {}
 
     def set_options(self, task_keys: Any = None, var_options: Any = None, direct: Any = None) -> None:
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
@@ -188,13 +190,10 @@ class CallbackModule(Default):
         one = self._end(result)
         if ignore_errors and one.result.get("changed"):
             self._note(one, "changed")
-        items = [item for item in one.result.get("results", []) if item.get("failed")] if one.looped else []
         passed_over = "ignored" if ignore_errors else "rescued" if tasks.is_rescued(one.task) else ""
         if not passed_over:
             self._note(one, "failed")
-        for item in items or [one.result]:
-            label = f" (item {self._get_item_label(item)})" if items else ""
-            self._show_failure(one, item, label, "FAILED", passed_over)
+        self._show_failures(one, passed_over)
 
     @compactly
     def v2_runner_on_unreachable(self, result: Any) -> None:
@@ -202,7 +201,7 @@ class CallbackModule(Default):
         ignored = "ignored" if one.task.ignore_unreachable else ""
         if not ignored:
             self._note(one, "unreachable")
-        self._show_failure(one, one.result, "", "UNREACHABLE", ignored)
+        self._show_failures(one, ignored)
 
     @compactly
     def v2_runner_item_on_ok(self, result: Any) -> None:
@@ -210,7 +209,10 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_item_on_failed(self, result: Any) -> None:
-        self._handle_warnings(tasks.Outcome(result).result)
+        """Also for an item whose host is unreachable."""
+        one = tasks.Outcome(result)
+        self._delegates.setdefault((one.host, one.task._uuid), []).append(tasks.delegate(one.task))
+        self._handle_warnings(one.result)
 
     @compactly
     def v2_runner_item_on_skipped(self, result: Any) -> None:
@@ -338,15 +340,27 @@ class CallbackModule(Default):
         role = tasks.role(task)
         return f"{role}: {tasks.name(task)}" if role else tasks.name(task)
 
+    def _show_failures(self, one: tasks.Outcome, passed_over: str) -> None:
+        """Show the failure of a task, or of each item of its loop that failed or whose host is unreachable."""
+        bad = ("failed", "unreachable")
+        items = [item for item in one.result["results"] if any(map(item.get, bad))] if one.looped else []
+        delegates = self._delegates.pop((one.host, one.task._uuid), [])
+        for place, item in enumerate(items):
+            label = f" (item {self._get_item_label(item)})"
+            self._show_failure(one, item, label, passed_over, delegates[place] if place < len(delegates) else "")
+        if not items:
+            self._show_failure(one, one.result, "", passed_over, tasks.delegate(one.task))
+
     def _show_failure(
-        self, one: tasks.Outcome, result: Mapping[str, Any], label: str, word: str, passed_over: str
+        self, one: tasks.Outcome, result: Mapping[str, Any], label: str, passed_over: str, delegate: str
     ) -> None:
         title = self._title(one.task) + label
-        host = self._host(one, result)
+        host = f"{one.host} (on {delegate})" if delegate not in ("", one.host) else one.host
         if passed_over:
             if not tasks.is_ours(one.task):  # whose roles report such failures themselves
                 self._show(compact_text.passed_over(passed_over, host, title, result, self._screen()))
             return
+        word = "UNREACHABLE" if result.get("unreachable") else "FAILED"
         action = str(one.task.action)
         chosen = action.rpartition(".")[2] == "assert" and result.get("msg") != "Assertion failed"
         whole = chosen or tasks.is_ours(one.task) or action.startswith(f"{tasks.COLLECTION}.")
@@ -356,12 +370,6 @@ class CallbackModule(Default):
             text = f"{text.partition(chr(10))[0]}\n  the same as on {self._told[same]}"
         self._told.setdefault(same, host)
         self._show(text, failed=True)
-
-    @staticmethod
-    def _host(one: tasks.Outcome, result: Mapping[str, Any]) -> str:
-        """Return the host, with the one that the task was delegated to."""
-        delegated = one.task.delegate_to or (result.get("_ansible_delegated_vars") or {}).get("ansible_delegated_host")
-        return f"{one.host} (on {delegated})" if delegated and delegated != one.host else one.host
 
     def _show_change(self, one: tasks.Outcome) -> None:
         wanted = self.get_option("changed_tasks")

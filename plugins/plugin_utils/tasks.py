@@ -42,6 +42,12 @@ def _short(role: Any) -> str:
     return str(role.get_name()).rpartition(".")[2]
 
 
+def delegate(task: Any) -> str:
+    """Return the host that a task is delegated to, or nothing: also where its template could not be evaluated."""
+    host = str(task.delegate_to or "")
+    return "" if "{{" in host or "{%" in host else host
+
+
 def is_ours(task: Any) -> bool:
     """Tell whether a task is of a role of this collection."""
     return getattr(task._role, "_role_collection", None) == COLLECTION

@@ -273,6 +273,40 @@ def test_items_that_fail(control: Path) -> None:
     assert said.count("FAILED") == 1
 
 
+def test_items_whose_host_is_unreachable(control: Path) -> None:
+    (control / "items.yml").write_text(
+        "- name: Use items\n  hosts: gone\n  gather_facts: false\n  tasks:\n"
+        "    - name: Use an item\n      ansible.builtin.command: 'true'\n      loop: [1, 2]\n"
+    )
+    said = piped(control, "items.yml", code=4)
+    assert re.search(r"^UNREACHABLE gone: Use an item \(item 1\)\n  .*Connection refused$", said, re.M), said
+    assert "All items completed" not in said
+    assert said.count("UNREACHABLE") == 2
+
+
+def test_delegated_items(control: Path) -> None:
+    """One that failed and one whose host is unreachable, each with its reason and the host that it ran on."""
+    (control / "items.yml").write_text(
+        "- name: Delegate items\n  hosts: node0\n  gather_facts: false\n  tasks:\n"
+        "    - name: Run elsewhere\n      ansible.builtin.shell: \"echo '{{ item }}'; exit 3\"\n"
+        '      delegate_to: "{{ item }}"\n      loop: [gone, node1]\n      ignore_unreachable: true\n'
+    )
+    said = piped(control, "items.yml", code=2)
+    assert re.search(r"^UNREACHABLE node0 \(on gone\): Run elsewhere \(item gone\)\n  .*refused$", said, re.M), said
+    assert "FAILED node0 (on node1): Run elsewhere (item node1)\n  non-zero return code\n" in said
+    assert "{{" not in said
+
+
+def test_a_delegation_that_cannot_be_templated(control: Path) -> None:
+    (control / "delegated.yml").write_text(
+        "- name: Delegate\n  hosts: node0\n  gather_facts: false\n  tasks:\n"
+        "    - name: Run elsewhere\n      ansible.builtin.command: 'true'\n      delegate_to: \"{{ missing }}\"\n"
+    )
+    said = piped(control, "delegated.yml", code=2)
+    assert "FAILED node0: Run elsewhere\n" in said
+    assert "'missing' is undefined" in said
+
+
 def test_secrets_are_not_printed(control: Path) -> None:
     (control / "secret.yml").write_text(
         "- name: Fail with a secret\n  hosts: node0\n  gather_facts: false\n  tasks:\n"
