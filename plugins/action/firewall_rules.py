@@ -20,15 +20,19 @@ class ActionModule(ControlNodeAction):
         "recorded": {"type": "list", "elements": "dict", "default": []},
         "connection": {"type": "str", "default": ""},
         "zones": {"type": "list", "elements": "str", "default": []},
+        "backend": {"type": "str", "choices": list(firewall.BACKENDS), "default": "nftables"},
+        "listed": {"type": "str", "default": ""},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         rules = firewall.rules(options["addresses"], options["admin_networks"], options["ssh_port"], options["allow"])
-        cut_off = firewall.cut_off(rules, options["connection"])
-        rules = firewall.in_zones(rules, options["zones"])
-        stale = firewall.stale(options["recorded"], rules)
+        zoned = firewall.in_zones(rules, options["zones"])
+        answer = firewall.changes(options["backend"], zoned, options["recorded"], options["listed"])
+        removed = None if options["backend"] == "nftables" else answer["stale"]
         return {
-            "rules": [firewall.written(rule) for rule in rules],
-            "stale": [firewall.written(rule) for rule in stale],
-            "cut_off": cut_off,
+            **answer,
+            "rules": [firewall.written(rule) for rule in answer["rules"]],
+            "stale": [firewall.written(rule) for rule in answer["stale"]],
+            "cut_off": firewall.cut_off(rules, options["connection"], removed),
+            "mark": firewall.MARK,
         }

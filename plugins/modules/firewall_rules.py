@@ -42,8 +42,23 @@ options:
     type: list
     elements: dict
     default: []
+  backend:
+    description:
+      - What applies the rules. V(nftables) has nothing but them; V(ufw) and V(firewalld) have others, too, which stay
+        as they are, also where one of them equals a rule of the collection.
+    type: str
+    choices: [nftables, ufw, firewalld]
+    default: nftables
+  listed:
+    description:
+      - The rules that the host has. With O(backend=ufw) the lines of C(/etc/ufw/user.rules) and
+        C(/etc/ufw/user6.rules), with O(backend=firewalld) what C(firewall-cmd --list-all-zones) prints, once without
+        and once with C(--permanent).
+    type: str
+    default: ""
   recorded:
-    description: The rules that a previous run made, to find those that are no longer in use.
+    description:
+      - The rules that previous runs added to firewalld. Those of ufw are known by their comment.
     type: list
     elements: dict
     default: []
@@ -53,7 +68,7 @@ options:
     type: str
     default: ""
   zones:
-    description: The zones of firewalld in which the rules are made; an empty name is the default zone.
+    description: The zones of firewalld in which the rules are made.
     type: list
     elements: str
     default: []
@@ -71,7 +86,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 rules:
-  description: The rules, without duplicates.
+  description:
+    - The rules, without duplicates, and without those that ufw or firewalld has already and that do not carry the
+      mark of the collection.
   returned: success
   type: list
   elements: dict
@@ -105,14 +122,32 @@ rules:
       protocol: tcp
       port: 22
       nft_rule: ip saddr 192.0.2.0/24 tcp dport 22 accept
-      rich_rule: rule family="ipv4" source address="192.0.2.0/24" port port="22" protocol="tcp" accept
+      rich_rule: rule priority="26843" family="ipv4" source address="192.0.2.0/24" port port="22" protocol="tcp" accept
 stale:
-  description: The entries of O(recorded) that are not in RV(rules), with the same keys.
+  description: The rules that carry the mark of the collection and are no longer in use, with the keys of RV(rules).
   returned: success
   type: list
   elements: dict
+change:
+  description: The commands that add the missing rules of RV(rules), then those that remove RV(stale).
+  returned: success
+  type: list
+  elements: str
+  sample: ["ufw allow from 192.0.2.0/24 to any port 22 proto tcp comment amx_cluster"]
+rollback:
+  description: The commands that undo RV(change) in firewalld.
+  returned: success
+  type: list
+  elements: str
+mark:
+  description: The comment of the table of nftables, and of each rule of ufw.
+  returned: success
+  type: str
+  sample: amx_cluster
 cut_off:
-  description: Why Ansible could not connect to the host again under these rules; empty if it could.
+  description:
+    - Why Ansible could not connect to the host again under these rules; empty if it could. In ufw and firewalld only
+      a rule that is removed can be the reason.
   returned: success
   type: str
   sample: Ansible connects from 203.0.113.5 to port 22, which no rule accepts

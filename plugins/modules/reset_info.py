@@ -54,7 +54,7 @@ RETURN = r"""
 pieces:
   description: >-
     By piece: C(paths), C(marks), by which mark each is known, C(bytes) of what lies in O(path), C(unmarked), what lies
-    there without a mark and stays, C(keys) in authorized_keys and C(settings) of the kernel.
+    there without a mark and stays, C(keys) in authorized_keys, C(settings) of the kernel and C(rules) of the firewall.
   returned: success
   type: dict
   sample:
@@ -88,8 +88,11 @@ def found(piece: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[st
         mesh = reset.ssh_files(ssh_directory, ssh_name)
         marks = dict.fromkeys(mesh["files"], f"of the key with the comment {ssh_name}@...")
         return {"paths": mesh["files"], "marks": marks, "keys": mesh["keys"]}
-    settings = {"settings": reset.kernel_settings()} if piece == "tuning" else {}
-    return {**marked(map(Path, reset.system_files(piece))), **settings}
+    files = marked(map(Path, reset.system_files(piece)))
+    if piece == "tuning":
+        return {**files, "settings": reset.kernel_settings()}
+    rules = reset.firewall_rules()
+    return {**files, "marks": {**files["marks"], **rules}, "rules": list(rules)}
 
 
 def marked(paths: Iterable[Path]) -> dict[str, Any]:

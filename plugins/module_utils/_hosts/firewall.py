@@ -1,15 +1,31 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The connections that a host's firewall accepts, as one list of rules which each backend has its own syntax for."""
+"""The connections that a host's firewall accepts, as one list of rules which each backend has its own syntax for.
+
+Every rule that is made carries a mark, and only what carries it is removed. nftables has a table of its own with the
+comment MARK. A rule of ufw has the comment MARK; ufw keeps one rule for each match, so that one which an administrator
+made before stays theirs. A rich rule of firewalld can have no comment: it has the priority PRIORITY, by which an equal
+rule of an administrator's is another rule, and is in the record of those that were added.
+"""
 
 from __future__ import annotations
 
 import ipaddress
+import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 PROTOCOLS = ("tcp", "udp")
+BACKENDS = ("nftables", "ufw", "firewalld")
+MARK = "amx_cluster"
+# Of no rule that a person or another program writes. Above 0: rules of the administrator that refuse come first.
+PRIORITY = 26843
+# A rule in the files of ufw: action, protocol, port, destination, source port, source, direction.
+_TUPLE = re.compile(
+    r"### tuple ### (\S+) (tcp|udp) (any|\d+) (?:0\.0\.0\.0/0|::/0) any (\S+) in(?: comment=([0-9a-f]*))?", re.ASCII
+)
 
 
 def _network(value: Any, where: str) -> str:
@@ -76,12 +92,16 @@ def admits(rules: Iterable[Mapping[str, Any]], source: str, port: int, protocol:
     )
 
 
-def cut_off(rules: Iterable[Mapping[str, Any]], connection: str) -> str:
+def cut_off(
+    rules: Iterable[Mapping[str, Any]], connection: str, removed: Iterable[Mapping[str, Any]] | None = None
+) -> str:
     """Return why Ansible could not connect again; empty when it could.
 
     connection: what the host's sshd reports of the connection that Ansible uses, SSH_CONNECTION in ssh(1): the client's
     address and port, and the host's. Empty when Ansible does not use ssh, and then nothing can be cut off. Behind a
-    jump host the client is the jump host, which is what the firewall sees, too.
+    jump host the client is the jump host, which is what the firewall sees, too. removed: the rules that are removed
+    from a firewall whose other rules stay; what none of them accepts, these other rules do. None where `rules` are all
+    that is accepted.
     """
     words = connection.split()
     if not words:
@@ -91,23 +111,130 @@ def cut_off(rules: Iterable[Mapping[str, Any]], connection: str) -> str:
     source, port = words[0], int(words[3])
     if ipaddress.ip_address(source.partition("%")[0]).is_loopback or admits(rules, source, port):
         return ""
+    if removed is not None and not admits(removed, source, port):
+        return ""
     return f"Ansible connects from {source} to port {port}, which no rule accepts"
 
 
 def in_zones(rules: Iterable[Mapping[str, Any]], zones: Sequence[str]) -> list[dict[str, Any]]:
-    """Return every rule in every zone of firewalld, as its `zone`; "" is the default one. Without zones, the rules."""
+    """Return every rule in every zone of firewalld, as its `zone`. Without zones, the rules."""
     if not zones:
         return [dict(rule) for rule in rules]
     return [{**rule, "zone": zone} for rule in rules for zone in dict.fromkeys(zones)]
 
 
-def stale(recorded: Iterable[Mapping[str, Any]], rules: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rules that a previous run made, and that are no longer in `rules`."""
-    keys = ("network", "protocol", "port", "zone")
-    # A rule without a zone was made in firewalld's default zone.
-    current = [{"zone": "", **{key: rule[key] for key in keys if key in rule}} for rule in rules]
-    made = [{key: rule[key] for key in keys if key in rule} for rule in recorded]
-    return [rule for rule in made if {"zone": "", **rule} not in current]
+def changes(
+    backend: str, rules: Sequence[Mapping[str, Any]], recorded: Iterable[Mapping[str, Any]], listed: str
+) -> dict[str, Any]:
+    """Return what is to be changed so that the rules that carry the mark are `rules`.
+
+    recorded: the rules that earlier runs added, which is the mark in firewalld. listed: the rules that the host has,
+    as the files of ufw have them, or as `firewall-cmd --list-all-zones` prints them.
+
+    rules: those that are, or become, the collection's own: an equal rule without the mark stays as it is. stale: those
+    that carry the mark and are no longer in use. change: the commands, of which those that add come first. rollback:
+    the commands that undo it in firewalld; ufw gets its files back. Raises ValueError for rules that ufw would replace.
+    """
+    if backend not in ("ufw", "firewalld"):
+        return {"rules": [dict(rule) for rule in rules], "stale": [], "change": [], "rollback": []}
+    if backend == "ufw":
+        there = _ufw_rules(listed)
+        own = whole = [rule for rule, action, comment in there if action == "allow" and comment == MARK]
+        present = [rule for rule, _action, _comment in there]
+        for rule, action, _comment in there:
+            if rule in rules and not action.startswith("allow"):
+                raise ValueError(
+                    f"ufw has a rule '{action}' for what is to be accepted, and would replace it. Delete it, or take "
+                    f"its network out of the rules: ufw delete {action} {_ufw_match(rule)}"
+                )
+    else:
+        texts = _rich_rules(listed)
+        own = [rule for rule in map(_plain, recorded) if (rule["zone"], rich_rule(rule)) in texts]
+        present = [dict(rule) for rule in rules if (rule["zone"], rich_rule(rule)) in texts]
+        # In the configuration until the next reload as well as in that after it.
+        whole = [rule for rule in own if texts.count((rule["zone"], rich_rule(rule))) > 1]
+    made = [dict(rule) for rule in rules if rule in own or rule not in present]
+    new = [rule for rule in made if rule not in whole]
+    old = [rule for rule in own if rule not in rules]
+    commands = _ufw_commands if backend == "ufw" else _firewalld_commands
+    return {
+        "rules": made,
+        "stale": old,
+        "change": [*commands(new, True), *commands(old, False)],
+        "rollback": [*commands(old, True), *commands([rule for rule in new if rule not in own], False)]
+        if backend == "firewalld"
+        else [],
+    }
+
+
+def marked(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return the rules in a record, and by which mark each is known as the collection's own.
+
+    record: {backend, rules, previous: the record of another backend whose rules are still to be removed}.
+    """
+    previous = marked(record["previous"]) if record.get("previous") else {}
+    rules = record.get("rules", [])
+    if record.get("backend") == "ufw":
+        return {f"ufw allow {_ufw_match(rule)}": f"comment {MARK}" for rule in rules} | previous
+    if record.get("backend") == "firewalld":
+        mark = f"priority {PRIORITY}, and recorded when it was added"
+        return {f"firewalld, zone {rule['zone']}: {rich_rule(rule)}": mark for rule in rules} | previous
+    return {"table inet amx_cluster": f"comment {MARK}"} | previous
+
+
+def _plain(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a recorded rule without its texts."""
+    return {key: rule[key] for key in ("network", "protocol", "port", "zone") if key in rule}
+
+
+def _ufw_rules(listed: str) -> list[tuple[dict[str, Any], str, str]]:
+    """Return what the files of ufw have of rules such as the collection's: rule, action, comment."""
+    found = []
+    for line in listed.splitlines():
+        match = _TUPLE.fullmatch(line.strip())
+        if match:
+            action, protocol, port, network, comment = match.groups()
+            rule = {
+                "network": _network(network, "ufw"),
+                "protocol": protocol,
+                "port": 0 if port == "any" else int(port),
+            }
+            found.append((rule, action, bytes.fromhex(comment or "").decode(errors="replace")))
+    return found
+
+
+def _rich_rules(listed: str) -> list[tuple[str, str]]:
+    """Return zone and text of each rich rule that firewall-cmd lists."""
+    found = []
+    zone = ""
+    for line in listed.splitlines():
+        if line and not line[0].isspace():
+            zone = line.split()[0]
+        elif line.strip().startswith("rule "):
+            found.append((zone, line.strip()))
+    return found
+
+
+def _ufw_match(rule: Mapping[str, Any]) -> str:
+    to = f" to any port {rule['port']}" if rule["port"] else ""
+    return f"from {rule['network']}{to} proto {rule['protocol']}"
+
+
+def _ufw_commands(rules: Iterable[Mapping[str, Any]], add: bool) -> list[str]:
+    words = ("ufw allow", f" comment {MARK}") if add else ("ufw delete allow", "")
+    return [f"{words[0]} {_ufw_match(rule)}{words[1]}" for rule in rules]
+
+
+def _firewalld_commands(rules: Iterable[Mapping[str, Any]], add: bool) -> list[str]:
+    """Return one command for each zone, and for the configuration until and after the next reload."""
+    zones: dict[str, list[str]] = {}
+    for rule in rules:
+        zones.setdefault(rule["zone"], []).append(f"--{'add' if add else 'remove'}-rich-rule={rich_rule(rule)}")
+    return [
+        shlex.join(["firewall-cmd", "--quiet", *permanent, f"--zone={zone}", *options])
+        for zone, options in zones.items()
+        for permanent in ((), ("--permanent",))
+    ]
 
 
 def written(rule: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,4 +261,4 @@ def rich_rule(rule: Mapping[str, Any]) -> str:
         if rule["port"]
         else f'protocol value="{rule["protocol"]}"'
     )
-    return f'rule family="{family}" source address="{rule["network"]}" {what} accept'
+    return f'rule priority="{PRIORITY}" family="{family}" source address="{rule["network"]}" {what} accept'

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh, tuning
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall, ssh_mesh, tuning
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
@@ -179,9 +179,8 @@ def _remove_empty(path: Path) -> bool:
 
 
 def system_files(piece: str, root: Path = Path("/")) -> list[str]:
-    """Return those of SYSTEM_FILES that are there, as absolute paths; of host_tuning, those with the mark."""
-    own = {"tuning": _ownership.is_own, "firewall": Path.exists}[piece]
-    return [f"/{name}" for name in SYSTEM_FILES[piece] if own(root / name)]
+    """Return those of SYSTEM_FILES that carry the mark, as absolute paths."""
+    return [f"/{name}" for name in SYSTEM_FILES[piece] if _ownership.is_own(root / name)]
 
 
 def kernel_settings(root: Path = Path("/")) -> int:
@@ -189,6 +188,12 @@ def kernel_settings(root: Path = Path("/")) -> int:
     with contextlib.suppress(OSError, ValueError):
         return len(tuning.load(root / "var/lib/amx-cluster/kernel_settings.json"))
     return 0
+
+
+def firewall_rules(root: Path = Path("/")) -> dict[str, str]:
+    """Return the rules of the role firewall, and by which mark each is known."""
+    record = read_json(root / "var/lib/amx-cluster/firewall.json")
+    return firewall.marked(record) if record else {}
 
 
 def ssh_files(folder: Path, name: str) -> dict[str, Any]:
@@ -271,6 +276,8 @@ def cell(piece: str, entry: Mapping[str, Any]) -> str:
     if piece in OF_FILES:
         return bytes_text(entry["bytes"]) if entry["paths"] else "-"
     things = [count(len(entry["paths"]), "file")] if entry["paths"] else []
+    if entry.get("rules"):
+        things.append(count(len(entry["rules"]), "rule"))
     if entry.get("keys"):
         things.append(count(entry["keys"], "key"))
     if entry.get("settings"):

@@ -171,7 +171,7 @@ def staging(house: Path) -> Path:
 
 
 def locked(house: Path) -> contextlib.AbstractContextManager[int]:
-    """Lock a directory that is to be made; see _ownership.locked. pip has to inherit the lock: it may outlive this process."""
+    """Lock a directory that is to be made; see _io.locked. pip has to inherit the lock: it may outlive this process."""
     return _ownership.locked(house.with_name(f".{house.name}.lock"), PATIENCE)
 
 

@@ -77,12 +77,26 @@ def test_firewall_rules() -> None:
         "ip saddr 192.0.2.0/24 tcp dport 22 accept",
         "ip saddr 198.51.100.7/32 udp dport 161 accept",
     ]
-    rich = 'rule family="ipv4" source address="10.0.0.9/32" protocol value="tcp" accept'
+    assert answer["stale"] == []
+    assert answer["cut_off"] == "Ansible connects from 203.0.113.5 to port 22, which no rule accepts"
+
+
+def test_firewall_rules_beside_those_of_firewalld() -> None:
+    stale = {"network": "203.0.113.0/24", "protocol": "tcp", "port": 22, "zone": "public"}
+    rich = 'rule priority="26843" family="ipv4" source address="203.0.113.0/24" port port="22" protocol="tcp" accept'
+    options = {
+        "addresses": ["10.0.0.1"],
+        "zones": ["internal", "public"],
+        "backend": "firewalld",
+        "listed": f"public\n  rich rules: \n\t{rich}\n" * 2,
+        "connection": "203.0.113.5 50000 10.0.0.1 22",
+    }
+    answer = run(firewall_rules, recorded=[stale], **options)
+    assert [rule["zone"] for rule in answer["rules"]] == ["internal", "public"]
     assert [rule["rich_rule"] for rule in answer["stale"]] == [rich]
     assert answer["cut_off"] == "Ansible connects from 203.0.113.5 to port 22, which no rule accepts"
-    answer = run(firewall_rules, addresses=["10.0.0.1"], zones=["internal", ""], recorded=[stale])
-    assert [rule["zone"] for rule in answer["rules"]] == ["internal", ""]
-    assert "zone" not in answer["stale"][0]
+    answer = run(firewall_rules, **options)
+    assert (answer["stale"], answer["cut_off"]) == ([], "")
 
 
 def test_firewall_rules_refuse_what_is_no_network() -> None:

@@ -278,8 +278,16 @@ def test_system_files_are_those_of_the_roles(tmp_path: Path) -> None:
 
     for piece, role in (("tuning", "host_tuning"), ("firewall", "firewall")):
         assert {f"/{name}" for name in reset.SYSTEM_FILES[piece]} == defined(role)
-    write(tmp_path / "etc/amx-cluster/firewall.nft")
+    write(tmp_path / "etc/amx-cluster/firewall.nft", "# Made by amx.cluster")
+    write(tmp_path / "etc/amx-cluster/firewall_rollback.sh", "mine")
     assert reset.system_files("firewall", tmp_path) == ["/etc/amx-cluster/firewall.nft"]
+    assert reset.firewall_rules(tmp_path) == {}
+    record = tmp_path / "var/lib/amx-cluster/firewall.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"backend": "nftables"}')
+    rules = reset.firewall_rules(tmp_path)
+    assert list(rules) == ["table inet amx_cluster"]
+    assert reset.cell("firewall", {"paths": ["/a", "/b"], "rules": rules}) == "2 files, 1 rule"
     assert reset.kernel_settings(tmp_path) == 0
     write(tmp_path / "var/lib/amx-cluster/kernel_settings.json", '{"before": {"a": {}, "b": {}}}')
     assert reset.kernel_settings(tmp_path) == 2
