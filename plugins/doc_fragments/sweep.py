@@ -21,7 +21,7 @@ options:
   steps:
     description: Steps of each run that are measured.
     type: raw
-    default: 20
+    default: 75
   warmup_steps:
     description: Steps of each run that come before, and are not measured.
     type: raw

@@ -42,7 +42,7 @@ def merge(
                 "rank": rank,
                 "host": host,
                 "step_seconds": told["step_seconds"]["mean"],
-                **{part: told.get(part) for part in PARTS},
+                **{part: told.get(part) for part in (*PARTS, "compute_blocks")},
             }
             for rank, (host, told) in found.items()
         ],

@@ -5,17 +5,19 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import LEVEL, WORTH, outliers
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 PARTS = ("compute", "communication", "input", "other")
 # A share of the step below which communication, or input, does not hold a job back to speak of.
 SHARE = 0.1
-# How much longer than on the fastest host a rank computes on a host that holds up the others.
-SLOW = 1.2
+# A share of the step by which a rank must compute longer than the others to hold them up.
+HELD_UP = 0.05
 # Bytes of a collective below which its time is that of the message, not of its bytes. A bucket of
 # DistributedDataParallel has 25 MiB unless it is set otherwise, and the first one 1 MiB.
 SMALL = 1 << 20
@@ -37,47 +39,88 @@ def mean_shares(runs: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     return {part: statistics.median(split[part] for split in found) for part in PARTS} if found else None
 
 
-def slow_hosts(measured: Mapping[str, Any]) -> tuple[dict[str, float], float]:
-    """Return the hosts that hold up the others, the slowest first, and the median of the others, in seconds of a step.
+def slow_hosts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return which hosts hold up the others: {hosts: {host: times as long}, level, detectable}, the slowest first.
 
-    A host is as slow as its rank that computes longest. The others wait for it in the collectives: their
-    communication is its computing. Without a slow host, or with a single host, the first part is empty.
+    runs: what was measured in each run on these hosts. A host is as slow as its rank that computes longest: the others
+    wait for it in the collectives. level: the share of such comparisons of equal hosts that may name one. detectable:
+    how much longer than the others a rank must compute to be named almost certainly (statistics.POWER). None where it
+    cannot be told: a single host, a single run, or too few steps.
     """
+    each = [{str(rank["rank"]): rank for rank in run.get("ranks") or [] if rank.get("compute_blocks")} for run in runs]
+    ranks = [rank for rank in each[0] if all(rank in run for run in each)] if each else []
+    of_host = {rank: each[0][rank]["host"] for rank in ranks}
+    found = outliers({rank: [run[rank]["compute_blocks"] for run in each] for rank in ranks}, of_host)
+    if found is None:
+        return None
+    step = statistics.fmean(run[rank]["step_seconds"] for run in each for rank in ranks)
     hosts: dict[str, float] = {}
-    for rank in measured.get("ranks") or []:
-        if rank.get("compute"):
-            hosts[rank["host"]] = max(rank["compute"], hosts.get(rank["host"], 0.0))
-    if not hosts:
-        return {}, 0.0
-    fastest = min(hosts.values())
-    step = statistics.fmean(rank["step_seconds"] for rank in measured["ranks"] if rank.get("step_seconds"))
-    # What makes no difference to speak of in the whole step holds up nobody.
-    slow = [host for host, seconds in hosts.items() if seconds > max(SLOW * fastest, fastest + SHARE * step)]
-    middle = statistics.median(seconds for host, seconds in hosts.items() if host not in slow)
-    return {host: hosts[host] for host in sorted(slow, key=lambda host: -hosts[host])}, middle
+    for rank, times in found.slow.items():
+        compute = statistics.fmean(run[rank]["compute"] for run in each)
+        if compute * (1 - 1 / times) >= HELD_UP * step:
+            hosts[of_host[rank]] = max(times, hosts.get(of_host[rank], 0.0))
+    slowest = dict(sorted(hosts.items(), key=lambda item: -item[1]))
+    return {"hosts": slowest, "level": LEVEL, "detectable": found.detectable}
+
+
+def not_detectable(slow: Mapping[str, Any] | None, steps: int) -> str:
+    """Say that a sweep cannot tell whether a host is slow, and what to do; an empty string where it can.
+
+    slow: what slow_hosts returned, of runs with so many steps.
+    """
+    if slow is None:
+        return (
+            "Not enough runs or steps to tell whether a host is slow: set at least repeats: 2, with steps that are "
+            "measured."
+        )
+    if slow["hosts"] or slow["detectable"] <= WORTH:
+        return ""
+    needed = steps * (math.log1p(slow["detectable"]) / math.log1p(WORTH)) ** 2
+    return (
+        f"Not enough steps to tell whether a host is slow: one that computes less than {slow['detectable']:.0%} longer "
+        f"than the others may go unnoticed. About -e steps={10 * math.ceil(needed / 10)}, or more repeats, would show "
+        f"one that computes {WORTH:.0%} longer."
+    )
 
 
 def limits(
-    measured: Mapping[str, Any] | None, efficiency: float | None = None, link_mbit: float | None = None
+    runs: Sequence[Mapping[str, Any]], efficiency: float | None = None, link_mbit: float | None = None
 ) -> dict[str, Any]:
-    """Return {cause, host, text}: what holds back the run with the most hosts, in one sentence with its figures.
+    """Return {cause, host, text, slow_hosts, undecided}: what holds back the runs with the most hosts, in one sentence.
 
-    measured: of results.json. efficiency: its speed-up divided by its hosts. link_mbit: the nominal speed of the
-    network in Mbit/s, None where it is not known. Causes: slow_host, input, latency, bandwidth, none, unknown.
+    runs: `measured` of the results.json of each, the most typical one first. efficiency: its speed-up divided by its
+    hosts. link_mbit: the nominal speed of the network in Mbit/s, None where it is not known. Causes: slow_host, input,
+    latency, bandwidth, none, unknown. slow_hosts: as slow_hosts returns it. undecided: why it is not known whether a
+    host is slow, empty where it is.
     """
+    slow = slow_hosts(runs)
+    known = bool(runs and shares(runs[0]))
+    return {
+        **_limits(runs[0] if runs else None, slow, efficiency, link_mbit),
+        "slow_hosts": slow,
+        "undecided": not_detectable(slow, runs[0].get("steps") or 0) if known else "",
+    }
+
+
+def _limits(
+    measured: Mapping[str, Any] | None,
+    slow: Mapping[str, Any] | None,
+    efficiency: float | None,
+    link_mbit: float | None,
+) -> dict[str, Any]:
     split = shares(measured) if measured else None
     if not measured or not split:
         return _cause("unknown", "The steps were not split into compute, communication and input.")
-    slow, middle = slow_hosts(measured)
-    communication, feeding = split["communication"], split["input"]
-    if slow:
-        host = next(iter(slow))
+    if slow and slow["hosts"]:
+        level = slow["level"]
+        host, times = next(iter(slow["hosts"].items()))
         text = (
-            f"{names(list(slow))} {'is' if len(slow) == 1 else 'are'} slow: the slowest rank computes "
-            f"{1000 * slow[host]:.0f} ms in a step, those of the other hosts {1000 * middle:.0f} ms, and they "
-            "wait for it."
+            f"{names(list(slow['hosts']))} {'is' if len(slow['hosts']) == 1 else 'are'} slow: the slowest rank "
+            f"computes {times:.2f} x as long in a step as the median rank of the other hosts, and they wait for it. "
+            f"Of sweeps on equal hosts, fewer than {level:.0%} name one."
         )
         return _cause("slow_host", text, host)
+    communication, feeding = split["communication"], split["input"]
     if feeding >= max(SHARE, communication):
         text = (
             f"Input: ranks wait {feeding:.0%} of a step for their next batch; give the data loader workers, or prepare "

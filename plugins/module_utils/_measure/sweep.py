@@ -251,21 +251,25 @@ def _beside(entry: Mapping[str, Any], other: Mapping[str, Any]) -> statistics.Sp
 def _limits(
     groups: Mapping[int, Sequence[Mapping[str, Any]]], counts: Sequence[Mapping[str, Any]], link_mbit: float | None
 ) -> dict[str, Any] | None:
-    """Return what holds back the run on the most hosts that came nearest to the median of its count."""
+    """Return what holds back the runs on the most hosts, above all the one nearest to the median of its count."""
     for entry in reversed(counts):
         speed = entry["samples_per_second"]
         if speed is None or entry["hosts"] == 1:
             continue
         good = [run for run in groups[entry["hosts"]] if run["state"] == "succeeded"]
-        run = min(good, key=lambda each: abs(each["samples_per_second"] - speed["median"]))
+        middle = speed["median"]
+        good.sort(key=lambda each: abs(each["samples_per_second"] - middle))
         efficiency = entry["efficiency"]
-        return bottleneck.limits(run["measured"], efficiency and efficiency["median"], link_mbit)
+        measured = [run["measured"] for run in good if run["measured"]]
+        return bottleneck.limits(measured, efficiency and efficiency["median"], link_mbit)
     return None
 
 
 def _notes(sweep: Mapping[str, Any], base: Mapping[str, Any] | None) -> list[str]:
     """Say what must be known to read the figures."""
     notes = []
+    if sweep["limits"] and sweep["limits"]["undecided"]:
+        notes.append(sweep["limits"]["undecided"])
     good = [run for run in sweep["runs"] if run["state"] == "succeeded"]
     batches = [(entry["hosts"], entry["global_batch"]) for entry in sweep["counts"] if entry["global_batch"]]
     if batches and len({size for _hosts, size in batches}) > 1:

@@ -29,6 +29,8 @@ PARTS = ("compute", "communication", "input", "other")
 COMPUTE, COMMUNICATION, INPUT, OTHER = range(len(PARTS))
 # Times of steps that are kept for the median; of more than these every second one is dropped.
 KEPT = 4096
+# Blocks of consecutive steps at most whose times of computing are kept apart; of more, two become one.
+BLOCKS = 20
 # Collectives of a process group, as torch.distributed's functions, FSDP and communication hooks call them.
 COLLECTIVES = (
     *("allreduce", "allreduce_coalesced", "reduce", "broadcast", "gather", "scatter", "barrier", "monitored_barrier"),
@@ -64,6 +66,9 @@ class Timers:
         self.total = 0.0
         self.sums = [0.0] * len(PARTS)
         self.sum_calls = self.sum_bytes = 0
+        # Seconds of computing in each block of so many steps; the last one may have fewer.
+        self.blocks: list[float] = []
+        self.block_steps = 1
         # Whether all collectives were counted that had bytes.
         self.complete = True
 
@@ -124,6 +129,12 @@ class Timers:
                 self.seconds, self.stride = self.seconds[::2], 2 * self.stride
             if self.counted % self.stride == 0:
                 self.seconds.append(seconds)
+        if self.counted % self.block_steps == 0:
+            if len(self.blocks) == BLOCKS:
+                self.blocks = [one + other for one, other in zip(self.blocks[::2], self.blocks[1::2])]
+                self.block_steps *= 2
+            self.blocks.append(0.0)
+        self.blocks[-1] += self.parts[COMPUTE]
         self.counted += 1
         self.total += seconds
         self.sums = [summed + part for summed, part in zip(self.sums, self.parts)]
@@ -143,6 +154,8 @@ class Timers:
         }
         if self.split:
             found.update({name: part / steps for name, part in zip(PARTS, self.sums)})
+            complete = self.blocks[: steps // self.block_steps]
+            found["compute_blocks"] = [float(f"{block / self.block_steps:.6g}") for block in complete]
             if self.complete and "torch.distributed.distributed_c10d" in sys.modules:
                 found.update(calls=self.sum_calls / steps, bytes=self.sum_bytes / steps)
         return found

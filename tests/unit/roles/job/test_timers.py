@@ -140,3 +140,23 @@ def test_optimizers_of_torch_1_13(timers: ModuleType, monkeypatch: pytest.Monkey
 def test_bytes_of_tensors_in_lists(timers: ModuleType) -> None:
     tensor = SimpleNamespace(numel=lambda: 3, element_size=lambda: 4)
     assert timers.bytes_of([[tensor, tensor], (tensor,), None]) == 36
+
+
+@given(st.lists(st.floats(min_value=0.01, max_value=10), min_size=1, max_size=200))
+def test_blocks_of_steps_have_the_time_of_computing(steps: list[float]) -> None:
+    timers = load(FILE)
+    timer, clock = made(timers)
+    optimizer = Optimizer()
+    timer.step(optimizer)  # the warm-up
+    for seconds in steps:
+        clock.now += seconds
+        timer.enter(timers.COMMUNICATION)
+        clock.now += 1
+        timer.leave()
+        timer.step(optimizer)
+    blocks = timer.summary()["compute_blocks"]
+    size = timer.block_steps
+    assert len(blocks) == len(steps) // size <= timers.BLOCKS
+    assert len(steps) < timers.BLOCKS or len(blocks) >= timers.BLOCKS // 2
+    expected = [sum(steps[at : at + size]) / size for at in range(0, len(blocks) * size, size)]
+    assert blocks == pytest.approx(expected, rel=1e-4)

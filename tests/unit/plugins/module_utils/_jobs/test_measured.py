@@ -18,7 +18,8 @@ def beat(host: str, mean: float, steps: int = 20, **more: Any) -> dict[str, Any]
 
 
 def split(compute: float, communication: float, **more: Any) -> dict[str, Any]:
-    return {"compute": compute, "communication": communication, "input": 0.0, "other": 0.0, **more}
+    parts = {"compute": compute, "communication": communication, "input": 0.0, "other": 0.0}
+    return {**parts, "compute_blocks": [compute, compute], **more}
 
 
 def test_ranks_are_merged() -> None:

@@ -194,7 +194,7 @@ def test_another_request_is_not_mixed_in() -> None:
         "the job's args differs: {'per_device_train_batch_size': 16}, now {'per_device_train_batch_size': 32}",
         "the content of train.py differs",
         "the hosts differ: node0, node1, node2, node3, now node9, node0, node1, node2",
-        "steps differs: 20, now 9",
+        "steps differs: 75, now 9",
     ]
     assert sweep.differences({"version": 9}, wanted) == ["it was not written by this version of playbooks/scale.yml"]
 
@@ -220,7 +220,7 @@ def test_the_table() -> None:
     assert "4.90 (4.85 to 4.95)" in row
     (alone,) = [line for line in lines if line.startswith("1, one process ")]
     assert "61.5" in alone
-    assert "time per epoch: extrapolated from 20 steps" in lines
+    assert "time per epoch: extrapolated from 75 steps" in lines
     assert lines[-1] == "As a page: playbooks/report.yml -e of=results/demo-scale"
     assert not [line for line in lines if line.endswith("left: the same command continues")]
     assert "7 runs left: the same command continues" in sweep_text.table(made(begun(), 1), "x/sweep.json")

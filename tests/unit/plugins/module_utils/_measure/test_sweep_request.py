@@ -113,6 +113,27 @@ def test_a_constant_global_batch_that_cannot_be(job: Job, options: dict[str, Any
         request(job, constant_global_batch=True, **options)
 
 
+@pytest.mark.parametrize(
+    ("job", "seeds"),
+    [
+        (JOB, [{}, {"seed": 43}, {"seed": 44}]),
+        (
+            replace(JOB, args={**JOB.args, "seed": 7, "data_seed": 1}),
+            [{}, *({"seed": 7 + n, "data_seed": 1 + n} for n in (1, 2))],
+        ),
+        (TORCH, [{}, {}, {}]),
+    ],
+)
+def test_each_repeat_of_a_trainer_has_other_batches(job: Job, seeds: list[dict[str, int]]) -> None:
+    asked = request(job, counts=[2], repeats=3)
+    made = [
+        sweep_request.trial(job, asked, each, 1)
+        for each in sweep_request.runs(job, HOSTS, asked)
+        if not each["baseline"]
+    ]
+    assert [each["fields"].get("args", {}) for each in made] == seeds
+
+
 def test_the_order_of_runs_alternates() -> None:
     names = [each["job"] for each in sweep_request.runs(JOB, HOSTS, request(counts="1,3"))]
     assert names == [
