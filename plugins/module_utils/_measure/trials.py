@@ -5,7 +5,8 @@
 
 Everything follows from the content of tune.json, so that an interrupted tuning continues. Round 1 tries as many
 settings as the budget allows; each further round tries the faster half with twice the steps. The job's own settings,
-the default, are in every round. At last the winner and the default run in turns, several times.
+the default, are in every round. At last the winner and the default run in pairs, several times: the ratio of their
+speeds is known with its confidence interval then, and settings that fail in such a run give way to the next best.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
-from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
+from ansible_collections.amx.cluster.plugins.module_utils._measure import runs, statistics
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tune_request import Request
 
 VERSION = 1
@@ -47,7 +48,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> di
         "final": None,
         "winner": None,
         "verdict": "unfinished",
-        "gain": None,
+        **dict.fromkeys(("gain", "gain_low", "gain_high")),
         "diff": "",
         "batch_allowed": request.batch,
         "notes": [],
@@ -149,36 +150,56 @@ def _round(
         enough = False  # whatever is known of the cost by now
     if begun or (len(good) > 1 and enough and not any(trial["state"] == "skipped" for trial in made)):
         return _round(content, job, good[: max(1, len(good) // 2)], number + 1)
-    before = speeds.get(_name(default))
-    if before and speeds[_name(good[0])] < HOPELESS * before:
-        return _batches(content, job, default, number + 1, steps, ("no difference", None))
-    return _finals(content, job, good[0], number + 1, steps)
+    for winner in _ranked(content, number):
+        made = [trial for trial in content["trials"] if trial["final"] and trial["compared"] == winner]
+        if not any(trial["state"] == "failed" and trial["settings"] == winner for trial in made):
+            return _finals(content, job, winner, made, number + 1, steps)
+    content["winner"] = None
+    return _batches(content, job, default, number + 1, steps, ("no difference", None))
+
+
+def _ranked(content: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
+    """Return the settings that may win, the best first: those of the last round before those that left earlier."""
+    found: list[dict[str, Any]] = []
+    lost: list[dict[str, Any]] = []
+    for number in range(last, 0, -1):
+        made = _of(content, number)
+        default = next((trial["samples_per_second"] or 0.0 for trial in made if trial["default"]), 0.0)
+        for trial in sorted(made, key=lambda each: -(each["samples_per_second"] or 0.0)):
+            settings, speed = trial["settings"], trial["samples_per_second"]
+            if trial["default"] or trial["state"] == "skipped" or settings in found + lost:
+                continue
+            hopeless = not speed or speed < HOPELESS * default
+            (lost if hopeless else found).append(settings)
+    return found
 
 
 def _finals(
-    content: dict[str, Any], job: Job, winner: dict[str, Any], number: int, steps: int
+    content: dict[str, Any], job: Job, winner: dict[str, Any], made: list[dict[str, Any]], number: int, steps: int
 ) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """Compare the winner with the default, in turns."""
+    """Compare the winner with the default, in pairs; made: the runs of this comparison."""
     default, repeats = content["candidates"][0], content["request"]["repeats"]
-    made = [trial for trial in content["trials"] if trial["final"]]
     content["winner"] = winner
     if not made and not _fits(content, _final_cost(content, steps)):
         why = f"the budget of {content['budget_minutes']:g} min was used up before the final comparison"
         return _end(content, "unfinished", [why]), None
     if len(made) < 2 * repeats:
-        settings = (default, winner)[len(made) % 2]
-        return content, {**_trial(content, job, settings, number, steps), "final": True, "job": _job(content, job)}
+        # The second pair begins with the winner, and so on: what changes slowly is no difference.
+        settings = (default, winner)[(len(made) + len(made) // 2) % 2]
+        return content, {**_trial(content, job, settings, number, steps), "final": True, "compared": winner}
     speeds = [
-        [trial["samples_per_second"] for trial in made if trial["settings"] == each and trial["state"] == "succeeded"]
-        for each in (default, winner)
+        [trial["samples_per_second"] for trial in made if (trial["settings"] == winner) == side]
+        for side in (False, True)
     ]
-    content["final"] = {"default": speeds[0], "winner": speeds[1]}
-    if not speeds[0] or not speeds[1]:
-        return _end(content, "unfinished", ["runs of the final comparison failed"]), None
-    gain = python_statistics.median(speeds[1]) / python_statistics.median(speeds[0])
-    verdict = "faster" if min(speeds[1]) > max(speeds[0]) else "no difference"
+    pairs = [(one, other) for one, other in zip(*speeds) if one and other]
+    content["final"] = {"default": [one for one, _other in pairs], "winner": [other for _one, other in pairs]}
+    found = statistics.paired(pairs)
+    if found is None:
+        return _end(content, "unfinished", ["runs of the job as it is failed in the final comparison"]), None
+    content["gain_low"], content["gain_high"] = found.low, found.high
+    verdict = "faster" if found.low > 1 else "no difference"
     best = winner if verdict == "faster" else default
-    return _batches(content, job, best, number + 1, steps, (verdict, gain))
+    return _batches(content, job, best, number + 1, steps, (verdict, found.ratio))
 
 
 def _batches(
@@ -351,6 +372,7 @@ def _trial(
         "default": settings == content["candidates"][0],
         "round": number,
         "final": False,
+        "compared": None,
         "steps": steps or content["request"]["steps"] * 2 ** (number - 1),
         "samples_per_second": None,
         "state": "pending",
@@ -373,4 +395,10 @@ def derivation(content: Mapping[str, Any], job: Job, trial: Mapping[str, Any]) -
 
 
 def _end(content: dict[str, Any], verdict: str, notes: list[str]) -> dict[str, Any]:
+    failed = [trial for trial in content["trials"] if trial["final"] and trial["state"] == "failed"]
+    notes = notes + [
+        f"{trial['job']} failed in the final comparison: its settings are not recommended"
+        for trial in failed
+        if not trial["default"]
+    ]
     return {**content, "verdict": verdict, "notes": content["notes"] + notes}

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
+from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import FASTER
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, wrapped
 
 NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")
@@ -57,11 +58,19 @@ def table(content: Mapping[str, Any], path: str, wrote: str = "", to: str = "job
 def verdict(content: Mapping[str, Any]) -> str:
     """Say in one sentence what came of a tuning."""
     gain = content["gain"]
+    level = f"at a level of {1 - FASTER:.0%}"
     if content["verdict"] == "faster":
-        return f"Faster: {settings(content['winner'])} reaches {gain:.2f} x the samples/s of the job as it is."
+        return (
+            f"Faster {level}: {settings(content['winner'])} reaches {gain:.2f} x the samples/s of the job as it is (at "
+            f"least {content['gain_low']:.2f} x), over {len(content['final']['winner'])} pairs of runs."
+        )
     if content["verdict"] == "no difference":
-        beside = f" The best other settings reached {gain:.2f} x its samples/s." if gain else ""
-        return f"No difference: the job as it is is among the fastest.{beside}"
+        if not gain:
+            return "No difference: no other settings are faster than those of the job as it is."
+        return (
+            f"No difference {level}: the best other settings reached {gain:.2f} x the samples/s of the job as it is "
+            f"({content['gain_low']:.2f} to {content['gain_high']:.2f})."
+        )
     return "Unfinished: the same command continues, with a larger budget where this one is used up."
 
 
