@@ -294,3 +294,41 @@ def test_answers_are_the_same_one_by_one_and_in_batches(environment: Path, tmp_p
         "texts is a DistilBertForSequenceClassification, which is not a model for question-answering"
     )
     assert found["too long"] == "texts takes at most 512 tokens, and sequence_length is 9999"
+
+
+ONE_LOGIT = """
+import json, sys
+import torch
+import agreement
+
+def outputs(*values):
+    return [{"logits": torch.tensor([[value] for value in values])}]
+
+reference = outputs(-2.0, -1.0, 0.01, 2.0)
+cases = {
+    "near": outputs(-2.03, -1.02, 0.02, 2.04),
+    "a sign differs": outputs(-2.0, -1.0, -0.01, 2.0),
+    "far": outputs(-2.0, -1.0, 0.01, 2.5),
+    "not a number": outputs(-2.0, -1.0, 0.01, float("nan")),
+}
+found = {name: agreement.compare("text-classification", reference, other) for name, other in cases.items()}
+found["alike"] = agreement.compare("text-classification", outputs(1.0, 1.0), outputs(1.0, 1.0))
+labels = [{"logits": torch.tensor([[1.0, 2.0], [3.0, 1.0]])}]
+found["labels"] = agreement.compare("text-classification", labels, labels)
+print(json.dumps(found))
+"""
+
+
+def test_a_single_logit_is_compared_by_its_value_and_its_sign(environment: Path) -> None:
+    python = [f"{environment}/bin/python", "-B", "-c", ONE_LOGIT]
+    done = subprocess.run(python, cwd=INFERENCE, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
+    found = json.loads(done.stdout)
+    equal = {name: (one["equal"], one["tolerance"]) for name, one in found.items()}
+    assert equal == {
+        "near": (1.0, 0.05),
+        "a sign differs": (0.75, 0.05),
+        "far": (0.75, 0.05),
+        "not a number": (0.75, 0.05),
+        "alike": (None, 0.05),
+        "labels": (1.0, None),
+    }

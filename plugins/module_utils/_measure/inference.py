@@ -5,7 +5,8 @@
 
 Everything follows from the content of inference.json, so that an interrupted benchmark continues. A trial is a job that
 measures cells of one setting of instances, one after another. Where there is much to measure, round 1 measures all
-cells for a short time, and round 2 those for the full time that have not clearly lost.
+cells for a short time, and round 2 those for the full time that have not clearly lost. At last, the best few of each
+model run again, by turns: the fastest of many cells is one that was lucky, too, and only these runs say how fast it is.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import de
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import Inference
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
+    inference_choice,
     inference_files,
     inference_matrix,
     runs,
     trials,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import speed
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 VERSION = 1
@@ -43,6 +46,8 @@ CELLS, CHARACTERS = 24, 60_000
 FIXED, PER_CELL = 15.0, 5.0
 # A cell that takes so many seconds has failed.
 LIMIT_SECONDS = 1800.0
+# The round of the confirming runs, how many cells of a model have them at most, how often, and how often at least.
+CONFIRMING, BEST, TURNS, LEAST_TURNS = 3, 3, 3, 2
 # What may be changed between two commands without becoming another request.
 MAY_CHANGE = ("budget",)
 
@@ -73,6 +78,7 @@ def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -
         "settings": [],
         "rounds": None,
         "entered": None,
+        "confirm": None,
         "trials": [],
         "running": None,
         "request": {"job": fields, "contents": dict(contents), "hosts": [*hosts], **asked},
@@ -89,6 +95,8 @@ def left(content: Mapping[str, Any], budget_minutes: float) -> bool:
     if not content["ended"]:
         return True
     larger = budget_minutes > content["budget_minutes"]
+    if larger and (content.get("confirm") or {}).get("reason"):
+        return True
     return any(cell["again"] or (larger and (cell["state"] == "skipped" or cell["cut"])) for cell in content["cells"])
 
 
@@ -105,10 +113,10 @@ def continued(earlier: Mapping[str, Any], budget_minutes: float) -> dict[str, An
         for cell in content["cells"]:
             if cell["again"] or (larger and cell["state"] == "skipped"):
                 cell.update(state="pending", reason="", again=False)
-            cell["cut"] = ""
+            cell.update(cut="", confirming=[])
         for trial in content["trials"]:
             trial["tried_again"] = True
-        content.update(ended=None, state="incomplete", entered=None, notes=[], recommended={})
+        content.update(ended=None, state="incomplete", entered=None, confirm=None, notes=[], recommended={})
     return content
 
 
@@ -134,6 +142,7 @@ def with_cells(
                 "hosts": after["hosts"],
                 "round": 0,
                 "cut": "",
+                "confirming": [],
                 "again": bool(about[cell["model"]].get("error")),
                 **inference_files.NOTHING,
             }
@@ -161,7 +170,8 @@ def advance(
     after: dict[str, Any] = copy.deepcopy(dict(content))
     trial = _next(after, wanted, job)
     if trial is None:
-        done = not any(cell["again"] or cell["state"] == "skipped" or cell["cut"] for cell in after["cells"])
+        done = not after["confirm"]["reason"] if after.get("confirm") else True
+        done = done and not any(cell["again"] or cell["state"] == "skipped" or cell["cut"] for cell in after["cells"])
         after.update(ended=now, state="complete" if done else "incomplete")
     return after, trial
 
@@ -178,7 +188,7 @@ def _next(content: dict[str, Any], wanted: Inference, job: Job) -> dict[str, Any
         number = 1
         if not pending:
             if content["rounds"] == 1:
-                return None
+                return _confirming(content, wanted, job)
             number = 2
             if content["entered"] is None:
                 content["entered"] = entered(content)
@@ -186,22 +196,80 @@ def _next(content: dict[str, Any], wanted: Inference, job: Job) -> dict[str, Any
             pending = [by_id[name] for name in content["entered"]]
             pending = [one for one in pending if one["round"] < 2 and one["state"] == "measured" and not one["cut"]]
             if not pending:
-                return None
+                return _confirming(content, wanted, job)
         chosen = _chunk(pending, wanted)
         needed = cost(content, wanted, len(chosen), number)
-        if 60 * (content["budget_minutes"] - content["used_minutes"]) >= needed or not content["trials"]:
-            return {
-                "job": derived_name(job.name, f"infer-{len(content['trials']) + 1}"),
-                "round": number,
-                "setting": chosen[0]["setting"],
-                "cells": [cell["id"] for cell in chosen],
-                "seconds": None,
-                "state": "pending",
-                "reason": "",
-            }
+        # Cells that were measured are of no use without the least that confirms the best of them.
+        needed += LEAST_TURNS * cost(content, wanted, 1, CONFIRMING) if len(content["cells"]) > 1 else 0
+        if _fits(content, needed) or not content["trials"]:
+            return _trial(content, job, chosen, number)
         said = f"the budget of {content['budget_minutes']:g} min is used up"
         for cell in chosen:
             cell.update({"state": "skipped", "reason": said} if number == 1 else {"cut": said})
+
+
+def _confirming(content: dict[str, Any], wanted: Inference, job: Job) -> dict[str, Any] | None:
+    """Return the next of the runs that confirm the best cells; None where all were made, or the budget is used up.
+
+    A turn runs each of them once, and the next turn in the opposite order.
+    """
+    by_id = {cell["id"]: cell for cell in content["cells"]}
+    if content.get("confirm") is None:
+        content["confirm"] = _to_confirm(content, wanted)
+    cells = [by_id[name] for name in content["confirm"]["cells"]]
+    for turn in range(1, content["confirm"]["turns"] + 1):
+        made = {
+            name
+            for trial in content["trials"]
+            if trial.get("turn") == turn and not trial.get("tried_again")
+            for name in trial["cells"]
+        }
+        pending = [cell for cell in cells[:: 1 if turn % 2 else -1] if cell["id"] not in made]
+        if pending:
+            chosen = _chunk(pending, wanted)
+            if _fits(content, cost(content, wanted, len(chosen), CONFIRMING)):
+                return {**_trial(content, job, chosen, CONFIRMING), "turn": turn}
+            if turn <= LEAST_TURNS:
+                content["confirm"]["reason"] = _used_up(content)
+            return None
+    return None
+
+
+def _to_confirm(content: Mapping[str, Any], wanted: Inference) -> dict[str, Any]:
+    """Return {cells, turns, reason}: as many of each model's best cells, and as often, as the budget allows.
+
+    reason: why nothing can be confirmed. A model with one cell that can be recommended has nothing to choose.
+    """
+    several = [found for name in content["models"] if len(found := inference_choice.usable(content, name)) > 1]
+    if not several:
+        return {"cells": [], "turns": 0, "reason": ""}
+    for most, turns in [*((most, TURNS) for most in range(BEST, 0, -1)), (1, LEAST_TURNS)]:
+        cells = [cell for found in several for cell in found[:most]]
+        settings = [cell["setting"] for cell in cells]
+        each = [cost(content, wanted, settings.count(setting), CONFIRMING) for setting in set(settings)]
+        if _fits(content, turns * sum(each)):
+            return {"cells": [cell["id"] for cell in cells], "turns": turns, "reason": ""}
+    return {"cells": [], "turns": 0, "reason": _used_up(content)}
+
+
+def _used_up(content: Mapping[str, Any]) -> str:
+    return f"the budget of {content['budget_minutes']:g} min was used up before the confirming runs"
+
+
+def _fits(content: Mapping[str, Any], needed: float) -> bool:
+    return bool(60 * (content["budget_minutes"] - content["used_minutes"]) >= needed)
+
+
+def _trial(content: Mapping[str, Any], job: Job, cells: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
+    return {
+        "job": derived_name(job.name, f"infer-{len(content['trials']) + 1}"),
+        "round": number,
+        "setting": cells[0]["setting"],
+        "cells": [cell["id"] for cell in cells],
+        "seconds": None,
+        "state": "pending",
+        "reason": "",
+    }
 
 
 def _chunk(pending: Sequence[dict[str, Any]], wanted: Inference) -> list[dict[str, Any]]:
@@ -297,6 +365,9 @@ def recorded(
         found = inference_files.all_hosts(cell, there, expected)
         if not there and state == "failed":
             found.update(reason=f"{trial['job']} failed: {' '.join(reason.split())[:300]}")
+        if trial["round"] == CONFIRMING:
+            cell["confirming"].append(inference_choice.confirming(found, trial["turn"]))
+            continue
         begun = bool(there) and not (state == "failed" and found["state"] == "failed" and len(there) < after["hosts"])
         if found["state"] != "measured" and cell["round"]:
             # What round 1 has found of it stays.
@@ -325,11 +396,6 @@ def entered(content: Mapping[str, Any]) -> list[str]:
         most = max((speed(cell) for cell in near), default=0.0)
         kept += [cell for cell in near if speed(cell) >= KEPT * most]
     return [cell["id"] for cell in sorted(kept, key=lambda cell: (-speed(cell) / best[cell["model"]], cell["id"]))]
-
-
-def speed(cell: Mapping[str, Any]) -> float:
-    """Return the throughput of a cell that was measured, in samples a second over all instances."""
-    return float(cell["throughput"]["value"])
 
 
 def failed(content: Mapping[str, Any]) -> str:

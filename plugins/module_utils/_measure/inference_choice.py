@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import json
+import statistics as python_statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._measure.inference import speed
+from ansible_collections.amx.cluster.plugins.module_utils._measure import statistics
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 # What a recommended setting consists of, in its file and in inference.json.
@@ -41,12 +42,10 @@ def concluded(content: Mapping[str, Any]) -> dict[str, Any]:
 def _of_model(
     content: Mapping[str, Any], name: str, cells: list[dict[str, Any]]
 ) -> tuple[dict[str, Any] | None, list[str]]:
-    lengths = sorted({cell["sequence_length"] for cell in cells if cell["sequence_length"]})
-    if lengths:  # shorter texts are faster, and cut off more: the longest is what the data may need
-        cells = [cell for cell in cells if cell["sequence_length"] == lengths[-1]]
+    lengths, cells = _longest(cells)
     notes = _at_batch_one(name, cells)
     limit, least = content["limit_p99_ms"], content["least_agreement"]
-    within = [cell for cell in cells if limit is None or cell["latency_ms"]["p99"] <= limit]
+    within = [cell for cell in cells if _is_within(cell["latency_ms"]["p99"], limit)]
     if not within:
         lowest = min(cells, key=lambda cell: cell["latency_ms"]["p99"])
         notes.append(
@@ -54,29 +53,108 @@ def _of_model(
             f"({described(lowest)})"
         )
         return None, notes
-    agreeing = [cell for cell in within if disagreement(cell, least) == ""]
-    best = max(agreeing, key=lambda cell: (speed(cell), cell["id"]), default=None)
-    faster = [cell for cell in within if cell not in agreeing and (best is None or speed(cell) > speed(best))]
+    chosen, said = _confirmed(content, name)
+    notes += said
+    best = next((cell for cell in cells if chosen and cell["id"] == chosen["cell"]), None)
+    faster = [cell for cell in within if disagreement(cell, least) and (best is None or speed(cell) > speed(best))]
     for cell in sorted(faster, key=speed, reverse=True)[:2]:
         times = f" ({speed(cell) / speed(best):.2f} x)" if best else ""
         notes.append(f"{name}: {described(cell)} is faster{times} and not recommended: {disagreement(cell, least)}")
-    if best is None:
-        return None, notes
-    value = best["throughput"]
-    between = f" ({value['low']:.1f} to {value['high']:.1f})" if value["low"] and value["high"] else ""
-    text = f"{described(best)}: {speed(best):.1f} samples/s{between}, p99 {best['latency_ms']['p99']:.1f} ms"
-    if best["emulated"]:
-        text += ", emulated"
-    if len(lengths) > 1:
+    if best and len(lengths) > 1:
         notes.append(f"{name}: recommended for sequence length {lengths[-1]}, the longest that was measured")
-    settings = {key: best[key] for key in SETTING}
+    return chosen, notes
+
+
+def usable(content: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the cells of a model that can be recommended by what was measured of them, the fastest first."""
+    cells = [cell for cell in content["cells"] if cell["model"] == name and cell["state"] == "measured"]
+    limit, least = content["limit_p99_ms"], content["least_agreement"]
+    found = [
+        cell
+        for cell in _longest(cells)[1]
+        if _is_within(cell["latency_ms"]["p99"], limit) and not disagreement(cell, least)
+    ]
+    return sorted(found, key=lambda cell: (-speed(cell), cell["id"]))
+
+
+def _longest(cells: list[dict[str, Any]]) -> tuple[list[int], list[dict[str, Any]]]:
+    """Return the lengths of texts, and the cells with the longest: shorter ones are faster, and cut off more."""
+    lengths = sorted({cell["sequence_length"] for cell in cells if cell["sequence_length"]})
+    return lengths, [cell for cell in cells if not lengths or cell["sequence_length"] == lengths[-1]]
+
+
+def _is_within(p99: float, limit: float | None) -> bool:
+    return limit is None or p99 <= limit
+
+
+def confirming(found: Mapping[str, Any], turn: int) -> dict[str, Any]:
+    """Return what a confirming run of a cell found: {turn, state, reason, samples_per_second, p99_ms}."""
+    measured = found["state"] == "measured"
     return {
-        "cell": best["id"],
-        "settings": settings,
-        "throughput": value,
-        "p99_ms": best["latency_ms"]["p99"],
-        "text": text,
-    }, notes
+        **{"turn": turn, "state": found["state"], "reason": found["reason"]},
+        "samples_per_second": speed(found) if measured else None,
+        "p99_ms": found["latency_ms"]["p99"] if measured else None,
+    }
+
+
+def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the recommended setting of a model by its confirming runs, and notes.
+
+    The cell that was the fastest before these runs stays so unless another one is faster in them, by
+    statistics.FASTER: were it the fastest of these runs, its figure would be lucky again.
+    """
+    cells = usable(content, name)
+    if len(cells) == 1:
+        return _recommended(cells[0], cells[0]["throughput"], cells[0]["latency_ms"]["p99"], ""), []
+    confirm = content.get("confirm")
+    if not cells or not confirm:
+        return None, []
+    good, notes = [], []
+    for cell in cells:
+        runs = cell.get("confirming") or []
+        if cell["id"] not in confirm["cells"] or len(runs) < 2:
+            continue
+        failed = next((run for run in runs if run["state"] != "measured"), None)
+        p99 = python_statistics.median(run["p99_ms"] for run in runs) if not failed else 0.0
+        if failed:
+            notes.append(f"{name}: {described(cell)} is not recommended: a confirming run failed: {failed['reason']}")
+        elif not _is_within(p99, content["limit_p99_ms"]):
+            notes.append(f"{name}: {described(cell)} is not recommended: its confirming runs have p99 {p99:.1f} ms")
+        else:
+            good.append((cell, [float(run["samples_per_second"]) for run in runs], p99))
+    if not good:
+        if content["ended"]:
+            notes.append(f"{name}: no setting is recommended: {confirm['reason'] or 'none was confirmed'}")
+        return None, notes
+    best = good[0]
+    for other in good[1:]:
+        found = statistics.paired(list(zip(best[1], other[1])))
+        best = other if found and found.low > 1 else best
+    for other in good:
+        found = statistics.paired(list(zip(best[1], other[1])))
+        if other is not best and found and found.high > 1:
+            notes.append(
+                f"{name}: {described(other[0])} may be as fast: {found.ratio:.2f} x ({found.low:.2f} to "
+                f"{found.high:.2f}, at a level of {1 - statistics.FASTER:.0%})"
+            )
+    cell, speeds, p99 = best
+    low, high = statistics.interval(speeds)
+    value = {"value": python_statistics.fmean(speeds), "low": max(0.0, low), "high": high}
+    return _recommended(cell, value, p99, f" in {len(speeds)} confirming runs"), notes
+
+
+def _recommended(cell: Mapping[str, Any], value: Mapping[str, Any], p99: float, runs: str) -> dict[str, Any]:
+    between = f" ({value['low']:.1f} to {value['high']:.1f})" if value["low"] and value["high"] else ""
+    text = f"{described(cell)}: {value['value']:.1f} samples/s{between}{runs}, p99 {p99:.1f} ms"
+    if cell["emulated"]:
+        text += ", emulated"
+    settings = {key: cell[key] for key in SETTING}
+    return {"cell": cell["id"], "settings": settings, "throughput": dict(value), "p99_ms": p99, "text": text}
+
+
+def speed(cell: Mapping[str, Any]) -> float:
+    """Return the throughput of a cell that was measured, in samples a second over all instances."""
+    return float(cell["throughput"]["value"])
 
 
 def disagreement(cell: Mapping[str, Any], least: float) -> str:
@@ -87,10 +165,19 @@ def disagreement(cell: Mapping[str, Any], least: float) -> str:
     if not found:
         return "" if cell["precision"] == "fp32" else "its predictions were not compared with fp32's"
     equal = found["equal"]
-    if equal is None or equal >= least:
-        return ""
     on = f" on {found['data']}" if found.get("data") else ""
-    return f"{equal:.1%} of its predictions equal fp32's{on}, below agreement {least:g}"
+    if equal is None:
+        return (
+            f"its predictions could not be compared: the model has one logit, which is the same{on} for all inputs; "
+            "give it evaluation data (inference: {evaluation: ...})"
+        )
+    return "" if equal >= least else f"{agreeing(found)}{on}, below agreement {least:g}"
+
+
+def agreeing(found: Mapping[str, Any]) -> str:
+    """Say how many predictions equal fp32's, and what equal means where they are no labels."""
+    within = f" to {found['tolerance']:.0%} of their standard deviation" if found.get("tolerance") else ""
+    return f"{found['equal']:.1%} of its predictions equal fp32's{within}"
 
 
 def described(cell: Mapping[str, Any]) -> str:
@@ -146,7 +233,7 @@ def setting_file(content: Mapping[str, Any], name: str) -> str:
     if cell["int8_route"]:
         lines.append(f"# int8: {cell['int8_route']}")
     if cell["agreement"] and cell["agreement"]["equal"] is not None:
-        lines.append(f"# {cell['agreement']['equal']:.1%} of predictions equal fp32's, on {cell['agreement']['data']}")
+        lines.append(f"# {agreeing(cell['agreement'])}, on {cell['agreement']['data']}")
     return "\n".join([*lines, "---", *(f"{key}: {json.dumps(values[key])}" for key in order)]) + "\n"
 
 

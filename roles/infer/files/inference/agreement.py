@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,8 @@ from tasks import Inputs
 RANDOM, EVALUATED = 64, 256
 RANDOM_INPUTS, EVALUATION_DATA = "random inputs", "evaluation data"
 SEED = 1000
+# Of the standard deviation of fp32's outputs: how much the single logit of a model may differ.
+TOLERANCE = 0.05
 
 
 def samples(loaded: Loaded, cell: Mapping[str, Any]) -> tuple[list[Inputs], str]:
@@ -63,13 +66,15 @@ def answers(
 def compare(
     task: str, reference: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]
 ) -> dict[str, float | None]:
-    """Return {equal: share of equal predictions, largest_difference: of any logit, samples}; see tasks for outputs.
+    """Return {equal: share of equal predictions, largest_difference: of any logit, samples, tolerance}; see tasks.
 
     A prediction is the label of the largest logit, the first and last token of an answer, or each new token (after one
-    that differs, the rest of that text mostly does too). A model with one logit predicts no label: `equal` is None.
+    that differs, the rest of that text mostly does too). One logit is a value, or by its sign one of two labels: it is
+    equal where it has the same sign and differs by at most TOLERANCE of the standard deviation of the reference's.
+    Where these are all the same, nothing can be compared: `equal` is None. tolerance: None for labels and tokens.
     """
     equal, count, largest = 0.0, 0, 0.0
-    classes = True
+    near = _tolerances(task, reference)
     for one, other in zip(reference, others):
         same: Any = None
         for name, expected in one.items():
@@ -78,13 +83,31 @@ def compare(
                 hits = (found == expected).float().mean(dim=1)
             else:
                 largest = max(largest, float((found - expected).abs().max()))
-                classes = classes and expected.shape[1] > 1
-                hits = (found.argmax(dim=1) == expected.argmax(dim=1)).float()
+                if name in near:
+                    close = ((found - expected).abs() <= near[name]) & ((found > 0) == (expected > 0))
+                    hits = close[:, 0].float()
+                else:
+                    hits = (found.argmax(dim=1) == expected.argmax(dim=1)).float()
             same = hits if same is None else same * hits
         equal += float(same.sum())
         count += len(same)
     return {
-        "equal": equal / count if count and classes else None,
+        "equal": equal / count if count and all(near.values()) else None,
         "largest_difference": None if task == "text-generation" else largest,
         "samples": count,
+        "tolerance": TOLERANCE if near else None,
     }
+
+
+def _tolerances(task: str, reference: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return how much the outputs of one logit may differ, by their name; 0 where they are all the same."""
+    if task == "text-generation":
+        return {}
+    found = {}
+    for name in reference[0] if reference else ():
+        values = [float(value) for batch in reference for value in batch[name].flatten()]
+        if all(batch[name].shape[1] == 1 for batch in reference):
+            # What rounding alone makes of equal outputs is no spread.
+            spread = statistics.pstdev(values)
+            found[name] = TOLERANCE * spread if spread > 1e-6 * max(map(abs, values)) else 0.0
+    return found

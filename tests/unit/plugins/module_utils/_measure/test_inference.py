@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import statistics
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,7 +181,7 @@ def test_where_models_come_from() -> None:
 def test_few_cells_are_measured_in_one_round() -> None:
     content, made = measure(job(), fast)
     assert content["rounds"] == 1
-    assert [trial["round"] for trial in made] == [1, 1]
+    assert [trial["round"] for trial in made] == [1, 1, *[3] * 6]
     assert content["state"] == "complete"
     chosen = content["recommended"]["distilbert-small"]["settings"]
     assert (chosen["precision"], chosen["batch_size"]) == ("int8", 16)
@@ -233,6 +235,92 @@ def test_a_setting_that_was_not_compared_is_not_recommended() -> None:
     cell = {"precision": "int8", "engine": "eager", "channels_last": False, "agreement": None}
     assert inference_choice.disagreement(cell, 0.98) == "its predictions were not compared with fp32's"
     assert inference_choice.disagreement({**cell, "precision": "fp32"}, 0.98) == ""
+    alike = {"equal": None, "largest_difference": 0.1, "samples": 64, "tolerance": 0.05, "data": "random inputs"}
+    assert inference_choice.disagreement({**cell, "agreement": alike}, 0.98).startswith(
+        "its predictions could not be compared: the model has one logit, which is the same on random inputs"
+    )
+    far = {**alike, "equal": 0.5}
+    assert inference_choice.disagreement({**cell, "agreement": far}, 0.98) == (
+        "50.0% of its predictions equal fp32's to 5% of their standard deviation on random inputs, below agreement 0.98"
+    )
+
+
+def test_a_model_of_one_logit_whose_outputs_cannot_be_compared_is_recommended_in_fp32() -> None:
+    content, _made = measure(job(), lambda cell: (*fast(cell)[:2], None))
+    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "fp32"
+    assert any("not recommended: its predictions could not be compared" in note for note in content["notes"])
+
+
+# The confirming runs
+
+
+def noisy(seed: int, spread: float = 0.2) -> Found:
+    """All cells are equally fast, 100 samples/s on average."""
+    chance = random.Random(seed)
+    return lambda _cell: (max(1.0, chance.gauss(100, 100 * spread)), 5.0, 1.0)
+
+
+def test_the_figure_of_the_recommended_setting_is_not_that_of_the_luckiest_run() -> None:
+    figures, within = [], 0
+    for seed in range(150):
+        content, _made = measure(job(), noisy(seed))
+        chosen = content["recommended"]["distilbert-small"]["throughput"]
+        figures.append(chosen["value"])
+        within += chosen["low"] <= 100 <= chosen["high"]
+    assert 97 < statistics.fmean(figures) < 104
+    assert within > 0.85 * len(figures)
+
+
+def test_the_best_cells_are_confirmed_by_turns_and_a_faster_one_replaces_the_first() -> None:
+    made: dict[str, int] = {}
+
+    def found(cell: dict[str, Any]) -> tuple[float, float, float | None]:
+        made[cell["id"]] = made.get(cell["id"], 0) + 1
+        lucky = cell["precision"] == "fp32" and made[cell["id"]] == 1
+        return (500.0 if lucky else fast(cell)[0] + 0.1 * made[cell["id"]]), 5.0, 1.0
+
+    content, trials = measure(job(batch_sizes=[1]), found)
+    turns = [(trial["turn"], trial["setting"]) for trial in trials if trial["round"] == 3]
+    assert [turn for turn, _setting in turns] == sorted(turn for turn, _setting in turns)
+    assert {turn for turn, _setting in turns} == {1, 2, 3}
+    chosen = content["recommended"]["distilbert-small"]
+    assert chosen["settings"]["precision"] == "int8"
+    assert chosen["throughput"]["value"] == pytest.approx(450.5, abs=0.5)
+    assert ") in 3 confirming runs, p99" in chosen["text"]
+
+
+@pytest.mark.parametrize("how", ["failed", "late"])
+def test_a_setting_whose_confirming_runs_fail_or_are_late_is_not_recommended(how: str) -> None:
+    made: dict[str, int] = {}
+
+    def found(cell: dict[str, Any]) -> tuple[float, float, float | None] | str:
+        made[cell["id"]] = made.get(cell["id"], 0) + 1
+        if cell["precision"] != "int8" or made[cell["id"]] < 3:
+            return fast(cell)[0], 5.0, 1.0
+        return "failed" if how == "failed" else (fast(cell)[0], 50.0, 1.0)
+
+    content, _made = measure(job(batch_sizes=[1], p99_ms=10), found)
+    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "bf16"
+    said = "a confirming run failed: it was failed" if how == "failed" else "its confirming runs have p99 "
+    assert any(f"is not recommended: {said}" in note for note in content["notes"])
+
+
+def test_nothing_is_recommended_unconfirmed_and_a_larger_budget_confirms() -> None:
+    of = job(budget=2.5)
+
+    def slow(trial: dict[str, Any]) -> float:
+        return 30.0 if trial["job"].endswith("-1") else 70.0
+
+    content, _made = measure(of, fast, duration=slow)
+    assert (content["state"], content["recommended"]) == ("incomplete", {})
+    assert (
+        "distilbert-small: no setting is recommended: the budget of 2.5 min was used up before the confirming runs"
+        in content["notes"]
+    )
+    assert inference.left(content, 60)
+    content, _made = measure(of, fast, inference.continued(content, 60), duration=slow)
+    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "int8"
+    assert content["state"] == "complete"
 
 
 def test_both_ways_of_instances_are_reported_at_batch_one_and_the_better_one_recommended() -> None:
@@ -369,7 +457,7 @@ def test_the_file_of_a_recommended_setting() -> None:
         "instances_per_node": 2,
         "threads_per_instance": 1,
     }
-    assert "# 100.0% of predictions equal fp32's, on random inputs" in text
+    assert "# 100.0% of its predictions equal fp32's, on random inputs" in text
     assert inference_choice.file_name("job:demo") == "recommended-job-demo.yml"
     shown = inference_text.report(content, "/r/speed+inference/inference.json")
     assert (
