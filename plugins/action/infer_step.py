@@ -45,7 +45,9 @@ class ActionModule(ControlNodeAction):
         if trial:
             content["running"] = {"job": trial["job"], "trial": trial, "began": now}
         content = inference_choice.concluded(content)
-        if not self._task.check_mode:
+        if self._task.check_mode:
+            display.display(inference_text.planned(content))
+        else:
             self.write(wanted, content)
         derivation = inference.derivation(content, wanted.request, wanted.job, trial, now) if trial else {}
         return {"run": trial or {}, "trial": derivation}

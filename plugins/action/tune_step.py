@@ -34,7 +34,9 @@ class ActionModule(ControlNodeAction):
             content["running"] = {"job": trial["job"], "trial": trial, "began": time.time()}
         else:
             content["diff"] = tunes.diff(content, wanted.job)
-        if not self._task.check_mode:
+        if self._task.check_mode:
+            display.display(tune_text.planned(content))
+        else:
             _io.write_json(wanted.path, content)
         return {"run": trial or {}, "trial": trials.derivation(content, wanted.job, trial) if trial else {}}
 

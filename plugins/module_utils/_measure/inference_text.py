@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference_choice
-from ansible_collections.amx.cluster.plugins.module_utils._measure.inference import speed
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import speed
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
 HEADER = ["setting", "shape", "instances", "samples/s", "p50 ms", "p99 ms", "equal to fp32", "memory", ""]
@@ -34,6 +34,22 @@ def report(content: Mapping[str, Any], path: str) -> str:
     if content["state"] != "complete":
         lines.append("The same command continues; with a larger budget where this one is used up.")
     return "\n".join([*lines, f"All cells: {path}", f"As a page: playbooks/report.yml -e of={Path(path).parent}"])
+
+
+def planned(content: Mapping[str, Any]) -> str:
+    """Return what a benchmark would measure, for check mode."""
+    pending = [cell for cell in content["cells"] if cell["state"] == "pending"]
+    lines = wrapped(
+        "Would be measured: ",
+        f"as many of {count(len(pending), 'cell')} as {content['budget_minutes']:g} min allow, of which "
+        f"{content['used_minutes']:.1f} are used:",
+    )
+    for cell in pending:
+        instances = f"{cell['instances_per_node']} x {count(cell['threads_per_instance'], 'thread')}"
+        lines.append(
+            f"  {cell['model']}: {inference_choice.variant(cell)}, {inference_choice.shape(cell)}, {instances}"
+        )
+    return "\n".join(lines)
 
 
 def _table(content: Mapping[str, Any], name: str, path: str) -> list[str]:

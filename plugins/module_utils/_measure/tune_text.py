@@ -10,7 +10,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import FASTER
-from ansible_collections.amx.cluster.plugins.module_utils._text import columns, wrapped
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, wrapped
 
 NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")
 
@@ -53,6 +53,17 @@ def table(content: Mapping[str, Any], path: str, wrote: str = "", to: str = "job
     elif to == "inventory" and content["verdict"] == "faster":
         lines += ["", "The inventory has these settings already."]
     return "\n".join([*lines, f"All figures: {path}"])
+
+
+def planned(content: Mapping[str, Any]) -> str:
+    """Return what a tuning would try, for check mode."""
+    default, *others = content["candidates"]
+    lines = wrapped(
+        "Would be tried: ",
+        f"the job's own settings, {settings(default)}, and as many of {count(len(others), 'other')} as "
+        f"{content['budget_minutes']:g} min allow, of which {content['used_minutes']:.1f} are used:",
+    )
+    return "\n".join([*lines, *(f"  {settings(each)}" for each in others)])
 
 
 def verdict(content: Mapping[str, Any]) -> str:
