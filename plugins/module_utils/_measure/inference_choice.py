@@ -138,7 +138,7 @@ def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | 
                 f"{found.high:.2f}, at a level of {1 - statistics.FASTER:.0%})"
             )
     cell, speeds, p99 = best
-    low, high = statistics.interval(speeds)
+    low, high = statistics.interval(speeds, 0.025)
     value = {"value": python_statistics.fmean(speeds), "low": max(0.0, low), "high": high}
     return _recommended(cell, value, p99, f" in {len(speeds)} confirming runs"), notes
 
