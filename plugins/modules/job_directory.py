@@ -84,7 +84,8 @@ options:
     default: true
   resume:
     description:
-      - Whether the run resumes from the last complete checkpoint of the previous one. It fails where there is none.
+      - Whether the run resumes from the last complete checkpoint of the previous one. What the host has of checkpoints
+        is linked into the new directory. It fails where the job's head has none.
     type: bool
     default: false
   host:
@@ -162,14 +163,14 @@ def main() -> None:
             f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
         )
     result: dict[str, Any] = {"changed": True, "path": str(folder)}
-    checkpoint = checkpoints.last_complete(folder / "output") if module.params["resume"] else None
-    if module.params["resume"] and not checkpoint:
+    settings = json.loads(module.params["files"].get("job.json", "{}")).get("settings", {})
+    leads = settings.get("head", module.params["host"]) == module.params["host"]
+    if module.params["resume"] and leads and not checkpoints.last_marked(folder / "output"):
         module.fail_json(
             msg=f"{folder} has no complete checkpoint to resume from: start the job from the beginning, without resume"
         )
     keep = module.params["keep_earlier"]
     try:
-        settings = json.loads(module.params["files"].get("job.json", "{}")).get("settings", {})
         start = settings.get("start", "") if keep else ""
         replacing = directory.replacing(folder, module.params["host"], start)
         with contextlib.nullcontext() if module.check_mode else replacing:
@@ -188,14 +189,13 @@ def main() -> None:
                         directory.close(earlier)
                 elif replaced:
                     _ownership.remove(folder)
-                if checkpoint and earlier:
-                    checkpoint = earlier / "output" / checkpoint.name
+                resumed = directory.to_resume(earlier) if earlier and module.params["resume"] else []
                 secrets = module.params["secrets"]
                 content = module.params["project"]
                 tree = (content, Path(module.params["store"])) if content else None
                 what = directory.JOB if keep else directory.DERIVED
                 files, links = module.params["files"], module.params["links"]
-                directory.create(folder, files, links, checkpoint, secrets, tree, what)
+                directory.create(folder, files, links, resumed, secrets, tree, what)
     except ValueError as error:
         module.fail_json(msg=str(error))
     except OSError as error:

@@ -73,6 +73,7 @@ HEALTHY = {
     "optimizers of a rank's own": Case("probe", expect={"steps": 14}),
     "groups that end": Case("ends", expect={"ended": 60}),
     "a sharded model": Case("sharded", {**SHARDED, "env": FSDP}, expect={"left": 0.4}),
+    "torch.distributed.checkpoint, also in the background": Case("distributed_checkpoint", expect={"steps": 8}),
     "two optimizers": Case("two_optimizers", expect={"steps": 20}),
     "gradients that are not finite": Case("overflow", expect={"steps": 20}),
     "torch.compile": Case("compiled", expect={"steps": 5}),

@@ -1,26 +1,118 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Checkpoints that may be resumed from: those that were written to their end."""
+"""Checkpoints that may be resumed from: those of which every rank has written its part to the end.
+
+Where hosts do not share the job directory, each host has the part of a checkpoint that its own ranks wrote. That of
+rank 0 is marked by COMPLETE, that of every other host by PART. docs/faults_and_restarts.md has the rules.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-# Written into a checkpoint when all of it is there (roles/job/files/observe/_amx_cluster_observer.py): {file: bytes}.
-COMPLETE = "complete.json"
+# Written into a checkpoint when all of it that is on a host is there, by the observer
+# (roles/job/files/observe/_amx_cluster_observer.py) or the script: {file: bytes}.
+COMPLETE, PART = "complete.json", "part.json"
 NAME = re.compile(r"checkpoint-([0-9]+)")
+# Marks, also those that are being written, and those of single ranks.
+MARKS = re.compile(r"\.?(complete|part)\.json(\..*)?|\.saved\..*")
+# The state of one rank's random numbers (transformers, accelerate): a rank without it goes on with other ones.
+RANDOM = re.compile(r"(rng_state|random_states)(_[0-9]+)?\.(pth|pkl)")
+# What torch.distributed.checkpoint writes last, by one rank when all have written. It is a pickle with the names of all
+# ranks' files, and is not loaded here.
+METADATA, SHARD = ".metadata", re.compile(rb"__[0-9]+_[0-9]+\.distcp")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one host has of a checkpoint.
+
+    files: {path: bytes}, without marks and the state of random numbers. leads: whether COMPLETE is there, and every
+    file that it lists has the size it had then. finished: the files that such a mark lists. named: those that the
+    metadata of torch.distributed.checkpoint name, on whatever host they are.
+    """
+
+    files: dict[str, int]
+    leads: bool
+    finished: list[str]
+    named: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The newest checkpoint that can be resumed from, and what has to be done for it.
+
+    name: empty where there is none. sources: {host: what it has of it that the first host does not have}. files: all of
+    it. refused: {checkpoint: why it is not used} of newer ones. gone: the hosts without which one of these cannot be.
+    """
+
+    name: str
+    sources: dict[str, list[str]]
+    files: dict[str, int]
+    refused: dict[str, str]
+    gone: list[str]
+
+
+def part(folder: Path) -> Part:
+    """Return what there is of a checkpoint in `folder`. Raises OSError."""
+    files: dict[str, int] = {}
+    named: set[str] = set()
+    for place, _directories, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            relative = path.relative_to(folder)
+            if MARKS.fullmatch(name):
+                continue
+            if name == METADATA:
+                shards = SHARD.findall(path.read_bytes())
+                named |= {str(relative.with_name(shard.decode())) for shard in shards}
+            if not RANDOM.fullmatch(name):
+                files[str(relative)] = path.stat().st_size
+    complete, other = marked(folder, COMPLETE), marked(folder, PART)
+    return Part(files, bool(complete), sorted({*complete, *other}), sorted(named))
+
+
+def parts(output: Path) -> dict[str, Part]:
+    """Return what there is of every checkpoint in `output`: {its name: the part}."""
+    found = {}
+    for folder in output.glob("checkpoint-*"):
+        if step(folder) >= 0:
+            try:
+                found[folder.name] = part(folder)
+            except OSError:
+                continue  # it is being removed
+    return found
+
+
+def marked(folder: Path, mark: str) -> dict[str, int]:
+    """Return the files that a mark lists; none unless every one still has the size it had then."""
+    try:
+        files: dict[str, int] = json.loads((folder / mark).read_text(encoding="utf-8"))
+        return files if all((folder / name).stat().st_size == size for name, size in files.items()) else {}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
 
 
 def is_complete(folder: Path) -> bool:
-    """Tell whether a checkpoint was written to its end and every file still has the size it had then."""
+    """Tell whether a checkpoint was written to its end and all of it is here: every file with the size it had then."""
     try:
-        files = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))
-        return bool(files) and all((folder / name).stat().st_size == size for name, size in files.items())
-    except (OSError, ValueError, AttributeError):
+        return bool(marked(folder, COMPLETE)) and not _absent(part(folder))
+    except OSError:
         return False
+
+
+def _absent(found: Part) -> list[str]:
+    return [name for name in found.named if name not in found.files]
 
 
 def step(folder: Path) -> int:
@@ -33,3 +125,110 @@ def last_complete(output: Path) -> Path | None:
     """Return the newest complete checkpoint in `output`, or None. A half-written one is passed over."""
     found = [folder for folder in output.glob("checkpoint-*") if step(folder) >= 0 and is_complete(folder)]
     return max(found, key=step, default=None)
+
+
+def last_marked(output: Path) -> Path | None:
+    """Return the newest checkpoint in `output` that rank 0 finished, or None. Other hosts may have parts of it."""
+    found = [folder for folder in output.glob("checkpoint-*") if step(folder) >= 0 and marked(folder, COMPLETE)]
+    return max(found, key=step, default=None)
+
+
+def unmark(output: Path, after: int) -> None:
+    """Take the marks from the checkpoints of later steps than `after`: they will be written anew. Raises OSError."""
+    for folder in output.glob("checkpoint-*"):
+        if step(folder) > after:
+            for mark in (COMPLETE, PART):
+                (folder / mark).unlink(missing_ok=True)
+
+
+def mark(folder: Path, files: Mapping[str, int]) -> None:
+    """Mark a checkpoint as complete, with these files. Raises OSError."""
+    part_of_it = folder / f".{COMPLETE}.{os.getpid()}"
+    part_of_it.write_text(json.dumps(dict(files)), encoding="utf-8")
+    part_of_it.replace(folder / COMPLETE)
+
+
+def choose(
+    found: Mapping[str, Mapping[str, Part]],
+    first: str,
+    gone: Mapping[str, str],
+    told: Mapping[str, Mapping[str, list[str]]],
+) -> Choice:
+    """Return the newest checkpoint of which every part is on one of these hosts.
+
+    found: {host: its parts}. first: the host whose directory has what rank 0 wrote. gone: {host: why its parts cannot
+    be had}. told: {host: {checkpoint: the files that its ranks were seen to write}}.
+    """
+    lead = found[first]
+    refused, missing = {}, set()
+    for name in sorted((name for name, part in lead.items() if part.leads), key=lambda name: -step(Path(name))):
+        why, hosts = _problem(name, found, first, gone, told)
+        if not why:
+            return Choice(name, *_union(name, found, first), refused, sorted(missing))
+        refused[name] = why
+        missing |= hosts
+    return Choice("", {}, {}, refused, sorted(missing))
+
+
+def _problem(
+    name: str,
+    found: Mapping[str, Mapping[str, Part]],
+    first: str,
+    gone: Mapping[str, str],
+    told: Mapping[str, Mapping[str, list[str]]],
+) -> tuple[str, set[str]]:
+    """Return why a checkpoint is torn, and the hosts without which it is; an empty string where it is not."""
+    lead = found[first][name]
+    there = {host: of_host[name] for host, of_host in found.items() if name in of_host}
+    named = {shard for part in there.values() for shard in part.named}
+    for host, part in there.items():
+        begun = [file for file in part.files if host != first and file not in {*part.finished, *named, *lead.files}]
+        if begun:
+            return f"{host} did not finish writing its {begun[0]} ({PART} does not list it)", set()
+    for host, why in gone.items():
+        own = _of_its_own(host, name, found[first], told)
+        if own:
+            return f"{own[0]} is on {host}, {why}", {host}
+    files = {file for part in there.values() for file in part.files}
+    lost = [file for file in sorted(named) if file not in files]
+    for host in set(told) - set(gone):
+        lost += [file for file in needed(told[host].get(name, [])) if file not in files]
+    if lost and gone:
+        return f"{lost[0]} is on no host that answers, and {', '.join(gone)} is away", set(gone)
+    return (f"{lost[0]} is on no host of the job", set()) if lost else ("", set())
+
+
+def _of_its_own(
+    host: str, name: str, lead: Mapping[str, Part], told: Mapping[str, Mapping[str, list[str]]]
+) -> list[str]:
+    """Return the files of a checkpoint that only a host which is away has, as far as its ranks were seen to write them.
+
+    If they were not seen at this one, it is as with others.
+    """
+    seen = told.get(host, {})
+    shards = {
+        other: [file for file in needed(files) if file not in lead[other].files]
+        for other, files in seen.items()
+        if other in lead
+    }
+    return shards.get(name, ["its part"] if any(shards.values()) else [])
+
+
+def needed(files: list[str]) -> list[str]:
+    """Return those of these files without which the state is not the one that was saved."""
+    names = {file: file.rpartition("/")[2] for file in files}
+    return [file for file, name in names.items() if not MARKS.fullmatch(name) and not RANDOM.fullmatch(name)]
+
+
+def _union(
+    name: str, found: Mapping[str, Mapping[str, Part]], first: str
+) -> tuple[dict[str, list[str]], dict[str, int]]:
+    """Return which host has what the first one does not have, and all files of the checkpoint."""
+    files = dict(found[first][name].files)
+    sources: dict[str, list[str]] = {}
+    for host, of_host in found.items():
+        for file, size in of_host[name].files.items() if name in of_host else ():
+            if file not in files:
+                files[file] = size
+                sources.setdefault(host, []).append(file)
+    return sources, files

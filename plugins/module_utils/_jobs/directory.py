@@ -14,7 +14,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from itertools import count
 from pathlib import Path
@@ -31,8 +31,10 @@ STOP = signal.SIGUSR1
 NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all jobs"
 # Seconds within which a job directory is started after it was created, unless its start takes longer.
 STARTING = 30
-# Which checkpoint of an earlier run a job goes on from, with that run's ranks and batch.
+# Which earlier run's checkpoints a job goes on from: its directory, start and hosts, its ranks and batch.
 RESUMED = "resumed.json"
+# What the head knows of the parts of checkpoints on other hosts: {host: {checkpoint: [files]}}.
+PARTS = "parts.json"
 # What a job directory is by its mark. That of a derived job is made anew by the next one of its name. The mark also has
 # the names of what the directory was created with: other files in it are of the script.
 JOB, DERIVED = "job", "derived job"
@@ -157,7 +159,7 @@ def create(
     folder: Path,
     files: Mapping[str, str],
     links: Mapping[str, str],
-    checkpoint: Path | None = None,
+    resumed: Sequence[Path] = (),
     secrets: Mapping[str, str] | None = None,
     tree: tuple[Mapping[str, Any], Path] | None = None,
     what: str = JOB,
@@ -165,16 +167,17 @@ def create(
     """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
 
     No other user can read it. files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes
-    executable. links: {path in the folder: target}. checkpoint: one of an earlier run, which this one goes on from; its
-    files are linked, not copied, and RESUMED tells what made it. secrets: {variable: value}, for secret_env.FILE.
-    tree: the job's project, as project.Project.to_json returns it, and the store that has its contents. what: JOB or
-    DERIVED, for its mark. Raises OSError, and ValueError when something that is not the collection's is in its way.
+    executable. links: {path in the folder: target}. resumed: checkpoints of an earlier run, of which this one goes on
+    from one; their files are linked, not copied, and RESUMED tells what made them. secrets: {variable: value}, for
+    secret_env.FILE. tree: the job's project, as project.Project.to_json returns it, and the store that has its
+    contents. what: JOB or DERIVED, for its mark. Raises OSError, and ValueError when something that is not the collection's is in
+    its way.
     """
     part = folder.with_name(f".{folder.name}.part")
     _ownership.remove(part)
     with privately():
         _ownership.claim(part, what)
-        _fill(part, files, links, checkpoint)
+        _fill(part, files, links, resumed)
         if tree:
             _add_project(part, *tree)
         if secrets:
@@ -184,20 +187,33 @@ def create(
     part.replace(folder)
 
 
-def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], checkpoint: Path | None) -> None:
+def to_resume(folder: Path) -> list[Path]:
+    """Return the checkpoints of the run in `folder`, of each of which this host may have a part only."""
+    found = [path for path in (folder / "output").glob("checkpoint-*") if checkpoints.step(path) >= 0]
+    return sorted(found, key=checkpoints.step)
+
+
+def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resumed: Sequence[Path]) -> None:
     for name, content in files.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content, encoding="utf-8")
         path.chmod(0o700 if name.endswith(".sh") or content.startswith("#!") else 0o600)
-    if checkpoint:
+    for checkpoint in resumed:
         shutil.copytree(checkpoint, part / "output" / checkpoint.name, copy_function=os.link)
-        earlier = read_json(checkpoint.parents[1] / "status.json") or {}
+    if resumed:
+        folder = resumed[0].parents[1]
+        earlier, plan = read_json(folder / "status.json") or {}, read_json(folder / "plan.json") or {}
         made_by = {
-            "checkpoint": str(checkpoint),
+            "directory": str(folder),
+            "start": (read_json(folder / "job.json") or {}).get("settings", {}).get("start", ""),
+            "hosts": [host["host"] for host in plan.get("hosts", [])],
             **{key: earlier.get(key) for key in ("ranks", "accumulation", "per_device")},
         }
         (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
+        told = folder / PARTS
+        if told.exists():
+            shutil.copy(told, part / PARTS)
     for name, target in links.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -298,7 +314,7 @@ def way_on(folder: Path, status: Mapping[str, Any]) -> str:
     """
     if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
         return ""
-    checkpoint = checkpoints.last_complete(folder / "output")
+    checkpoint = checkpoints.last_marked(folder / "output")
     job = (read_json(folder / "job.json") or {"job": {}})["job"]
     if Path(job.get("script", "")).name == PREDICTION:
         return "the same command of playbooks/predict.yml goes on with the rows that are predicted"

@@ -56,7 +56,7 @@ SYSTEM_FILES = {
 }
 # Files of a job directory that a run writes besides those that its directory was created with, and its results.
 OF_A_RUN = re.compile(
-    r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|secrets|observed|verified)\.json"
+    r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|parts|secrets|observed|verified)\.json"
     r"|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
 # The directories in which the files of a piece lie, below cluster_prefix or cluster_cache. Only what carries the

@@ -33,6 +33,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     heartbeats,
     processes,
     remote,
+    resuming,
     secret_env,
     session,
     transfers,
@@ -67,6 +68,8 @@ class Supervisor(Supervision):
         self.more: dict[str, Any] = {}
         # The files of the run that the last plan was written into: every host needs them.
         self.written: list[Path] = []
+        # The files that other hosts have of checkpoints, by what their ranks told.
+        self.told: resuming.Told = read_json(self.folder / directory.PARTS) or {}
         # The other host whose output was brought here last.
         self.fetched_from = ""
         self.process: subprocess.Popen[bytes] | None = None
@@ -91,12 +94,10 @@ class Supervisor(Supervision):
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
         reason = self.other_start() or self.exchange()
-        if not reason and checkpoints.last_complete(self.folder / "output"):  # of the run that this one goes on with
-            self.replan(
-                self.names(),
-                read_json(self.folder / directory.RESUMED) or {},
-            )
-            reason = self.bring_checkpoint()
+        if not reason and checkpoints.last_marked(self.folder / "output"):
+            earlier = read_json(self.folder / directory.RESUMED) or {}  # the run that this one goes on with
+            gone = {name: "no host of this job" for name in earlier.get("hosts") or [] if name not in self.names()}
+            reason = self.resume(self.names(), gone, earlier)
         while not reason and not self.stop_wanted:
             reason, code = self.attempt()
             if not reason or self.stop_wanted or not self.may_restart(reason):
@@ -203,9 +204,7 @@ class Supervisor(Supervision):
 
     def reap(self) -> None:
         """End the job's orphaned processes on every host that answers."""
-        python = f"{self.plan['environment']}/bin/python"
-        command = [python, "-S", str(self.folder / "supervise.py"), "--reap", str(self.folder)]
-        remote.on_every_host(command, self.names(), self.here)
+        remote.on_every_host(self.command("--reap"), self.names(), self.here)
 
     def replan(self, names: list[str], earlier: dict[str, Any]) -> None:
         """Write the run's files for these hosts and the last complete checkpoint.
@@ -301,10 +300,54 @@ class Supervisor(Supervision):
                 "and start the job again, or let it go on with fewer (min_hosts)"
             )
         try:
-            self.replan(left, self.status)
+            return self.resume(left, dict.fromkeys(gone, "which does not answer"), self.status)
         except OSError as error:
             return f"the files of a restart could not be written into {self.folder} on {self.here}: {error.strerror}"
+
+    def resume(self, names: list[str], gone: dict[str, str], earlier: dict[str, Any]) -> str:
+        """Plan for these hosts and bring them all of the newest complete checkpoint; return why that cannot be.
+
+        gone: {host: why its part of a checkpoint cannot be had}. earlier: as in replan. Raises OSError.
+        """
+        reason = self.gather(names, gone, earlier.get("start", ""))
+        if reason:
+            return reason
+        self.replan(names, earlier)
         return self.bring_checkpoint()
+
+    def gather(self, names: list[str], gone: dict[str, str], start: str) -> str:
+        """Have on the head all of the newest checkpoint whose parts are on these hosts, and no later one anywhere.
+
+        start: of the run that the job goes on with; empty where it is restarted. Returns why that cannot be.
+        """
+        output = self.folder / "output"
+        others = [] if self.run.settings.shared_directory else [name for name in names if name != self.here]
+        found, unknown = resuming.find(self.command("--parts", start), others, self.here, output)
+        choice = checkpoints.choose(found, self.here, {**gone, **unknown}, self.told)
+        if not choice.name and choice.refused and (choice.gone or start):
+            return resuming.advice(choice)
+        for note in resuming.notes(choice):
+            self.note(note)
+        reason = resuming.gather(output, choice, lambda: self.stop_wanted) if choice.name else ""
+        if reason:
+            return reason
+        last = checkpoints.step(Path(choice.name))
+        self.told = resuming.kept(self.told, choice)
+        self.keep(directory.PARTS, self.told)
+        asked = remote.on_every_host(self.command("--unmark", str(last)), [self.here, *others], self.here)
+        left = [host for host, (code, _text) in asked.items() if code]
+        return f"the marks of later checkpoints could not be removed on {', '.join(left)}" if left else ""
+
+    def command(self, option: str, *words: str) -> list[str]:
+        """Return the command with which a host does something in its job directory: see main."""
+        python = f"{self.plan['environment']}/bin/python"
+        return [python, "-S", str(self.folder / "supervise.py"), option, str(self.folder), *words]
+
+    def take(self, messages: list[dict[str, Any]]) -> None:
+        """Record the heartbeats that came, and which hosts have parts of checkpoints."""
+        if resuming.take(self.told, messages):
+            self.keep(directory.PARTS, self.told)
+        super().take(messages)
 
     def bring_checkpoint(self) -> str:
         """Copy the run's files and the last complete checkpoint to the other hosts; return why that failed."""
@@ -368,9 +411,10 @@ def main(arguments: list[str]) -> None:
     """Start the supervisor of the job in a directory: [directory], or [directory, start], which start of the job it is.
 
     --reap: end the job's orphaned processes on this host instead. --usage: print, as JSON, how many processors each
-    rank on this host keeps busy, with all that it has started.
+    rank on this host keeps busy, with all that it has started. --parts, with the run that it goes on with: print what
+    this host has of checkpoints, as resuming.here returns it. --unmark, with a step: take the marks from later ones.
     """
-    if arguments[0] not in ("--reap", "--usage"):
+    if not arguments[0].startswith("--"):
         try:
             session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), *arguments])
         except ValueError as error:
@@ -380,5 +424,9 @@ def main(arguments: list[str]) -> None:
         processes.end(Path(arguments[1]), grace=5)
     elif arguments[0] == "--usage":
         sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
+    elif arguments[0] == "--parts":
+        sys.stdout.write(json.dumps(resuming.here(Path(arguments[1]), "".join(arguments[2:]))) + "\n")
+    elif arguments[0] == "--unmark":
+        checkpoints.unmark(Path(arguments[1]) / "output", int(arguments[2]))
     else:
         detach(Path(arguments[0]).resolve(), umask, "".join(arguments[1:]))

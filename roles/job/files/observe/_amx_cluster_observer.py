@@ -476,29 +476,58 @@ def mark_saved(directory: str) -> None:
     found all files as they will be: of two who find them at once each writes the same.
     """
     together = ME["together"]
-    if not speaks() or 0 not in together or not os.path.isdir(directory):
-        return  # what counts lies where rank 0 has its output
+    if not speaks() or not os.path.isdir(directory):
+        return
     attempt = HEARTBEAT.attempt()
     replace(os.path.join(directory, SAVED.format(rank=ME["rank"])), attempt)
     marks = [os.path.join(directory, SAVED.format(rank=rank)) for rank in together]
     # A mark of an earlier start is no mark: a checkpoint is written over where the job went on from an older one.
     with contextlib.suppress(FileNotFoundError):
         if all(read(mark) == attempt for mark in marks):
-            mark_complete(directory)
+            mark_complete(directory, COMPLETE if 0 in together else PART)
             for mark in marks:
                 os.unlink(mark)
 
 
-def mark_complete(directory: str) -> None:
+# The mark of a checkpoint where rank 0 has written, and that of a part of it on another host.
+COMPLETE, PART = "complete.json", "part.json"
+
+
+def mark_complete(directory: str, mark: str) -> None:
     """Write into a checkpoint which files it has and how large they are: without that it is not resumed from."""
     sizes = {}
     for place, _directories, names in os.walk(directory):
         for name in names:
             # Of a checkpoint that is written over, the last mark is still there.
-            if name != "complete.json" and not name.startswith((".complete.json", ".saved.")):
+            if name not in (COMPLETE, PART) and not name.startswith((f".{COMPLETE}", f".{PART}", ".saved.")):
                 path = os.path.join(place, name)
                 sizes[os.path.relpath(path, directory)] = os.path.getsize(path)
-    replace(os.path.join(directory, "complete.json"), json.dumps(sizes))
+    replace(os.path.join(directory, mark), json.dumps(sizes))
+
+
+def newest_part() -> dict[str, list[str]]:
+    """Return {checkpoint: files} of the newest checkpoint of which this host has a part and rank 0 does not write here.
+
+    One rank of a host tells. Should the host be lost, the supervisor knows that its part is missing.
+    """
+    together = ME["together"]
+    if 0 in together or [ME["rank"]] != sorted(together)[:1]:
+        return {}
+    output = os.path.join(ME["job"], "output")
+    newest = max(
+        (name for name in os.listdir(output) if name.startswith("checkpoint-") and name[11:].isdigit()),
+        key=lambda name: int(name[11:]),
+        default="",
+    )
+    folder = os.path.join(output, newest)
+    files = [
+        os.path.relpath(os.path.join(place, name), folder) for place, _, names in os.walk(folder) for name in names
+    ]
+    return {newest: files[:MOST_FILES]} if newest and files else {}
+
+
+# Files of a part that are named to the supervisor: one would do to know that there is a part.
+MOST_FILES = 64
 
 
 # --- what the rank uses ---
@@ -945,6 +974,10 @@ class Heartbeat:
             "gradient": self.gradient,
             "ended": self.ended,
         }
+        with contextlib.suppress(OSError):
+            part = newest_part()
+            if part:
+                told["part"] = part
         if self.rows is not None:
             told["rows"] = self.rows
         if self.measured is not None:

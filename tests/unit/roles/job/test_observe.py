@@ -442,16 +442,24 @@ def test_a_checkpoint_in_a_directory_that_hosts_share(rank: Rank) -> None:
     assert checkpoints.is_complete(rank.job / "output/checkpoint-5")
 
 
-def test_what_a_host_without_rank_0_saves_is_no_checkpoint(rank: Rank) -> None:
+def test_what_a_host_without_rank_0_saves_is_a_part_of_a_checkpoint(rank: Rank, supervisor: Supervisor) -> None:
     plan = {
         "hosts": [
             {"host": "node0", "env": {}, "ranks": [{"rank": 0}]},
             {"host": "node1", "env": {}, "ranks": [{"rank": 1}]},
         ]
     }
-    saves = textwrap.dedent(SAVES) + "save(5, 'state', ['rng_state_1.pth'])"
-    assert rank.run(saves, rank=1, plan=plan, MPI_LOCALRANKID="0").stderr == ""
-    assert [path.name for path in (rank.job / "output/checkpoint-5").iterdir() if path.is_file()] == ["rng_state_1.pth"]
+    saves = textwrap.dedent(SAVES) + "save(5, 'state', ['deep/shard', 'rng_state_1.pth'])"
+    beats = {"AMX_CLUSTER_BEAT": supervisor.endpoint}
+    assert rank.run(saves, rank=1, plan=plan, MPI_LOCALRANKID="0", **beats).stderr == ""
+    folder = rank.job / "output/checkpoint-5"
+    assert rank.read("output/checkpoint-5/part.json") == {"deep/shard": 5, "rng_state_1.pth": 5}
+    assert not checkpoints.is_complete(folder)
+    found = checkpoints.part(folder)
+    # A rank can do without the state of its random numbers.
+    assert (found.leads, found.files, found.finished) == (False, {"deep/shard": 5}, ["deep/shard", "rng_state_1.pth"])
+    told = supervisor.told()[-1]["part"]["checkpoint-5"]
+    assert sorted(told) == ["deep/shard", "part.json", "rng_state_1.pth"]
 
 
 # --- heartbeats ---

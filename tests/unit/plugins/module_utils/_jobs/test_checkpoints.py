@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
@@ -42,3 +43,80 @@ def test_a_file_that_was_cut_off_or_lost(tmp_path: Path) -> None:
     (lost / "deep" / "state").unlink()
     assert not checkpoints.is_complete(cut)
     assert not checkpoints.is_complete(lost)
+
+
+# --- parts on several hosts ---
+
+
+def part(folder: Path, mark: str = "", named: str = "", **files: str) -> None:
+    """What a host has of a checkpoint: files of these contents, listed by a mark."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {name.replace("__pt", ".pt"): content for name, content in files.items()}
+    for name, content in written.items():
+        (folder / name).write_text(content)
+    if named:
+        (folder / ".metadata").write_bytes(b"\x80\x02X" + named.encode() + b"q\x01")
+    if mark:
+        (folder / mark).write_text(json.dumps({name: len(content) for name, content in written.items()}))
+
+
+def choose(tmp_path: Path, gone: tuple[str, ...] = (), told: dict[str, dict[str, list[str]]] | None = None) -> Any:
+    hosts = [path.name for path in tmp_path.iterdir()]
+    found = {host: checkpoints.parts(tmp_path / host) for host in hosts if host not in gone}
+    return checkpoints.choose(found, "node0", dict.fromkeys(gone, "which does not answer"), told or {})
+
+
+def test_the_newest_of_which_every_host_has_finished_its_part(tmp_path: Path) -> None:
+    for step in (5, 10, 15):
+        part(tmp_path / f"node0/checkpoint-{step}", "complete.json", shard_0__pt="zero")
+    part(tmp_path / "node1/checkpoint-5", "part.json", shard_1__pt="ones")
+    part(tmp_path / "node1/checkpoint-10", "part.json", shard_1__pt="ones")
+    part(tmp_path / "node1/checkpoint-15", shard_1__pt="half")
+    found = choose(tmp_path)
+    assert (found.name, found.sources) == ("checkpoint-10", {"node1": ["shard_1.pt"]})
+    assert found.files == {"shard_0.pt": 4, "shard_1.pt": 4}
+    why = "node1 did not finish writing its shard_1.pt (part.json does not list it)"
+    assert found.refused == {"checkpoint-15": why}
+    (tmp_path / "node1/checkpoint-10/shard_1.pt").write_text("cut")  # a file that was cut off since
+    assert choose(tmp_path).name == "checkpoint-5"
+
+
+def test_shards_that_torch_distributed_checkpoint_names(tmp_path: Path) -> None:
+    folder = tmp_path / "node0/checkpoint-5"
+    part(folder, "complete.json", named="__0_0.distcp __1_0.distcp", **{"__0_0.distcp": "zero"})
+    assert not checkpoints.is_complete(folder)
+    assert checkpoints.last_marked(tmp_path / "node0") == folder
+    assert choose(tmp_path).refused == {"checkpoint-5": "__1_0.distcp is on no host of the job"}
+    part(tmp_path / "node1/checkpoint-5", **{"__1_0.distcp": "one"})  # it was written before the metadata
+    assert choose(tmp_path).sources == {"node1": ["__1_0.distcp"]}
+    lost = choose(tmp_path, gone=("node1",))
+    assert (lost.name, lost.gone) == ("", ["node1"])
+    part(folder, **{"__1_0.distcp": "one"})
+    assert checkpoints.is_complete(folder)
+
+
+def test_a_host_that_is_lost(tmp_path: Path) -> None:
+    """What its ranks were seen to write tells whether that matters."""
+    for step in (5, 10):
+        part(tmp_path / f"node0/checkpoint-{step}", "complete.json", model__pt="all")
+    (tmp_path / "node1").mkdir()
+    assert choose(tmp_path, gone=("node1",)).name == "checkpoint-10"
+    copies = {"node1": {"checkpoint-10": ["model.pt", "rng_state_1.pth", "part.json", ".saved.1"]}}
+    assert choose(tmp_path, ("node1",), copies).name == "checkpoint-10"
+    shards = {"node1": {"checkpoint-10": ["deep/shard-1.pt"]}}
+    found = choose(tmp_path, ("node1",), shards)
+    assert (found.name, found.gone) == ("", ["node1"])
+    assert found.refused["checkpoint-10"] == "deep/shard-1.pt is on node1, which does not answer"
+    # It was not seen at this one, and has a part of others.
+    assert found.refused["checkpoint-5"] == "its part is on node1, which does not answer"
+    # It answers, and its disk is another one.
+    assert choose(tmp_path, (), shards).refused == {"checkpoint-10": "deep/shard-1.pt is on no host of the job"}
+
+
+def test_marks_of_later_checkpoints_are_taken_away(tmp_path: Path) -> None:
+    for step in (5, 10):
+        checkpoint(tmp_path, step)
+    part(tmp_path / "checkpoint-15", "part.json", shard__pt="one")
+    checkpoints.unmark(tmp_path, 5)
+    assert checkpoints.last_marked(tmp_path) == tmp_path / "checkpoint-5"
+    assert not list(tmp_path.glob("checkpoint-1*/*.json"))

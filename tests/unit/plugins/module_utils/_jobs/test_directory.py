@@ -173,21 +173,29 @@ def test_a_long_log_is_read_in_pieces(folder: Path, supervisor: int, state: str)
     assert pieces[0] == "first\n"
 
 
-def test_create_takes_a_checkpoint_along(folder: Path) -> None:
-    checkpoint = folder / "output" / "checkpoint-5"
-    (checkpoint / "deep").mkdir(parents=True)
-    (checkpoint / "deep" / "state").write_text("state")
-    (checkpoint / "complete.json").write_text('{"deep/state": 5}')
+def test_create_takes_checkpoints_along(folder: Path) -> None:
+    for step in (5, 10):
+        checkpoint = folder / "output" / f"checkpoint-{step}"
+        (checkpoint / "deep").mkdir(parents=True)
+        (checkpoint / "deep" / "state").write_text("state")
+    (folder / "output/checkpoint-5/complete.json").write_text('{"deep/state": 5}')
+    (folder / "parts.json").write_text('{"node1": {"checkpoint-5": ["shard"]}}')
     made = folder.with_name("next")
-    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoint)
+    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, directory.to_resume(folder))
     copy = made / "output" / "checkpoint-5"
     assert checkpoints.last_complete(made / "output") == copy
-    assert (copy / "deep" / "state").samefile(checkpoint / "deep" / "state")  # linked: it may be large
-    told: dict[str, Any] = {"checkpoint": str(checkpoint), "ranks": None, "accumulation": None, "per_device": None}
+    # Linked: it may be large. Of the other one this host may have a part.
+    for name in ("checkpoint-5", "checkpoint-10"):
+        assert (made / "output" / name / "deep/state").samefile(folder / "output" / name / "deep/state")
+    told: dict[str, Any] = {"directory": str(folder), "start": "", "hosts": []}
+    told.update(ranks=None, accumulation=None, per_device=None)
     assert json.loads((made / "resumed.json").read_text()) == told
+    assert (made / "parts.json").read_text() == (folder / "parts.json").read_text()
     write_status(folder, ranks=3, accumulation=2, per_device=8, hosts=3)
-    directory.create(folder.with_name("another"), {}, {}, checkpoint)
-    told.update(ranks=3, accumulation=2, per_device=8)
+    (folder / "job.json").write_text('{"settings": {"start": "s"}}')
+    (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
+    directory.create(folder.with_name("another"), {}, {}, directory.to_resume(folder))
+    told.update(start="s", hosts=["node0", "node1"], ranks=3, accumulation=2, per_device=8)
     assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
 
 

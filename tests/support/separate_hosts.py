@@ -1,0 +1,133 @@
+"""Two hosts on this machine that do not share the job directory, for jobs of one rank on each.
+
+node0 is this machine. node1 is the same with another directory in the place of that of the jobs, in a mount namespace
+of its own (unshare(1)), which needs root. STAND-INS are ssh, scp and mpirun, which go there and start the ranks;
+rank.py, observer, supervisor, torch and the script are the real ones. A file down.node1 in `base` has node1 not answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.action.job_directory import ROLE_FILES
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
+from support import runs
+from support.checkout import ROOT
+
+FILES = ROOT / "roles/job/files"
+LIMIT = 240
+SSH = """#!/bin/bash
+while [ "$1" = -o ]; do shift 2; done
+host=$1; shift
+[ "$host" != node0 ] || exec bash -c "$*"
+[ ! -e {base}/down.$host ] || { echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255; }
+cd /
+exec unshare --mount bash -c 'mount --bind {base}/node1/jobs {base}/jobs && exec bash -c "$1"' bash "$*"
+"""
+# What is on node1 lies elsewhere when it is seen from here.
+SCP = """#!/bin/bash
+[ ! -e {base}/down.node1 ] || { echo "scp: node1: No route to host" >&2; exit 1; }
+words=()
+for word in "${@:2}"; do
+    case $word in
+        node1:*) word=${word#node1:}; words+=("{base}/node1/jobs${word#{base}/jobs}") ;;
+        *) words+=("$word") ;;
+    esac
+done
+exec cp -r "${words[@]}"
+"""
+MPIRUN = """#!/bin/bash
+while [ "$2" != -S ]; do shift; done
+size=$(wc -l < hostfile)
+export PMI_SIZE=$size MPI_LOCALRANKID=0
+pids=()
+for rank in $(seq 0 $((size - 1))); do
+    host=$(sed -n $((rank + 1))p hostfile)
+    PMI_RANK=$rank ssh $host "cd $PWD && exec $(printf '%q ' "$@")" &
+    pids+=($!)
+done
+trap 'kill -9 "${pids[@]}"' EXIT
+wait -n || exit 9
+for _rank in $(seq 2 $size); do wait -n || exit 9; done
+"""
+
+
+class Hosts:
+    """A job `demo` in the directories of two hosts below `base`."""
+
+    def __init__(self, base: Path, environment: Path) -> None:
+        self.base, self.environment = base, environment
+        self.folder = base / "jobs/demo"
+        self.places = {"node0": self.folder, "node1": base / "node1/jobs/demo"}
+        self.bin = base / "env/bin"
+        for path in (self.bin, base / "jobs", base / "node1/jobs"):
+            path.mkdir(parents=True)
+        (base / "env/amx-cluster.json").write_bytes((environment / "amx-cluster.json").read_bytes())
+        python = f'#!/bin/sh\nexec {environment}/bin/python "$@"\n'
+        for name, text in {"ssh": SSH, "scp": SCP, "mpirun": MPIRUN, "python": python}.items():
+            (self.bin / name).write_text(text.replace("{base}", str(base)))
+            (self.bin / name).chmod(0o755)
+
+    def start(self, script: Path, names: tuple[str, ...] = ("node0", "node1"), **job: Any) -> None:
+        """Start the job in the directories that are there, or in new ones."""
+        made = runs.run(
+            {"head": "node0", "head_address": "127.0.0.1", "world_timeout": LIMIT, "start": "the first"},
+            **{"script": script, "precision": "fp32", "kind": "torch", "backend": "gloo", **job},
+        )
+        stack = json.loads((self.base / "env/amx-cluster.json").read_text())
+        mask = hex(sum(1 << cpu for cpu in os.sched_getaffinity(0)))
+        allocation = {
+            "ranks": [{"env": {}}],
+            "env": {"I_MPI_PIN_DOMAIN": f"[{mask}]", "OMP_NUM_THREADS": "1"},
+            "threads_per_rank": 1,
+            "core_map": runs.core_map(),
+        }
+        hosts = [
+            {"host": name, "address": "127.0.0.1", "interface": "lo", "isa": "avx2", "allocation": allocation}
+            for name in names
+        ]
+        plan = make_plan(made, stack, str(self.base / "env"), hosts)
+        sources = {str(path.relative_to(FILES)): path for name in ROLE_FILES for path in FILES.glob(name)}
+        files = {
+            **{name: source.read_text() for name, source in {**sources, script.name: script}.items()},
+            **library_files(),
+            **run_files(plan, made, stack),
+        }
+        for host, place in self.places.items():
+            for name, content in {**files, "host": f"{host}\n"}.items():
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).write_text(content)
+        subprocess.run(
+            [sys.executable, "-S", "supervise.py", str(self.folder)],
+            cwd=self.folder,
+            env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"},
+            check=True,
+            timeout=60,
+        )
+
+    def ended(self) -> tuple[dict[str, Any], str]:
+        """Wait for the job's end; return its status and its log."""
+        end = time.monotonic() + LIMIT
+        while (status := read_json(self.folder / "status.json") or {}).get("state") == "running":
+            if time.monotonic() > end:
+                os.kill(status["pid"], directory.STOP)
+                raise AssertionError(f"it did not end:\n{self.log()}")
+            time.sleep(0.2)
+        return status, self.log()
+
+    def log(self) -> str:
+        """Return what the ranks have printed; nothing before they were started."""
+        path = self.folder / "log"
+        return path.read_text() if path.exists() else ""
+
+    def result(self) -> dict[str, Any]:
+        return read_json(self.folder / "output/all_results.json") or {}
