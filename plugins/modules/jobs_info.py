@@ -80,6 +80,12 @@ environments:
   type: list
   elements: str
   sample: [native-cp311-d5eecbc6f7c9]
+secrets_left:
+  description: The files with secrets of jobs that have ended, as a host has them that did not answer at a job's end.
+  returned: success
+  type: list
+  elements: str
+  sample: [/opt/amx-cluster/jobs/demo/secrets.json]
 """
 
 from pathlib import Path
@@ -108,6 +114,7 @@ def main() -> None:
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
             environments=reset.environments_in_use(folder),
+            secrets_left=directory.ended_with_secrets(folder, module.params["host"]),
             **locked(folder, module.params["host"], module.params["starting"]),
         )
     except OSError as error:

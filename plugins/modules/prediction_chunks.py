@@ -12,7 +12,7 @@ author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Runs on a host after the directory of a prediction was created, and before it is started. Chunks of the same
-    prediction in directories that were moved aside are linked into the new one.
+    prediction in directories that were moved aside are linked into the new one, but for damaged ones.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.idempotent_module
@@ -60,7 +60,7 @@ def main() -> None:
     try:
         before = prediction_files.chunks(folder)
         after = before if module.check_mode else prediction_files.carry_over(folder, digest)
-    except OSError as error:
+    except (OSError, ValueError) as error:
         module.fail_json(msg=f"the chunks of {folder} cannot be linked: {error}")
     module.exit_json(changed=after != before, chunks=after)
 

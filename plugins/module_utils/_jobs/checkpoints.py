@@ -160,7 +160,8 @@ def choose(
     be had}. told: {host: {checkpoint: the files that its ranks were seen to write}}.
     """
     lead = found[first]
-    refused, missing = {}, set()
+    refused: dict[str, str] = {}
+    missing: set[str] = set()
     for name in sorted((name for name, part in lead.items() if part.leads), key=lambda name: -step(Path(name))):
         why, hosts = _problem(name, found, first, gone, told)
         if not why:

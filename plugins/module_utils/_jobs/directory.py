@@ -31,6 +31,8 @@ STOP = signal.SIGUSR1
 NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all jobs"
 # Seconds within which a job directory is started after it was created, unless its start takes longer.
 STARTING = 30
+# Seconds after which a job that was to be started has ranks, or never will.
+STARTED = 3600
 # Which earlier run's checkpoints a job goes on from: its directory, start and hosts, its ranks and batch.
 RESUMED = "resumed.json"
 # What the head knows of the parts of checkpoints on other hosts: {host: {checkpoint: [files]}}.
@@ -170,8 +172,8 @@ def create(
     executable. links: {path in the folder: target}. resumed: checkpoints of an earlier run, of which this one goes on
     from one; their files are linked, not copied, and RESUMED tells what made them. secrets: {variable: value}, for
     secret_env.FILE. tree: the job's project, as project.Project.to_json returns it, and the store that has its
-    contents. what: JOB or DERIVED, for its mark. Raises OSError, and ValueError when something that is not the collection's is in
-    its way.
+    contents. what: JOB or DERIVED, for its mark. Raises OSError, and ValueError when something that is not the
+    collection's is in its way.
     """
     part = folder.with_name(f".{folder.name}.part")
     _ownership.remove(part)
@@ -245,6 +247,21 @@ def remove_secrets(folder: Path) -> bool:
     there = path.exists()
     path.unlink(missing_ok=True)
     return there
+
+
+def ended_with_secrets(jobs: Path, host: str) -> list[str]:
+    """Return the files with secrets below `jobs` of which no job on this host has a use any more.
+
+    Such a file stays where a host did not answer at the end of its job, or the job's head was lost. host: as for
+    is_in_use. A job that is being started has its file on hosts that run none of its ranks yet.
+    """
+    found = []
+    for path in jobs.glob(f"*/{secret_env.FILE}"):
+        status = read_json(path.parent / "status.json")
+        over = status is not None and not running(path.parent)
+        if not is_in_use(path.parent, host) and (over or time.time() - path.stat().st_mtime > STARTED):
+            found.append(str(path))
+    return sorted(found)
 
 
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:

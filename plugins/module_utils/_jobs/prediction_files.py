@@ -127,17 +127,19 @@ def request_of(folder: Path) -> dict[str, Any]:
 
 
 def chunks(folder: Path) -> list[int]:
-    """Return the numbers of the chunks in a job directory."""
+    """Return the numbers of the chunk files in a job directory, damaged ones among them."""
     return sorted(int(path.name.partition("-")[2]) for path in (folder / CHUNKS).glob("chunk-*"))
 
 
 def carry_over(folder: Path, digest: str) -> list[int]:
     """Link the chunks of earlier starts of a prediction into its new job directory; return the numbers of all there.
 
-    Earlier starts are those that were moved aside and have the same digest. Raises OSError.
+    Earlier starts are those that were moved aside and have the same digest. A damaged chunk is left out, so that it is
+    computed anew. Raises OSError, and ValueError where the chunks cannot be read.
     """
     with directory.privately():
         (folder / CHUNKS).mkdir(parents=True, exist_ok=True)
+    there: list[int] = _run_shards(folder, "--list")
     for earlier in sorted(folder.parent.glob(f"{folder.name}.2*"), reverse=True):
         if request_of(earlier).get("digest") != digest:
             continue
@@ -145,7 +147,8 @@ def carry_over(folder: Path, digest: str) -> list[int]:
             target = folder / CHUNKS / path.name
             if not target.exists():
                 os.link(path, target)
-    return chunks(folder)
+        there = _run_shards(folder, "--list")  # which removes damaged ones: an older start may have left a sound one
+    return there
 
 
 def collect(folder: Path, here: str, shared: bool) -> dict[str, Any]:
@@ -162,12 +165,21 @@ def collect(folder: Path, here: str, shared: bool) -> dict[str, Any]:
             problem = transfers.fetch(host["host"], folder / CHUNKS, lambda: False, before=here)
             if problem:
                 raise ValueError(problem)
-    python = f"{plan['environment']}/bin/python"
+    summary: dict[str, Any] = _run_shards(folder)
+    return summary
+
+
+def _run_shards(folder: Path, *options: str) -> Any:
+    """Return what shards.py of a prediction prints about its job directory. Raises OSError, ValueError as it does."""
+    python = f"{(read_json(folder / 'plan.json') or {})['environment']}/bin/python"
     with directory.privately():
         ran = subprocess.run(
-            [python, "shards.py", str(folder)], cwd=folder / "project", capture_output=True, text=True, check=False
+            [python, "shards.py", *options, str(folder)],
+            cwd=folder / "project",
+            capture_output=True,
+            text=True,
+            check=False,
         )
     if ran.returncode:
         raise ValueError((ran.stderr.strip().splitlines() or ["it ended without a message"])[-1])
-    summary: dict[str, Any] = json.loads(ran.stdout.splitlines()[-1])
-    return summary
+    return json.loads(ran.stdout.splitlines()[-1])

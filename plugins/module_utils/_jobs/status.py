@@ -139,6 +139,12 @@ def details(
     lines.append(f"{started}{ended}" + (f", {'ran' if ended else 'running for'} {took}" if took else ""))
     if "advice" in status:
         lines.append(status["advice"])
+    if status.get("secrets_left"):
+        left = ", ".join(status["secrets_left"])
+        lines.append(
+            f"{left} did not answer at its end and had secrets.json still: playbooks/stop.yml -e job={status['job']} "
+            "removes it, as does playbooks/status.yml, once the host answers"
+        )
     if job["progress"]:
         lines.append(progress.describe(job["progress"]))
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]

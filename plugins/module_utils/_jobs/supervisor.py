@@ -70,6 +70,9 @@ class Supervisor(Supervision):
         self.written: list[Path] = []
         # The files that other hosts have of checkpoints, by what their ranks told.
         self.told: resuming.Told = read_json(self.folder / directory.PARTS) or {}
+        # The hosts that have the file of secrets: the head as long as the job lasts, others until their ranks have begun.
+        shared = self.run.settings.shared_directory
+        self.with_secrets = set([self.here] if shared else self.members) if self.plan.get("secrets") else set()
         # The other host whose output was brought here last.
         self.fetched_from = ""
         self.process: subprocess.Popen[bytes] | None = None
@@ -87,7 +90,7 @@ class Supervisor(Supervision):
             self.reap()
             reason, code = f"its supervisor failed ({type(error).__name__}: {error}); supervise.log tells where", 1
         # First: once it has ended, another run may have its directory.
-        self.remove_secrets()
+        self.remove_all_secrets()
         self.finish(reason, code, time.monotonic() - self.begun)
 
     def attempts(self) -> tuple[str, int]:
@@ -123,11 +126,22 @@ class Supervisor(Supervision):
         self.note(outcome.note)
         return outcome.reason
 
-    def remove_secrets(self) -> None:
-        """Remove the secrets of the job from every host that answers: who starts it again hands them over again."""
-        if self.plan.get("secrets"):
-            command = ["rm", "-f", str(self.folder / secret_env.FILE)]
-            remote.on_every_host(command, self.members, self.here)
+    def remove_secrets(self, names: set[str]) -> None:
+        """Remove the secrets of the job from these hosts: who starts it again hands them over again."""
+        command = ["rm", "-f", str(self.folder / secret_env.FILE)]
+        asked = remote.on_every_host(command, sorted(names & self.with_secrets), self.here)
+        self.with_secrets -= {host for host, (code, _text) in asked.items() if code == 0}
+
+    def remove_all_secrets(self) -> None:
+        """Remove them everywhere at the job's end, and say on which hosts they are left."""
+        self.remove_secrets(self.with_secrets)
+        if self.with_secrets:
+            left = ", ".join(sorted(self.with_secrets))
+            self.status["secrets_left"] = sorted(self.with_secrets)
+            self.note(
+                f"{left} did not answer at the job's end and still has {self.folder / secret_env.FILE}: when it answers "
+                f"again, remove it with ansible-playbook playbooks/stop.yml -e job={self.run.job.name}"
+            )
 
     def attempt(self) -> tuple[str, int]:
         """Run launch.sh once; return why it failed (an empty string when it did not), and its exit code."""
@@ -186,8 +200,13 @@ class Supervisor(Supervision):
     def wait(self, receiver: heartbeats.Receiver) -> str:
         """Wait for the launcher; return why it had to be ended, or an empty string when it ended by itself."""
         process = self.started()
+        cleared = False
         while process.poll() is None:
             self.take(receiver.receive(0.2))
+            if not cleared and len(self.watch.beats) == self.plan["world_size"]:
+                # Every rank has read them. Tried once: a host that does not answer now is asked again at the end.
+                self.remove_secrets(self.with_secrets - {self.here})
+                cleared = True
             self.report()
             reason = self.watch.reason()
             if self.stop_wanted or reason:
@@ -354,10 +373,12 @@ class Supervisor(Supervision):
         if self.run.settings.shared_directory:
             return ""
         resumed = checkpoints.last_complete(self.folder / "output")
+        secrets = [self.folder / secret_env.FILE] if self.plan.get("secrets") else []
         steps = {}
         for host in self.names():
             if host != self.here:
-                steps[host] = [transfers.push(host, self.written, "the run's files")]
+                steps[host] = [transfers.push(host, [*self.written, *secrets], "the run's files")]
+                self.with_secrets |= {host} if secrets else set()
                 if resumed:
                     made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
                     steps[host] += [

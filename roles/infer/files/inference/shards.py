@@ -130,6 +130,24 @@ def is_there(directory: Path, chunk: int, request: str) -> bool:
         return False
 
 
+def sound(directory: Path, request: str) -> list[int]:
+    """Return the numbers of the chunks of this request in a directory, and remove the files of all others: damaged ones.
+
+    Raises OSError.
+    """
+    found = []
+    for path in directory.glob("chunk-*"):
+        try:
+            chunk = int(read_chunk(path, request)[0]["chunk"])
+        except (ValueError, KeyError, TypeError):
+            chunk = -1
+        if chunk >= 0 and path == path_of(directory, chunk):
+            found.append(chunk)
+        else:
+            path.unlink()
+    return sorted(found)
+
+
 def elsewhere(directory: Path, hosts: Iterable[str]) -> set[int]:
     """Return the numbers of the chunks that these hosts had when the job was started."""
     try:
@@ -259,8 +277,12 @@ def request_of(job: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     try:
-        here = Path(sys.argv[1])
-        print(json.dumps(merge(here, request_of(here))))
+        here = Path(sys.argv[-1])
+        wanted = request_of(here)
+        if "--list" in sys.argv:  # which chunks are there, and complete
+            print(json.dumps(sound(here / DIRECTORY, wanted["digest"])))
+        else:
+            print(json.dumps(merge(here, wanted)))
     except (OSError, ValueError, KeyError) as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)

@@ -296,8 +296,24 @@ echo '{"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "n
     assert not any("hf_x" in path.read_text() for path in run.folder.glob("environment.*"))
     assert read(run.folder, "plan.json")["secrets"] == {"HF_TOKEN": "job_env"}
     assert not secrets.exists()
-    # node0 itself and node1; node2 does not answer.
+    # node0 itself and node1; node2 does not answer, and that is said, with what to do.
     assert (run.hosts / "removed").read_text().splitlines() == [f"-f {secrets}"] * 2
+    assert status["secrets_left"] == ["node2"]
+    assert f"node2 did not answer at the job's end and still has {secrets}" in status["notes"][-1]
+    assert "playbooks/stop.yml -e job=demo" in read(run.folder, "results.json")["notes"][-1]
+
+
+def test_secrets_leave_other_hosts_when_their_ranks_have_read_them(run: Run) -> None:
+    """A host that is lost later has none any more."""
+    run.program("ssh", SSH.replace("shift\nexec", 'echo "$*" >> "$HOSTS/asked"\nshift\nexec'))
+    (run.folder / "secrets.json").write_text('{"HF_TOKEN": "hf_x"}')
+    run.program("rm", "#!/bin/sh\nexit 0\n")  # all hosts have one directory here
+    lost = "beat 0 node0; beat 1 node1; sleep 1; touch $HOSTS/down.node1\n"
+    run.start(lost + WORLD.replace('"host": "node0"}]', '"host": "node1"}]') + TRAIN, ranks=(1, 1),
+              env_from=["HF_TOKEN"], settings={"head": "node0"})  # fmt: skip
+    status = run.ended()
+    assert "secrets_left" not in status
+    assert f"node1 rm -f {run.folder}/secrets.json" in (run.hosts / "asked").read_text()
 
 
 ALONE = (

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -326,3 +327,19 @@ def test_a_prediction_is_resumed_by_its_own_playbook(tmp_path: Path) -> None:
     (folder / "status.json").write_text(json.dumps(status))
     advice = directory.look(folder)["status"]["advice"]
     assert advice == "the same command of playbooks/predict.yml goes on with the rows that are predicted"
+
+
+def test_secrets_that_no_job_has_a_use_for(folder: Path, supervisor: int) -> None:
+    secrets = folder / "secrets.json"
+    secrets.write_text("{}")
+    assert directory.ended_with_secrets(folder.parent, "node1") == []  # the job is being started
+    os.utime(secrets, (0, 0))
+    assert directory.ended_with_secrets(folder.parent, "node1") == [str(secrets)]
+    with (folder / "lock.node1.0").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert directory.ended_with_secrets(folder.parent, "node1") == []
+    os.utime(secrets)
+    write_status(folder, state="running", pid=supervisor)
+    assert directory.ended_with_secrets(folder.parent, "node1") == []
+    write_status(folder, state="failed")
+    assert directory.ended_with_secrets(folder.parent, "node1") == [str(secrets)]

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
+from support.checkout import ROOT
+from support.scripts import load
+
+INFERENCE = ROOT / "roles/infer/files/inference"
+sys.path.insert(0, str(INFERENCE))  # shards.py imports rows.py beside it
+shards = load(INFERENCE / "shards.py")
+sys.path.remove(str(INFERENCE))
 
 
 @pytest.fixture
@@ -89,23 +97,31 @@ def test_training_data_of_json_lines(tmp_path: Path) -> None:
     assert prediction_files.trained_on(tmp_path, {}) == []
 
 
-def start(folder: Path, digest: str, chunks: list[int]) -> None:
-    """Leave the job directory of a prediction with some chunks."""
-    (folder / prediction_files.CHUNKS).mkdir(parents=True)
-    for chunk in chunks:
-        (folder / prediction_files.CHUNKS / f"chunk-{chunk:07d}").write_text(f"{folder.name} {chunk}")
+def start(folder: Path, digest: str, chunks: dict[int, str]) -> None:
+    """Leave the job directory of a prediction with some chunks, of these contents."""
+    directory = folder / prediction_files.CHUNKS
+    directory.mkdir(parents=True)
+    for chunk, content in chunks.items():
+        shards.write_chunk(directory, chunk, digest, content.encode(), [])
     job: dict[str, Any] = {"args": {"request": json.dumps({"digest": digest})}}
     (folder / "job.json").write_text(json.dumps({"job": job}))
+    (folder / "plan.json").write_text(json.dumps({"environment": sys.prefix}))
+    (folder / "project").symlink_to(INFERENCE)
 
 
 def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
-    start(tmp_path / "demo-predict.20260101T000000Z", "d1", [0, 1])
-    start(tmp_path / "demo-predict.20260102T000000Z", "d1", [1, 4])
-    start(tmp_path / "demo-predict.20260103T000000Z", "another", [2])
-    start(tmp_path / "demo-predict", "d1", [])
+    oldest, newest = (tmp_path / f"demo-predict.2026010{day}T000000Z" for day in (1, 2))
+    start(oldest, "d1", {0: "old 0", 1: "old 1", 5: "old 5"})
+    start(newest, "d1", {1: "new 1", 4: "new 4", 5: "new 5", 6: "new 6"})
+    start(tmp_path / "demo-predict.20260103T000000Z", "another", {2: "of another"})
+    for chunk in (5, 6):
+        path = shards.path_of(newest / prediction_files.CHUNKS, chunk)
+        path.write_bytes(path.read_bytes()[:-1])
     folder = tmp_path / "demo-predict"
-    assert prediction_files.carry_over(folder, "d1") == [0, 1, 4]
-    assert prediction_files.carry_over(folder, "d1") == [0, 1, 4]
-    newest = folder / prediction_files.CHUNKS / "chunk-0000001"
-    assert newest.read_text() == "demo-predict.20260102T000000Z 1"
+    start(folder, "d1", {})
+    # Of the two that are damaged one has a copy.
+    assert prediction_files.carry_over(folder, "d1") == [0, 1, 4, 5]
+    assert prediction_files.carry_over(folder, "d1") == [0, 1, 4, 5]
+    contents = [shards.read_chunk(shards.path_of(folder / prediction_files.CHUNKS, chunk), "d1")[1] for chunk in (1, 5)]
+    assert contents == [b"new 1", b"old 5"]
     assert prediction_files.request_of(tmp_path / "none") == {}
