@@ -70,7 +70,7 @@ class Supervisor(Supervision):
         self.written: list[Path] = []
         # The files that other hosts have of checkpoints, by what their ranks told.
         self.told: resuming.Told = read_json(self.folder / directory.PARTS) or {}
-        # The hosts that have the file of secrets: the head as long as the job lasts, others until their ranks have begun.
+        # The hosts with the file of secrets: the head as long as the job lasts, others until their ranks have begun.
         shared = self.run.settings.shared_directory
         self.with_secrets = set([self.here] if shared else self.members) if self.plan.get("secrets") else set()
         # The other host whose output was brought here last.
@@ -139,8 +139,8 @@ class Supervisor(Supervision):
             left = ", ".join(sorted(self.with_secrets))
             self.status["secrets_left"] = sorted(self.with_secrets)
             self.note(
-                f"{left} did not answer at the job's end and still has {self.folder / secret_env.FILE}: when it answers "
-                f"again, remove it with ansible-playbook playbooks/stop.yml -e job={self.run.job.name}"
+                f"{left} did not answer at the job's end and still has {self.folder / secret_env.FILE}: when it "
+                f"answers again, remove it with ansible-playbook playbooks/stop.yml -e job={self.run.job.name}"
             )
 
     def attempt(self) -> tuple[str, int]:

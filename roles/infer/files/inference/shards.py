@@ -131,7 +131,7 @@ def is_there(directory: Path, chunk: int, request: str) -> bool:
 
 
 def sound(directory: Path, request: str) -> list[int]:
-    """Return the numbers of the chunks of this request in a directory, and remove the files of all others: damaged ones.
+    """Return the numbers of the chunks of this request in a directory, and remove other files of chunks: damaged ones.
 
     Raises OSError.
     """
