@@ -194,12 +194,14 @@ def runnable(pid: int, proc: Path = PROC) -> set[str]:
 def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
     """Return {rank: CPUs} that this host's ranks of the job in `folder` keep busy over the next `seconds`.
 
-    A process with a thread that could run at the beginning and at the end counts as one CPU, also when others have the
-    processor: it is not stopped. (At one moment only that may be the heartbeat of a rank that hangs.) So does one for
-    which the kernel reads its program from a disk.
+    A process with a thread that could run at each of three looks counts as one CPU, also when others have the processor:
+    it is not stopped. (At one of them that may be a thread of a rank that hangs: its heartbeat, or MPI's watchdog, which
+    looks every second.) So does one for which the kernel reads its program from a disk.
     """
     used: dict[int, float] = {}
     before = {process["pid"]: runnable(process["pid"]) for process in find(folder)}
+    time.sleep(0.4 * seconds)
+    before = {pid: threads & runnable(pid) for pid, threads in before.items()}
     for process in usage(folder, seconds):
         starved = not runnable(process["pid"]).isdisjoint(before.get(process["pid"], set()))
         busy = max(process["cpu"], float(starved or process["page_reads"] > READS * seconds))
