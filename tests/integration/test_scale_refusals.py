@@ -68,7 +68,7 @@ def test_a_sweep_of_another_request(cluster: Cluster) -> None:
     said = refused(cluster, "-e", "job=job.yml")
     assert f"{path} is the sweep of another request, and results of both cannot be mixed:" in said
     assert "- the hosts differ: node1, now node0, node1" in said
-    assert "- steps differs: 9, now 20" in said
+    assert "- steps differs: 9, now 75" in said
     assert "or add -e again=true to start this one; the other is moved aside" in said
 
 

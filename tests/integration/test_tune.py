@@ -59,7 +59,7 @@ watch: {gradients: false}
 # Minutes; far more than the trials take.
 BUDGET = 20
 VARY = "ranks_per_node,backend" if AT_LENGTH else "ranks_per_node"
-REQUEST = ("-e", "job=tiny.yml", "-e", f"budget={BUDGET}", "-e", "repeats=2", "-e", f"vary={VARY}")
+REQUEST = ("-e", "job=tiny.yml", "-e", f"budget={BUDGET}", "-e", "repeats=3", "-e", f"vary={VARY}")
 
 
 def tune(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
