@@ -194,9 +194,9 @@ def runnable(pid: int, proc: Path = PROC) -> set[str]:
 def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
     """Return {rank: CPUs} that this host's ranks of the job in `folder` keep busy over the next `seconds`.
 
-    A process with a thread that could run at each of three looks counts as one CPU, also when others have the processor:
-    it is not stopped. (At one of them that may be a thread of a rank that hangs: its heartbeat, or MPI's watchdog, which
-    looks every second.) So does one for which the kernel reads its program from a disk.
+    A process with a thread that could run at each of three looks counts as one CPU, also when others have the
+    processor: it is not stopped. (At one of them that may be a thread of a rank that hangs: its heartbeat, or MPI's
+    watchdog, which looks every second.) So does one for which the kernel reads its program from a disk.
     """
     used: dict[int, float] = {}
     before = {process["pid"]: runnable(process["pid"]) for process in find(folder)}

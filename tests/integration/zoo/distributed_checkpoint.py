@@ -10,6 +10,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -27,7 +28,7 @@ OUTPUT = Path("output")
 class DyingWriter(dcp.FileSystemWriter):
     """Writes a part of a file, and is killed, when the other rank has written all of its own."""
 
-    def write_data(self, plan, planner):
+    def write_data(self, plan: Any, planner: Any) -> Any:
         die(Path(self.path, f"__{RANK}_0.distcp"))
 
 
