@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import glob
 import json
 import os
 import shutil
@@ -379,7 +378,7 @@ def is_in_use(folder: Path, host: str) -> bool:
     host: this host's name in the inventory. Where hosts share the directory, the others' locks are there, too.
     """
     shared = (read_json(folder / "job.json") or {}).get("settings", {}).get("shared_directory", False)
-    return any(is_locked(path) for path in folder.glob(f"lock.{glob.escape(host)}.*" if shared else "lock.*"))
+    return any(is_locked(path) for path in folder.glob("lock.*") if not shared or path.stem == f"lock.{host}")
 
 
 def is_locked(path: Path) -> bool:

@@ -159,8 +159,9 @@ def lock_host(local: int, name: str = "", shared: bool = False, seconds: float =
                 f"a process of an earlier start of this job has not ended on {name}: end it with playbooks/stop.yml"
             )
         time.sleep(0.1)
-    for path in glob.glob(f"../*/lock.{glob.escape(name)}.*" if shared else "../*/lock.*"):
-        if os.path.dirname(os.path.realpath(path)) == os.getcwd():
+    for path in glob.glob("../*/lock.*"):
+        of_this_host = not shared or os.path.basename(path).rpartition(".")[0] == f"lock.{name}"
+        if not of_this_host or os.path.dirname(os.path.realpath(path)) == os.getcwd():
             continue
         with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8") as other:
             try:

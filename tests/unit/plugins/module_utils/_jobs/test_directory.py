@@ -248,6 +248,7 @@ def test_locks_are_seen_as_long_as_their_processes_live(folder: Path, shared: bo
         assert not directory.is_locked(folder / "lock.node1.1")
         assert directory.is_in_use(folder, "node1")
         assert directory.is_in_use(folder, "node2") is not shared
+        assert directory.is_in_use(folder, "node") is not shared  # `node` is no beginning of a name
         assert not directory.is_in_use(jobs / "other", "node1")
         process.kill()
     assert directory.locked_by(jobs, "node1") == []
