@@ -200,9 +200,9 @@ def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
     """
     used: dict[int, float] = {}
     before = {process["pid"]: runnable(process["pid"]) for process in find(folder)}
-    time.sleep(0.4 * seconds)
+    time.sleep(0.3 * seconds)
     before = {pid: threads & runnable(pid) for pid, threads in before.items()}
-    for process in usage(folder, seconds):
+    for process in usage(folder, 0.7 * seconds):
         starved = not runnable(process["pid"]).isdisjoint(before.get(process["pid"], set()))
         busy = max(process["cpu"], float(starved or process["page_reads"] > READS * seconds))
         used[process["rank"]] = used.get(process["rank"], 0.0) + busy

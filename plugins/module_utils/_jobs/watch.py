@@ -123,13 +123,15 @@ class Watch:
         patience = self.run.job.stall_seconds
         if not patience or not self.plan["watch"]["stall"]:
             return ""
-        reason = faults.stall(self._ages(), patience)
+        # While hosts are asked nobody listens to the ranks: that is no silence of theirs.
+        listened = time.monotonic()
+        reason = faults.stall(self._ages(listened), patience)
         for _look in range(LOOKS):
-            suspects = faults.suspects(self._ages()) if reason else []
+            suspects = faults.suspects(self._ages(listened)) if reason else []
             if not suspects:
                 break
             self._find_busy(suspects)
-            reason = faults.stall(self._ages(), patience)
+            reason = faults.stall(self._ages(listened), patience)
         return reason
 
     def _find_busy(self, ranks: Sequence[int]) -> None:
@@ -143,9 +145,8 @@ class Watch:
                     if used.get(str(rank), 0.0) > BUSY:
                         self._worked[rank] = time.monotonic()
 
-    def _ages(self) -> dict[int, dict[str, Any]]:
-        """Return the last heartbeat of each rank, with the seconds since then under "silent"."""
-        at = time.monotonic()
+    def _ages(self, at: float) -> dict[int, dict[str, Any]]:
+        """Return the last heartbeat of each rank, with the seconds from then until `at` under "silent"."""
         since = at - self._launched
         ages = {
             rank["rank"]: {"host": host["host"], "idle": 0.0, "silent": since, "missing": True}

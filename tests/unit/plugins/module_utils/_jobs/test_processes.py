@@ -161,7 +161,7 @@ def test_what_can_run_at_one_moment_only_is_not(tmp_path: Path, spinning: subpro
     """As the heartbeat of a rank that hangs, on a host with much else to do: it waits for a processor now and then."""
     spinning.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, spinning.pid, os.WSTOPPED)
-    wakes = threading.Timer(1.0, spinning.send_signal, [signal.SIGCONT])
+    wakes = threading.Timer(0.7, spinning.send_signal, [signal.SIGCONT])
     wakes.start()
     assert processes.usage_of_ranks(tmp_path, 1)[1] < 0.9
     wakes.join()
