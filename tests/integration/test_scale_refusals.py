@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep as logic
 from support.refusals import Cluster
 
 JOB = "{name: demo, script: script.py, args: {per_device_train_batch_size: 16}%s}"
@@ -64,7 +65,7 @@ def sweep(cluster: Cluster, content: dict[str, Any] | str) -> Path:
 
 def test_a_sweep_of_another_request(cluster: Cluster) -> None:
     request = {"job": {}, "contents": {}, "hosts": ["node1"], "steps": 9, "warmup_steps": 5, "scaling": "strong"}
-    path = sweep(cluster, {"version": 1, "request": {**request, "constant_global_batch": False}})
+    path = sweep(cluster, {"version": logic.VERSION, "request": {**request, "constant_global_batch": False}})
     said = refused(cluster, "-e", "job=job.yml")
     assert f"{path} is the sweep of another request, and results of both cannot be mixed:" in said
     assert "- the hosts differ: node1, now node0, node1" in said

@@ -30,7 +30,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import speed
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
-VERSION = 1
+VERSION = 2
 FILE = "inference.json"
 # Measured time of all cells, in seconds, up to which a short round before the long one would save nothing.
 ONE_ROUND = 60.0

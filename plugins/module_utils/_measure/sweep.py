@@ -21,7 +21,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request
     sanity,
 )
 
-VERSION = 1
+VERSION = 2
 FILE = "sweep.json"
 # Fields of a job that change neither what a run computes nor where.
 NOT_COMPARED = ("file", "description", "expect", "hosts", "secrets", "restarts", "min_hosts", "wait", "measure")

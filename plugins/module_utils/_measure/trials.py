@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs, statistics
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tune_request import Request
 
-VERSION = 1
+VERSION = 2
 FILE = "tune.json"
 NOT_COMPARED = ("file", "description", "expect", "secrets", "restarts", "min_hosts", "wait", "measure")
 # Below this share of the default's speed, a final comparison of the best candidate is not worth its time.
