@@ -44,7 +44,7 @@ def tree(folder: Path) -> dict[str, str]:
         ("tune", ["-e", "job=tiny.yml"], "Would be tried: the job's own settings,"),
         ("infer", ["-e", "job=speed.yml"], "Would be measured: "),
         ("scale", ["-e", "job=tiny.yml"], "0 runs have been made, "),
-        ("network", [], "1 rank on 1 host"),
+        ("network", [], " on 1 host, "),
         ("network", ["-e", "job=tiny.yml"], "1 rank on 1 host"),
         ("verify", ["-e", "job=tiny.yml"], "1 rank on 1 host"),
         (
