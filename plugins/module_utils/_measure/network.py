@@ -5,13 +5,17 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import LEVEL, student_t
+
 Pair = tuple[int, int]
 
-# Of the bandwidth of the median host: a pair or host below this part is slow.
+# Of the bandwidth of the median host: a pair or host below this part is slow, unless its meetings lie so far apart that
+# one in such a network would be by chance (at LEVEL, over all hosts and pairs).
 SLOW = 0.6
 # Of the nominal speed of the slower link: who does not reach this part is below it. TCP reaches 0.94 of Ethernet.
 NOMINAL = 0.6
@@ -42,8 +46,9 @@ def findings(hosts: Sequence[Mapping[str, Any]], pairs: Sequence[Mapping[str, An
     """Return what is wrong with a network, the most important first: [{kind, host, pair, text}].
 
     hosts: {host, interface, link_mbit}, the last None where it is unknown. pairs: {hosts, latency_us,
-    bandwidth_mbyte_s, state, reason}. A host is slow when all its pairs are and other hosts have pairs that are not;
-    its pairs are not named then. Two hosts have no median: they are only compared with their links.
+    bandwidth_mbyte_s, meetings_mbyte_s, state, reason}, the bandwidth the best of its meetings. A host is slow when all
+    its pairs are and other hosts have pairs that are not; its pairs are not named then. Two hosts have no median: they
+    are only compared with their links.
     """
     judged = _Judge(hosts, pairs)
     return [*judged.failed(), *judged.slow(), *judged.late(), *judged.below_nominal()]
@@ -62,6 +67,17 @@ def speed(mbit: float) -> str:
     """Return a link's speed: 1000 Mbit/s (125 MB/s)."""
     name = f"{mbit / 1000:g} Gbit/s" if mbit >= 10000 else f"{mbit:g} Mbit/s"
     return f"{name} ({mbit / 8:g} MB/s)"
+
+
+def noise(pairs: Sequence[Mapping[str, Any]]) -> tuple[float, int] | None:
+    """Return the standard deviation of the logarithms of a pair's meetings, and its degrees of freedom, over all pairs.
+
+    None where no pair has met twice.
+    """
+    met = [[math.log(value) for value in pair["meetings_mbyte_s"] if value > 0] for pair in pairs]
+    freedom = sum(len(each) - 1 for each in met if each)
+    squares = sum((value - statistics.fmean(each)) ** 2 for each in met for value in each)
+    return (math.sqrt(squares / freedom), freedom) if freedom else None
 
 
 class _Judge:
@@ -98,10 +114,13 @@ class _Judge:
 
     def slow(self) -> list[dict[str, Any]]:
         """Hosts, and pairs of other hosts, whose bandwidth is far below that of the median host."""
-        if not self.compares:
+        apart = noise(self.measured)
+        if not self.compares or apart is None:
             return []
+        spread, freedom = apart
         median = statistics.median(self.bandwidth.values())
-        limit = SLOW * median
+        chance = student_t(1 - LEVEL / 2 / (len(self.bandwidth) + len(self.measured)), freedom) * spread
+        limit = median * min(SLOW, math.exp(-chance))
         found = []
         for name, best in self.bandwidth.items():
             if best < limit:
@@ -111,6 +130,9 @@ class _Judge:
                     f"{median:.1f} MB/s; {self._link(name)}. {self._look(name)}"
                 )
                 found.append(_finding("slow_host", host=name, text=text))
+        # A host has its best of many meetings, which the best of a pair is not to be compared with.
+        many = max(len(pair["meetings_mbyte_s"]) for pair in self.measured) * (len(self.bandwidth) - 1)
+        limit *= math.exp(-spread * statistics.NormalDist().inv_cdf(many / (many + 1)))
         for pair in self.measured:
             if pair["bandwidth_mbyte_s"] < limit and not set(pair["hosts"]) & self.named:
                 self.named.add(tuple(pair["hosts"]))

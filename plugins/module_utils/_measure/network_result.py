@@ -100,7 +100,10 @@ def result(
             collectives, asked.parameters, measured["backend"], compression, asked.step_compute_seconds
         )
     keys = ("hosts", "latency_us", "bandwidth_mbyte_s", "state", "reason")
-    pairs = [{key: pair[key] for key in keys} for pair in measured["pairs"]]
+    pairs = [
+        {**{key: pair[key] for key in keys}, "meetings_mbyte_s": pair.get("meetings_mbyte_s", [])}
+        for pair in measured["pairs"]
+    ]
     return {
         "version": 1,
         "job": job or None,

@@ -191,7 +191,7 @@ def measure_pairs(
             except Exception as error:  # of MPI or gloo: the other pairs go on
                 mine[key] = {"failed": str(error).splitlines()[0] if str(error) else type(error).__name__}
             else:
-                mine[key] = better(mine.get(key), found) if leads else {}
+                mine[key] = joined(mine.get(key), found) if leads else {}
     dist.monitored_barrier(group)
     everyones: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyones, mine, group=group)
@@ -201,17 +201,20 @@ def measure_pairs(
     ]
 
 
-def better(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
-    """Return the better figures of two meetings: other load on the hosts only makes them worse."""
-    if not one or "failed" in one:
-        return one or other
-    fastest = max(one, other, key=lambda found: found["bandwidth_mbyte_s"])
-    return {**fastest, "latency_us": min(one["latency_us"], other["latency_us"])}
+def joined(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+    """Return the better figures of two meetings: other load on the hosts only makes them worse; and those of each."""
+    if one and "failed" in one:
+        return one
+    both = [one, other] if one else [other]
+    fastest = max(both, key=lambda found: found["bandwidth_mbyte_s"])
+    meetings = [*(one["meetings_mbyte_s"] if one else []), other["bandwidth_mbyte_s"]]
+    latency = min(found["latency_us"] for found in both)
+    return {**fastest, "latency_us": latency, "meetings_mbyte_s": meetings}
 
 
 def pair(key: tuple[str, str], found: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a pair from what its two ranks have found: {hosts, latency_us, bandwidth_mbyte_s, state, reason, ...}."""
-    blank = {"hosts": list(key), "latency_us": None, "bandwidth_mbyte_s": None}
+    blank = {"hosts": list(key), "latency_us": None, "bandwidth_mbyte_s": None, "meetings_mbyte_s": []}
     for one in found:
         if "failed" in one:
             return {**blank, "state": "failed", "reason": one["failed"]}

@@ -7,7 +7,19 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[4] / "plugins/module_utils"
 PREFIX = "ansible_collections.amx.cluster.plugins.module_utils"
-ROOMS = ("_io", "_text", "_screen", "_cores", "_hosts", "_data", "_stacks", "_jobs", "_kubernetes", "_measure")
+ROOMS = (
+    "_io",
+    "_ownership",
+    "_text",
+    "_screen",
+    "_cores",
+    "_hosts",
+    "_data",
+    "_stacks",
+    "_jobs",
+    "_kubernetes",
+    "_measure",
+)
 
 
 def room(path: Path) -> str:

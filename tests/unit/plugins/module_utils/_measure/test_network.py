@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import random
 import re
 from typing import Any
 
@@ -30,11 +31,12 @@ def hosts(count: int, link: int | None = None) -> list[dict[str, Any]]:
 
 def pair(one: int, other: int, bandwidth: float, latency: float = 30.0) -> dict[str, Any]:
     names = [f"node{one}", f"node{other}"]
-    return {"hosts": names, "latency_us": latency, "bandwidth_mbyte_s": bandwidth, "state": "measured", "reason": ""}
+    figures = {"latency_us": latency, "bandwidth_mbyte_s": bandwidth, "meetings_mbyte_s": 3 * [bandwidth]}
+    return {"hosts": names, **figures, "state": "measured", "reason": ""}
 
 
 def failed(one: int, other: int) -> dict[str, Any]:
-    figures = {"latency_us": None, "bandwidth_mbyte_s": None}
+    figures = {"latency_us": None, "bandwidth_mbyte_s": None, "meetings_mbyte_s": []}
     return {**pair(one, other, 0), **figures, "state": "failed", "reason": "connection reset"}
 
 
@@ -81,6 +83,37 @@ def test_a_slowed_pair_is_named_and_no_host(
     slow = data.draw(st.sampled_from(sorted(matrix)))
     found = judged({**matrix, slow: matrix[slow] * 0.3})
     assert found == [("slow_pair", None, [f"node{one}" for one in slow])]
+
+
+def simulated(chance: random.Random, count: int, spread: float, slow: float = 1.0) -> list[dict[str, Any]]:
+    """Pairs that meet three times, with a spread of their bandwidth; node0 has only the part `slow` of it."""
+    found = []
+    for one, other in network(count):
+        met = [110.0 * (slow if one == 0 else 1) * chance.lognormvariate(0, spread) for _meeting in range(3)]
+        found.append({**pair(one, other, max(met)), "meetings_mbyte_s": met})
+    return found
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.1, 0.3])
+@pytest.mark.parametrize(("count", "times"), [(4, 500), (8, 300), (16, 200), (64, 20)])
+def test_of_equal_hosts_fewer_than_one_percent_of_networks_have_a_slow_one(
+    count: int, times: int, spread: float
+) -> None:
+    chance = random.Random(count)
+    alarms = sum(bool(findings(hosts(count), simulated(chance, count, spread))) for _network in range(times))
+    assert alarms < 0.01 * times
+
+
+@pytest.mark.parametrize(("count", "times"), [(4, 300), (8, 200), (16, 100)])
+def test_a_host_at_a_third_of_the_speed_is_named_in_more_than_95_percent(count: int, times: int) -> None:
+    chance = random.Random(count)
+    found = [findings(hosts(count), simulated(chance, count, 0.1, slow=1 / 3)) for _network in range(times)]
+    assert sum([one["host"] for one in each] == ["node0"] for each in found) > 0.95 * times
+
+
+def test_pairs_that_met_once_are_not_compared() -> None:
+    once = [{**one, "meetings_mbyte_s": one["meetings_mbyte_s"][:1]} for one in simulated(random.Random(1), 4, 0, 0.1)]
+    assert findings(hosts(4), once) == []
 
 
 def test_two_slowed_hosts_of_five() -> None:
