@@ -8,7 +8,8 @@ MPI cannot take. torch.distributed.DistBackendError: MPI has failed, with the op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -17,11 +18,13 @@ from torch.distributed import DistBackendError, ProcessGroup
 
 from amx_cluster_mpi import agreement
 from amx_cluster_mpi.buffers import Contiguous, checked, in_parts, moved
+from amx_cluster_mpi.futures import Completions, depth
 from amx_cluster_mpi.library import MPI
-from amx_cluster_mpi.reductions import Reduction, name_of
+from amx_cluster_mpi.progress import Operation
+from amx_cluster_mpi.reductions import reduction_of
 from amx_cluster_mpi.runtime import runtime
-from amx_cluster_mpi.watchdog import Call, of_ranks
-from amx_cluster_mpi.work import All, Done, Message, Pending, poll
+from amx_cluster_mpi.watchdog import MESSAGE, Call, of_ranks
+from amx_cluster_mpi.work import All, Begun, Message
 
 # Of init_process_group where it is given none (torch.distributed.default_pg_timeout).
 TIMEOUT = timedelta(minutes=30)
@@ -35,7 +38,7 @@ def create(ranks: Sequence[int], timeout: timedelta | None) -> MpiProcessGroup:
     members = tuple(ranks) or tuple(range(mpi.world.size))
     number, name = _next(members)
     seconds = (timeout or TIMEOUT).total_seconds()
-    with mpi.watchdog.watching(Call(members, name, 0, "forming the group", "", seconds)):
+    with mpi.watchdog.watching(Call(members, name, 0, "forming the group", seconds)):
         comm = (
             mpi.world.Create_group(mpi.world.Get_group().Incl(list(members)), number % 1024)
             if ranks
@@ -56,7 +59,10 @@ class MpiProcessGroup(ProcessGroup):
     def __init__(self, comm: Any, members: tuple[int, ...], name: str, timeout: float) -> None:
         super().__init__(comm.rank, comm.size)
         self.comm, self.members, self.key, self.timeout = comm, members, name, timeout
-        self.calls = 0
+        # A communicator for collectives of the script, and one for each depth of callbacks that call some.
+        self.comms = {0: comm}
+        self.completions: dict[int, Completions] = {}
+        self.lock = threading.Lock()
         self.names = {"name": "", "description": ""}
         self.debugs = agreement.is_wanted()
         self.gathered: list[Any] | None = None
@@ -89,13 +95,15 @@ class MpiProcessGroup(ProcessGroup):
         self.timeout = timeout.total_seconds()
 
     def shutdown(self) -> None:
-        """Free the communicator."""
+        """Free the communicators."""
         if not self.closed and not MPI.Is_finalized():
             self.closed = True
-            mpi = runtime()
-            if mpi.thread:
-                mpi.thread.drain()
-            self.comm.Free()
+            for deep in self.comms:
+                runtime().progress.drain(self._name(deep))
+            for completions in self.completions.values():
+                completions.close()
+            for comm in self.comms.values():
+                comm.Free()
 
     def abort(self) -> None:
         """End without waiting for others: MPI has no way back from a collective that was begun."""
@@ -119,34 +127,53 @@ class MpiProcessGroup(ProcessGroup):
     def _do(
         self,
         name: str,
-        todo: Callable[[], object],
+        todo: Callable[[Any], Iterator[Any]],
         result: Sequence[torch.Tensor],
         about: Sequence[torch.Tensor] = (),
-        detail: str = "",
+        detail: Any = "",
+        opts: Any = None,
     ) -> Any:
-        """Do a collective, in the calling thread or on the communication cores. about: what all ranks must agree on."""
-        self.calls += 1
-        number = self.calls
-        what = "".join(f" of {tensor.numel()} {str(tensor.dtype)[6:]}" for tensor in about[:1])
-
-        def run() -> None:
-            call = Call(self.members, self.key, number, name, what, self.timeout)
-            with mpi.watchdog.watching(call):
-                try:
-                    if self.debugs:
-                        agreement.check(self.comm, call, about, detail)
-                    todo()
-                except MPI.Exception as error:
-                    raise DistBackendError(
-                        f"{call.label()}: {error.Get_error_string()}: do all ranks call it with tensors of one size? "
-                        "TORCH_DISTRIBUTED_DEBUG=DETAIL compares them"
-                    ) from None
-
+        """Begin a collective, and do it where the caller waits for it at once. about: what all ranks must agree on."""
         mpi = runtime()
-        if mpi.thread:
-            return self._collected(mpi.thread.do(Pending(result, run)))
-        run()
-        return self._collected(Done(result))
+        comm, key = self._communicator()
+        kind = (about[0].numel(), about[0].dtype) if about else None
+        call = Call(self.members, key, 0, name, self.timeout, kind)
+
+        def steps() -> Iterator[Any]:
+            try:
+                if self.debugs:
+                    yield from agreement.check(comm, call, about, detail)
+                yield from todo(comm)
+            except MPI.Exception as error:
+                raise DistBackendError(
+                    f"{call.label()}: {error.Get_error_string()}: do all ranks call it with tensors of one size? "
+                    "TORCH_DISTRIBUTED_DEBUG=DETAIL compares them"
+                ) from None
+
+        operation = Operation(steps(), call)
+        is_waited_for = self.gathered is None and not getattr(opts, "asyncOp", True)
+        mpi.progress.begin(key, operation, is_waited_for)
+        work = Begun(result, mpi.progress, key, operation, self._completions)
+        if is_waited_for:
+            work.wait()
+        return self._collected(work)
+
+    def _name(self, deep: int) -> str:
+        return f"{self.key}+{deep}" if deep else self.key
+
+    def _communicator(self) -> tuple[Any, str]:
+        """Return the communicator for what the calling thread calls, and its name."""
+        deep = depth()
+        name = self._name(deep)
+        if deep not in self.comms:
+            with self.lock:
+                if deep not in self.comms:
+                    with runtime().watchdog.watching(Call(self.members, name, 0, "forming the group", self.timeout)):
+                        self.comms[deep] = self.comm.Create_group(self.comm.Get_group(), deep)
+        return self.comms[deep], name
+
+    def _completions(self, deep: int) -> Completions:
+        return self.completions.setdefault(deep, Completions())
 
     def _collected(self, work: Any) -> Any:
         if self.gathered is not None:
@@ -166,15 +193,15 @@ class MpiProcessGroup(ProcessGroup):
         """Reduce each tensor over all ranks, in place."""
         tensors = [checked(tensor, "all_reduce") for tensor in _listed(tensors)]
         operation = _operation(opts)
-        reductions = [Reduction(operation, tensor.dtype, self.comm.size) for tensor in tensors]
+        reductions = [reduction_of(operation, tensor.dtype, self.comm.size) for tensor in tensors]
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             for tensor, reduction in zip(tensors, reductions):
                 source = Contiguous(tensor)
-                reduction.all_reduce(self.comm, source.flat)
+                yield from reduction.all_reduce(comm, source.flat)
                 source.back()
 
-        return self._do("all_reduce", todo, tensors, tensors, name_of(operation))
+        return self._do("all_reduce", todo, tensors, tensors, operation, opts)
 
     allreduce_coalesced = allreduce
 
@@ -183,15 +210,15 @@ class MpiProcessGroup(ProcessGroup):
         (tensor,) = (checked(one, "reduce") for one in _listed(tensors))
         root = int(getattr(opts, "rootRank", opts))
         operation = _operation(opts if hasattr(opts, "reduceOp") else next(iter(others), None))
-        reduction = Reduction(operation, tensor.dtype, self.comm.size)
+        reduction = reduction_of(operation, tensor.dtype, self.comm.size)
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             source = Contiguous(tensor)
-            reduction.reduce(self.comm, source.flat, root)
+            yield from reduction.reduce(comm, source.flat, root)
             if self.comm.rank == root:
                 source.back()
 
-        return self._do("reduce", todo, [tensor], [tensor], f"{name_of(operation)} to {root}")
+        return self._do("reduce", todo, [tensor], [tensor], (operation, root), opts)
 
     def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None, _timeout: Any = None) -> Any:
         """Reduce a list of tensors, one for each rank, into that rank's."""
@@ -202,14 +229,14 @@ class MpiProcessGroup(ProcessGroup):
         if len(sources) != self.comm.size or counts[self.comm.rank] != target.numel():
             raise ValueError("reduce_scatter: the input must have a tensor for each rank, of its output's size")
         operation = _operation(opts)
-        reduction = Reduction(operation, target.dtype, self.comm.size)
+        reduction = reduction_of(operation, target.dtype, self.comm.size)
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             flat, mine = torch.cat([source.detach().reshape(-1) for source in sources]), Contiguous(target)
-            reduction.reduce_scatter(self.comm, flat, mine.flat, counts)
+            yield from reduction.reduce_scatter(comm, flat, mine.flat, counts)
             mine.back()
 
-        return self._do("reduce_scatter", todo, [target], sources, name_of(operation))
+        return self._do("reduce_scatter", todo, [target], sources, operation, opts)
 
     def reduce_scatter_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Any:
         """Reduce a tensor over all ranks, and give each its part of the first dimension."""
@@ -227,16 +254,16 @@ class MpiProcessGroup(ProcessGroup):
                     f"reduce_scatter_tensor: the input must have {self.comm.size} times as many elements as the output"
                 )
         operation = _operation(opts)
-        reductions = [Reduction(operation, target.dtype, self.comm.size) for target in targets]
+        reductions = [reduction_of(operation, target.dtype, self.comm.size) for target in targets]
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             for target, source, reduction in zip(targets, sources, reductions):
                 mine = Contiguous(target)
                 whole = _apart(source.detach().contiguous().view(-1), mine.flat)
-                reduction.reduce_scatter(self.comm, whole, mine.flat, [target.numel()] * self.comm.size)
+                yield from reduction.reduce_scatter(comm, whole, mine.flat, [target.numel()] * self.comm.size)
                 mine.back()
 
-        return self._do("reduce_scatter_tensor", todo, targets, sources, name_of(operation))
+        return self._do("reduce_scatter_tensor", todo, targets, sources, operation, opts)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
@@ -247,13 +274,13 @@ class MpiProcessGroup(ProcessGroup):
         tensors = [checked(tensor, "broadcast") for tensor in _listed(tensors)]
         root = int(getattr(opts, "rootRank", opts))
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             for tensor in tensors:
                 source = Contiguous(tensor)
-                self.comm.Bcast(moved(source.flat), root)
+                yield comm.Ibcast(moved(source.flat), root)
                 source.back()
 
-        return self._do("broadcast", todo, tensors, tensors, f"from {root}")
+        return self._do("broadcast", todo, tensors, tensors, root, opts)
 
     def gather(self, outputs: Any, inputs: Any, opts: Any, _timeout: Any = None) -> Any:
         """Give the root a list of all ranks' tensors."""
@@ -264,14 +291,14 @@ class MpiProcessGroup(ProcessGroup):
         if is_root and len(targets) != self.comm.size:
             raise ValueError("gather: the root's list must have a tensor for each rank")
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             flat = source.detach().contiguous().view(-1)
             counts = [target.numel() for target in targets]
             whole = flat.new_empty(sum(counts))
-            self.comm.Gatherv(moved(flat), in_parts(whole, counts) if is_root else None, root)
+            yield comm.Igatherv(moved(flat), in_parts(whole, counts) if is_root else None, root)
             _spread(whole, targets)
 
-        return self._do("gather", todo, targets, [source], f"to {root}")
+        return self._do("gather", todo, targets, [source], root, opts)
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any, _timeout: Any = None) -> Any:
         """Give each rank its tensor of the root's list."""
@@ -282,32 +309,32 @@ class MpiProcessGroup(ProcessGroup):
         if is_root and len(sources) != self.comm.size:
             raise ValueError("scatter: the root's list must have a tensor for each rank")
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             mine = Contiguous(target)
             whole = torch.cat([source.detach().reshape(-1) for source in sources]) if is_root else mine.flat
             counts = [source.numel() for source in sources]
-            self.comm.Scatterv(in_parts(whole, counts) if is_root else None, moved(mine.flat), root)
+            yield comm.Iscatterv(in_parts(whole, counts) if is_root else None, moved(mine.flat), root)
             mine.back()
 
-        return self._do("scatter", todo, [target], [target], f"from {root}")
+        return self._do("scatter", todo, [target], [target], root, opts)
 
     # --- data from all to all ---
 
-    def allgather(self, outputs: Any, inputs: Any, _opts: Any = None, _timeout: Any = None) -> Any:
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None, _timeout: Any = None) -> Any:
         """Give all ranks a list of all ranks' tensors."""
         (source,) = (checked(one, "all_gather") for one in _listed(inputs))
         targets = [checked(one, "all_gather") for one in _nested(outputs)[0]]
         if len(targets) != self.comm.size:
             raise ValueError("all_gather: the list must have a tensor for each rank")
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             flat = source.detach().contiguous().view(-1)
             counts = [target.numel() for target in targets]
             whole = flat.new_empty(sum(counts))
-            self.comm.Allgatherv(moved(flat), in_parts(whole, counts))
+            yield comm.Iallgatherv(moved(flat), in_parts(whole, counts))
             _spread(whole, targets)
 
-        return self._do("all_gather", todo, targets, targets)
+        return self._do("all_gather", todo, targets, targets, opts=opts)
 
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Do all_gather with several tensors: for each rank, a list of outputs."""
@@ -320,7 +347,7 @@ class MpiProcessGroup(ProcessGroup):
 
     _allgather_base = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, _opts: Any = None) -> Any:
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Do all_gather_single with several tensors."""
         targets = [checked(one, "all_gather") for one in outputs]
         sources = [checked(one, "all_gather") for one in inputs]
@@ -330,33 +357,33 @@ class MpiProcessGroup(ProcessGroup):
                     f"all_gather_into_tensor: the output must have {self.comm.size} times as many elements as the input"
                 )
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             for target, source in zip(targets, sources):
                 whole = Contiguous(target)
                 # FSDP gathers into the tensor of which its shard is a part.
                 flat = _apart(source.detach().contiguous().view(-1), whole.flat)
-                self.comm.Allgather(moved(flat), moved(whole.flat, self.comm.size))
+                yield comm.Iallgather(moved(flat), moved(whole.flat, self.comm.size))
                 whole.back()
 
-        return self._do("all_gather_into_tensor", todo, targets, sources)
+        return self._do("all_gather_into_tensor", todo, targets, sources, opts=opts)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def alltoall(self, outputs: Any, inputs: Any, _opts: Any = None, _timeout: Any = None) -> Any:
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, _timeout: Any = None) -> Any:
         """Send each rank its tensor of the list, and receive one from each."""
         targets = [checked(one, "all_to_all") for one in outputs]
         sources = [checked(one, "all_to_all") for one in inputs]
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             sent = torch.cat([source.detach().reshape(-1) for source in sources])
             received = sent.new_empty(sum(target.numel() for target in targets))
-            self.comm.Alltoallv(
+            yield comm.Ialltoallv(
                 in_parts(sent, [source.numel() for source in sources]),
                 in_parts(received, [target.numel() for target in targets]),
             )
             _spread(received, targets)
 
-        return self._do("all_to_all", todo, targets)
+        return self._do("all_to_all", todo, targets, opts=opts)
 
     def all_to_all_single(
         self,
@@ -364,7 +391,7 @@ class MpiProcessGroup(ProcessGroup):
         source: torch.Tensor,
         output_sizes: Sequence[int] | None = None,
         input_sizes: Sequence[int] | None = None,
-        _opts: Any = None,
+        opts: Any = None,
         _timeout: Any = None,
     ) -> Any:
         """Send each rank its part of the first dimension, and receive one from each; of equal sizes by default."""
@@ -374,21 +401,25 @@ class MpiProcessGroup(ProcessGroup):
             for tensor, sizes in ((output, output_sizes), (source, input_sizes))
         )
 
-        def todo() -> None:
+        def todo(comm: Any) -> Iterator[Any]:
             mine = Contiguous(output)
             flat = _apart(source.detach().contiguous().view(-1), mine.flat)
-            self.comm.Alltoallv(in_parts(flat, sent), in_parts(mine.flat, received))
+            yield comm.Ialltoallv(in_parts(flat, sent), in_parts(mine.flat, received))
             mine.back()
 
-        return self._do("all_to_all_single", todo, [output])
+        return self._do("all_to_all_single", todo, [output], opts=opts)
 
     alltoall_base = all_to_all_single
 
     # --- ranks wait for each other ---
 
     def barrier(self, _opts: Any = None, opts: Any = None, timeout: Any = None) -> Any:
-        """Wait for all ranks, without keeping a core busy."""
-        return self._do("barrier", lambda: poll(self.comm.Ibarrier().Test, None), [])
+        """Wait for all ranks."""
+
+        def todo(comm: Any) -> Iterator[Any]:
+            yield comm.Ibarrier()
+
+        return self._do("barrier", todo, [], opts=opts or _opts)
 
     def wait_for_all(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
         """Do monitored_barrier. Raises RuntimeError on rank 0 that names those that did not come in time."""
@@ -435,16 +466,27 @@ class MpiProcessGroup(ProcessGroup):
         most = self.comm.Get_attr(MPI.TAG_UB)
         if not 0 <= tag <= most:
             raise ValueError(f"{name}: tag {tag // 2} is not one of 0 to {most // 2}, which MPI has here")
-        whole = Contiguous(tensor)
-        start = self.comm.Isend if is_send else self.comm.Irecv
-        try:
-            request = start(moved(whole.flat), peer, tag)
-        except MPI.Exception as error:
-            raise DistBackendError(f"{name}, tag {tag // 2}: {error.Get_error_string()}") from None
-        who = "any rank" if peer == MPI.ANY_SOURCE else f"rank {self.members[peer]}"
+        mpi = runtime()
+        is_any = peer == MPI.ANY_SOURCE
+        who = "any rank" if is_any else f"rank {self.members[peer]}"
         label = f"{name} {'to' if is_send else 'from'} {who} in the group of {of_ranks(self.members)}"
-        arrived = None if is_send else whole.back
-        return self._collected(Message(request, MPI.Status(), tensor, arrived, label, seconds, whole.flat))
+        needed = self.members if is_any else (self.members[peer],)
+        call = Call(needed, f"messages of {self.key}", MESSAGE, label, seconds)
+
+        def steps() -> Iterator[Any]:
+            whole = Contiguous(tensor)
+            try:
+                yield (self.comm.Isend if is_send else self.comm.Irecv)(moved(whole.flat), peer, tag)
+            except MPI.Exception as error:
+                raise DistBackendError(f"{label}, tag {tag // 2}: {error.Get_error_string()}") from None
+            if not is_send:
+                whole.back()
+
+        operation = Operation(steps(), status=MPI.Status(), target=self.members[peer] if is_send else None)
+        mpi.progress.begin(operation, operation, False)
+        if operation.error is not None:
+            raise operation.error
+        return self._collected(Message(tensor, mpi.progress, operation, self._completions, mpi.watchdog, call))
 
 
 # DistributedDataParallel's C++ code calls these within a compiled forward pass, where Dynamo would compile them.
@@ -455,8 +497,9 @@ for _name in ("allreduce", "broadcast", "allgather", "barrier"):
 def _operation(opts: Any) -> Any:
     """Return the reduction that options ask for, which may be the reduction itself; a sum by default."""
     if opts is None:
-        return torch.distributed.ReduceOp.SUM
-    return getattr(opts, "reduceOp", opts)
+        return torch.distributed.ReduceOp.RedOpType.SUM
+    operation = getattr(opts, "reduceOp", opts)
+    return getattr(operation, "op", operation)
 
 
 def _listed(tensors: Any) -> list[Any]:

@@ -2,12 +2,15 @@
 
 MPI reduces large messages slower than the same elements in pieces that stay in a core's cache: see docs/collectives.md
 for what was measured. bfloat16 and float16 it cannot reduce: each rank is sent its share of all others' elements,
-reduces it in float32, rounds once, and sends it to all. That moves as many bytes as their all_reduce has to.
+reduces it in float32, rounds once, and sends it to all. That moves as many bytes as their all_reduce has to. The
+reductions are generators of requests, which progress.py goes on with.
 """
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -36,9 +39,10 @@ OPERATIONS = (
 )
 
 
-def name_of(operation: Any) -> str:
-    """Return what one of ReduceOp's operations is called."""
-    return next((row[0].name for row in OPERATIONS if operation == row[0]), str(operation))
+def pieces(flat: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the pieces of a tensor that are reduced one after another."""
+    step = max(1, PIECE // flat.element_size())
+    return flat.split(step) if flat.numel() > step else (flat,) if flat.numel() else ()
 
 
 class Reduction:
@@ -49,7 +53,7 @@ class Reduction:
 
     def __init__(self, operation: Any, dtype: torch.dtype, size: int) -> None:
         found, of_bool = next((row[1:] for row in OPERATIONS if operation == row[0]), (None, None))
-        name = name_of(operation)
+        name = getattr(operation, "name", operation)
         if found is None:
             raise ValueError(f"backend mpi does not have the reduction {name}")
         fraction = dtype.is_floating_point or dtype.is_complex
@@ -64,41 +68,42 @@ class Reduction:
         self.divisor = size if operation == ReduceOp.AVG else 1
         self.here = dtype in HALVES
 
-    def all_reduce(self, comm: Any, flat: torch.Tensor) -> None:
+    def all_reduce(self, comm: Any, flat: torch.Tensor) -> Iterator[Any]:
         """Reduce the tensor over all ranks, in place."""
-        step = max(1, PIECE // flat.element_size())
-        for piece in flat.split(step) if flat.numel() else ():
+        for piece in pieces(flat):
             if self.here:
-                self._exchange(comm, piece)
+                yield from self._exchange(comm, piece)
             else:
-                comm.Allreduce(MPI.IN_PLACE, reduced(piece), self.operation)
+                yield comm.Iallreduce(MPI.IN_PLACE, reduced(piece), self.operation)
         self._average(flat)
 
-    def reduce(self, comm: Any, flat: torch.Tensor, root: int) -> None:
+    def reduce(self, comm: Any, flat: torch.Tensor, root: int) -> Iterator[Any]:
         """Reduce the tensor over all ranks into the root's; the others' stay as they are."""
         is_root = comm.rank == root
         if self.here:
             rows = flat.new_empty(comm.size, flat.numel()) if is_root else flat.new_empty(0)
-            comm.Gather(moved(flat), moved(rows, comm.size) if is_root else None, root)
+            yield comm.Igather(moved(flat), moved(rows, comm.size) if is_root else None, root)
             if is_root:
                 self._locally(rows, flat)
         else:
-            for piece in flat.split(max(1, PIECE // flat.element_size())) if flat.numel() else ():
+            for piece in pieces(flat):
                 if is_root:
-                    comm.Reduce(MPI.IN_PLACE, reduced(piece), self.operation, root)
+                    yield comm.Ireduce(MPI.IN_PLACE, reduced(piece), self.operation, root)
                 else:
-                    comm.Reduce(reduced(piece), None, self.operation, root)
+                    yield comm.Ireduce(reduced(piece), None, self.operation, root)
         if is_root:
             self._average(flat)
 
-    def reduce_scatter(self, comm: Any, source: torch.Tensor, target: torch.Tensor, counts: list[int]) -> None:
+    def reduce_scatter(
+        self, comm: Any, source: torch.Tensor, target: torch.Tensor, counts: list[int]
+    ) -> Iterator[Any]:
         """Reduce the source over all ranks, and give each rank its part, so many elements in order, into the target."""
         if self.here:
             rows = target.new_empty(comm.size, counts[comm.rank])
             kind = moved(source)[2]
             theirs = [sum(counts[:rank]) for rank in range(comm.size)]
             mine = [counts[comm.rank]] * comm.size
-            comm.Alltoallv(
+            yield comm.Ialltoallv(
                 [memory(source), (counts, theirs), kind],
                 [memory(rows), (mine, [rank * mine[0] for rank in range(comm.size)]), kind],
             )
@@ -106,9 +111,9 @@ class Reduction:
         elif len(set(counts)) == 1:
             # As MPI does, mpi4py counts the elements of one rank here, also of what is sent.
             sent = [memory(source), counts[0], REDUCED[source.dtype]]
-            comm.Reduce_scatter_block(sent, reduced(target), self.operation)
+            yield comm.Ireduce_scatter_block(sent, reduced(target), self.operation)
         else:
-            comm.Reduce_scatter(reduced(source), reduced(target), counts, self.operation)
+            yield comm.Ireduce_scatter(reduced(source), reduced(target), counts, self.operation)
         self._average(target)
 
     def _average(self, flat: torch.Tensor) -> None:
@@ -116,21 +121,21 @@ class Reduction:
             for piece in flat.split(GRAIN):
                 piece.div_(self.divisor)
 
-    def _exchange(self, comm: Any, flat: torch.Tensor) -> None:
+    def _exchange(self, comm: Any, flat: torch.Tensor) -> Iterator[Any]:
         """All-reduce elements that MPI cannot compute with."""
         size, count = comm.size, flat.numel()
         if count * flat.element_size() <= SMALL:
             rows = flat.new_empty(size, count)
-            comm.Allgather(moved(flat), moved(rows, size))
+            yield comm.Iallgather(moved(flat), moved(rows, size))
             self._locally(rows, flat)
             return
         share = -(-count // size)
         counts = [max(0, min(share, count - rank * share)) for rank in range(size)]
         mine = flat.narrow(0, min(comm.rank * share, count), counts[comm.rank])
         reduced_share = mine.clone()
-        self.reduce_scatter(comm, flat, reduced_share, counts)
+        yield from self.reduce_scatter(comm, flat, reduced_share, counts)
         offsets = [min(rank * share, count) for rank in range(size)]
-        comm.Allgatherv(moved(reduced_share), [memory(flat), (counts, offsets), moved(flat)[2]])
+        yield comm.Iallgatherv(moved(reduced_share), [memory(flat), (counts, offsets), moved(flat)[2]])
 
     def _locally(self, rows: torch.Tensor, target: torch.Tensor) -> None:
         """Reduce the rows, one of each rank, in float32, rounded once into the target."""
@@ -146,3 +151,6 @@ class Reduction:
         if self.operation == MPI.PROD:
             return rows.prod(0)
         return rows.amin(0) if self.operation == MPI.MIN else rows.amax(0)
+
+
+reduction_of = functools.lru_cache(maxsize=256)(Reduction)

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from amx_cluster_mpi.library import MPI
+from amx_cluster_mpi.progress import Progress, poll
 from amx_cluster_mpi.watchdog import Call, Watchdog
-from amx_cluster_mpi.work import CommunicationThread, give_up_receiving, poll
 
 # What gives a process its place in Intel MPI's group, and in those of other launchers.
 OURS = "PMI_SIZE"
 OTHERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "TORCHELASTIC_RUN_ID": "torchrun"}
 # Seconds that the ranks may take to form the group, and to end.
 FORM = 300.0
+# Seconds that a rank waits at most for others to be told that it leaves.
+GOODBYE = 2.0
 
 
 class Leaving(SystemExit):
@@ -60,10 +63,11 @@ class Runtime:
         self.failed = False
         self.watchdog = Watchdog()
         everyone = range(self.world.size)
-        with self.watchdog.watching(Call(everyone, "", 0, "forming the group", "", FORM)):
+        with self.watchdog.watching(Call(everyone, "", 0, "forming the group", FORM)):
             self.watchdog.comm = self.world.Dup()
         cpus = [int(cpu) for cpu in os.environ.get("AMX_CLUSTER_MPI_CPUS", "").split(",") if cpu]
-        self.thread = CommunicationThread(cpus) if cpus else None
+        self.progress = Progress(self.watchdog, cpus)
+        self.watchdog.is_sending = self.progress.is_sending
         self._watch_the_end()
         atexit.register(self.close)
 
@@ -81,20 +85,52 @@ class Runtime:
         def fail() -> None:
             self.failed = True
 
-        sys.excepthook, sys.exit = excepthook, exit_with  # type: ignore[assignment]
+        leave = os._exit
+
+        def leave_with(status: int) -> None:
+            if status == 0:
+                self.leave()
+            leave(status)
+
+        sys.excepthook, sys.exit, os._exit = excepthook, exit_with, leave_with  # type: ignore[assignment]
+
+    def is_up(self) -> bool:
+        """Tell whether this process is the rank, and has neither failed nor ended MPI."""
+        return not self.failed and os.getpid() == self.pid and not MPI.Is_finalized()
 
     def close(self) -> None:
         """End MPI together with the other ranks; where the script has failed, leave that to the launcher."""
-        if self.failed or os.getpid() != self.pid or MPI.Is_finalized():
+        if not self.is_up():
             return
-        if self.thread:
-            self.thread.drain()
+        self.progress.drain()
         self.watchdog.end()
-        give_up_receiving()
+        self.progress.give_up_receiving()
         # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.
-        poll(self.world.Ibarrier().Test, None)
+        together = self.world.Ibarrier()
+        poll(lambda: together.Test() or self.watchdog.left, None)
+        if self.watchdog.left:
+            # MPI cannot end without them. Every rank says so instead, and waits for all to have said it.
+            self.watchdog.say_goodbye(GOODBYE)
+            poll(lambda: len(self.watchdog.left) == self.world.size - 1, None)
+            self.leave()
+            return
         self.watchdog.close()
         MPI.Finalize()
+
+    def leave(self) -> None:
+        """Have this process end without the other ranks, by os._exit(0) of the script: they go on without it.
+
+        MPI itself cannot: MPI_Finalize waits for all. So the others are told, and the launcher gets the words that
+        MPI_Finalize would send it (PMI's simple protocol); it would else take the end of this process for a failure.
+        """
+        if not self.is_up():
+            return
+        self.watchdog.say_goodbye(GOODBYE)
+        self.failed = True  # nothing of this is done twice
+        with contextlib.suppress(KeyError, ValueError, OSError):
+            manager = int(os.environ["PMI_FD"])
+            os.write(manager, b"cmd=finalize\n")
+            os.read(manager, 1024)  # that it was understood
 
 
 _runtime: list[Runtime] = []

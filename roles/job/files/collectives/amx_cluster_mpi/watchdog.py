@@ -2,7 +2,7 @@
 
 A thread looks every second. A collective that waits for longer than NOTICE tells the other ranks of its group where it
 is; so that a rank that gives up can say which of them have not come. It ends its process then, as PyTorch's watchdog
-of NCCL does, and the launcher the others.
+of NCCL does, and the launcher the others. A message that is waited for is given up alone: that raises an error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pickle
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,24 +27,39 @@ NOTICE = 3.0
 EXIT_CODE = 1
 # What a rank tells of a collective that it will not call any more.
 ENDED = "the end of its script"
+# The place of messages among the collectives of a group: they are in no order with them.
+MESSAGE = -1
+# What a rank that leaves at once tells instead of a group.
+LEFT = ""
 
 
 @dataclass
 class Call:
-    """A collective that this process is in: ranks of its group, its number there, its name and on what."""
+    """What this process is in: the ranks that it needs, its group, its number there, its name and the
+    elements and type of its tensor.
+
+    give_up: what is called, with the report, when it will not end; this process ends by default.
+    """
 
     ranks: Sequence[int]
     group: str
     number: int
     name: str
-    what: str
     timeout: float
+    tensor: tuple[int, Any] | None = None
     began: float = field(default_factory=time.monotonic)
     told: bool = False
+    give_up: Callable[[str], object] | None = None
+
+    def text(self) -> str:
+        """Return what it is."""
+        return self.name if self.tensor is None else f"{self.name} of {self.tensor[0]} {str(self.tensor[1])[6:]}"
 
     def label(self) -> str:
-        """Return which one it is, in words."""
-        return f"{self.name}{self.what}, number {self.number} in the group of {of_ranks(self.ranks)}"
+        """Return which one it is."""
+        if self.number == MESSAGE:
+            return self.name
+        return f"{self.text()}, number {self.number} in the group of {of_ranks(self.ranks)}"
 
 
 def of_ranks(ranks: Sequence[int]) -> str:
@@ -57,12 +72,17 @@ class Watchdog:
     """The calls of this process, and what others have told of theirs."""
 
     def __init__(self) -> None:
+        self.rank = MPI.COMM_WORLD.rank
         self.comm: Any = None
         self.calls: dict[int, Call] = {}
         # The last call that each rank has told of in each group: {(rank, group): (number, name and on what)}.
         self.heard: dict[tuple[int, str], tuple[int, str]] = {}
         # The last call of this process in each group.
         self.last: dict[str, int] = {}
+        # The last of theirs, of ranks that have left at once.
+        self.left: dict[int, dict[str, int]] = {}
+        # Tells whether this process still sends a message to a rank.
+        self.is_sending: Callable[[int], bool] = lambda _rank: False
         self.ended = False
         self.sent: list[Any] = []
         self.pid = os.getpid()
@@ -73,13 +93,28 @@ class Watchdog:
     @contextlib.contextmanager
     def watching(self, call: Call) -> Iterator[None]:
         """Watch a call as long as it lasts."""
-        self.calls[id(call)] = call
         self.last[call.group] = call.number
+        self.enter(call)
         try:
             yield
         finally:
-            self.calls.pop(id(call), None)
-            activity.note_end()
+            self.leave(call)
+
+    def count(self, call: Call | None) -> None:
+        """Give a collective its number in its group."""
+        if call is not None:
+            call.number = self.last[call.group] = self.last.get(call.group, 0) + 1
+
+    def enter(self, call: Call | None) -> None:
+        """Watch a call from now on."""
+        if call is not None:
+            call.began = time.monotonic()
+            self.calls[id(call)] = call
+
+    def leave(self, call: Call | None) -> None:
+        """Watch a call no more, or note the end of a message that nobody waited for."""
+        self.calls.pop(id(call), None)
+        activity.note_end()
 
     def end(self) -> None:
         """Tell those that wait for this rank, now or later, that it will not come: its script has ended."""
@@ -87,6 +122,19 @@ class Watchdog:
             self.ended = True
             for (rank, group), (number, _name) in list(self.heard.items()):
                 self._answer(rank, group, number)
+
+    def say_goodbye(self, seconds: float) -> None:
+        """Tell all ranks that this one leaves at once, which waits so long at most for the words to be sent."""
+        end = time.monotonic() + seconds
+        with self.lock:
+            if self.comm is None or self.stopped:
+                return
+            self.ended = True
+            for rank in range(self.comm.size):
+                if rank != self.rank and rank not in self.left:
+                    self._send(rank, LEFT, 0, self.last)
+            while not all(request.Test() for _content, request in self.sent) and time.monotonic() < end:
+                time.sleep(0.001)
 
     def close(self) -> None:
         """Call MPI no more."""
@@ -102,8 +150,8 @@ class Watchdog:
                     call.told = True
                     self._tell(call)
                 self._listen()
-                if waited > call.timeout or self._is_left(call):
-                    self._give_up(call)
+                if id(call) in self.calls and (waited > call.timeout or self._is_left(call)):
+                    (call.give_up or self._give_up)(self.report(call))
             self._listen()
 
     def _tell(self, call: Call) -> None:
@@ -111,17 +159,17 @@ class Watchdog:
             if self.comm is None or self.stopped:
                 return
             for rank in call.ranks:
-                if rank != self.comm.rank:
-                    self._send(rank, call.group, call.number, call.name + call.what)
+                if rank != self.rank:
+                    self._send(rank, call.group, call.number, call.text())
             self.sent = [(content, request) for content, request in self.sent if not request.Test()]
 
-    def _send(self, rank: int, group: str, number: int, name: str) -> None:
+    def _send(self, rank: int, group: str, number: int, name: Any) -> None:
         content = pickle.dumps((group, number, name))
         self.sent.append((content, self.comm.Isend([content, MPI.BYTE], rank)))
 
     def _answer(self, rank: int, group: str, number: int) -> None:
-        """Tell a rank that waits in a collective of a group that this one has ended before it."""
-        if self.last.get(group, -1) < number:
+        """Tell a rank that waits for a collective of a group, or for a message, that this one has ended before it."""
+        if self.last.get(group, -1) < number or (number == MESSAGE and not self.is_sending(rank)):
             self._send(rank, group, self.last.get(group, -1), ENDED)
 
     def _listen(self) -> None:
@@ -131,16 +179,27 @@ class Watchdog:
                 content = bytearray(status.Get_count(MPI.BYTE))
                 self.comm.Recv([content, MPI.BYTE], status.Get_source(), 0)
                 group, number, name = pickle.loads(content)
+                if group == LEFT:
+                    self.left[status.Get_source()] = name
+                    continue
                 self.heard[status.Get_source(), group] = number, name
                 if self.ended:
                     self._answer(status.Get_source(), group, number)
 
-    def _is_left(self, call: Call) -> bool:
+    def _has_left(self, rank: int, call: Call) -> bool:
         """Tell whether a rank that this call needs has ended."""
-        return any(self.heard.get((rank, call.group), (0, ""))[1] == ENDED for rank in call.ranks)
+        if rank in self.left:
+            return call.number == MESSAGE or self.left[rank].get(call.group, -1) < call.number
+        return self.heard.get((rank, call.group), (0, ""))[1] == ENDED
 
-    def _give_up(self, call: Call) -> None:
-        text = f"DistBackendError: {self.report(call)}\n"
+    def _is_left(self, call: Call) -> bool:
+        """Tell whether this call will not end: a collective needs all ranks, and a message from any rank one."""
+        others = [rank for rank in call.ranks if rank != self.rank]
+        wanted = all if call.number == MESSAGE else any
+        return bool(others) and wanted(self._has_left(rank, call) for rank in others)
+
+    def _give_up(self, report: str) -> None:
+        text = f"DistBackendError: {report}\n"
         observer = sys.modules.get("_amx_cluster_observer")
         with contextlib.suppress(Exception):
             if observer:
@@ -152,24 +211,29 @@ class Watchdog:
 
     def report(self, call: Call) -> str:
         """Return what a call that took too long waits for."""
-        own = self.comm.rank if self.comm is not None else -1
+        is_message, missing, doing = call.number == MESSAGE, "called", "calling"
+        if is_message:
+            missing, doing = ("received", "receiving") if call.name.startswith("send") else ("sent", "sending")
         absent, ended, elsewhere = [], [], []
         for rank in call.ranks:
             number, name = self.heard.get((rank, call.group), (-1, ""))
-            if rank == own or (number, name) == (call.number, call.name + call.what):
+            if rank == self.rank or (not is_message and (number, name) == (call.number, call.text())):
                 continue
-            if name == ENDED:
+            if self._has_left(rank, call):
                 ended.append(rank)
+            elif is_message and name:
+                elsewhere.append(f"rank {rank} has not {missing} it, and waits for its own {name}")
             elif number < 0:
                 absent.append(rank)
             elif number < call.number:
                 elsewhere.append(f"rank {rank} has not called it, and was last in {name}, number {number}")
             else:
                 elsewhere.append(f"rank {rank} is at {name}, number {number}")
-        reasons = [*([f"{of_ranks(absent)} {'has' if len(absent) == 1 else 'have'} not called it"] if absent else [])]
-        reasons += [f"{of_ranks(ended)} ended without calling it"] if ended else []
+        have = "has" if len(absent) == 1 else "have"
+        reasons = [f"{of_ranks(absent)} {have} not {missing} it"] if absent else []
+        reasons += [f"{of_ranks(ended)} ended without {doing} it"] if ended else []
         reasons += elsewhere
         why = "; ".join(reasons) or "all ranks have called it: the network between them does not carry it"
-        who = f"rank {own} on {os.environ.get('AMX_CLUSTER_HOST') or MPI.Get_processor_name()}"
+        who = f"rank {self.rank} on {os.environ.get('AMX_CLUSTER_HOST') or MPI.Get_processor_name()}"
         after = min(call.timeout, time.monotonic() - call.began)
         return f"{who}: {call.label()}, has not ended within {after:.3g} s: {why}"

@@ -1,0 +1,254 @@
+"""What was begun goes on, whichever call the rank makes next.
+
+An operation is a generator: it begins non-blocking calls of MPI one after another and yields the request of each. One
+thread of the process tests the requests; so does every thread that waits, so that a synchronous collective costs no
+change of threads. Between two looks at requests that do not move it sleeps, for a share of the time that it has waited.
+
+Collectives of one communicator are done in the order of their calls, as MPI needs it. Communicators, and messages from
+one rank to another, do not wait for each other.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from amx_cluster_mpi.library import MPI
+from amx_cluster_mpi.watchdog import Call, Watchdog
+
+# Seconds without movement for which a thread that waits looks again at once, and then lets others have the processor.
+AT_ONCE = 0.00005
+EAGER = 0.002
+# From then on it sleeps for this share of the time without movement, in seconds not less and not more than these.
+SHARE = 0.005
+LEAST, MOST = 0.00002, 0.005
+# Of how many looks of a thread that waits for one operation one is at all others, too.
+OTHERS = 8
+
+
+def poll(is_done: Callable[[], bool], seconds: float | None) -> bool:
+    """Wait until it is done, and tell whether it was within so many seconds (None: indefinitely)."""
+    began = time.monotonic()
+    while not is_done():
+        waited = time.monotonic() - began
+        if seconds is not None and waited > seconds:
+            return False
+        rest(waited, EAGER, time.sleep)
+    return True
+
+
+def rest(waited: float, eager: float, sleep: Callable[[float], object]) -> None:
+    """Leave the processor to others, after so many seconds without movement."""
+    if waited > eager:
+        sleep(min(max(waited * SHARE, LEAST), MOST))
+    elif waited > AT_ONCE:
+        os.sched_yield()
+
+
+class Operation:
+    """Calls of MPI that belong together, and how far they are.
+
+    steps: yields a request after each call. call: what the watchdog sees of a collective as soon as it is called.
+    status: of a message's request. target: the rank that a message is sent to.
+    """
+
+    def __init__(
+        self, steps: Iterator[Any], call: Call | None = None, status: Any = None, target: int | None = None
+    ) -> None:
+        self.steps: Any = steps
+        self.call, self.status, self.target = call, status, target
+        self.request: Any = None
+        self.is_inference = torch.is_inference_mode_enabled()  # which each thread is in or not
+        self.ended = False
+        self.error: BaseException | None = None
+        # Called with the lock held: it may neither wait nor call what the script has given.
+        self.at_end: Callable[[], object] | None = None
+
+    def advance(self) -> bool:
+        """Go as far as MPI is, and tell whether that was any further."""
+        moved = False
+        try:
+            while True:
+                go_on = self.steps.__next__
+                try:
+                    if self.request is not None and not self.request.Test(self.status):
+                        return moved
+                except MPI.Exception as error:
+                    go_on = functools.partial(self.steps.throw, error)  # which says what was called
+                moved = True
+                if torch.is_inference_mode_enabled() == self.is_inference:
+                    self.request = go_on()
+                else:
+                    with torch.inference_mode(self.is_inference):
+                        self.request = go_on()
+        except StopIteration:
+            self.end(None)
+        except BaseException as error:  # whatever it is, it belongs to who waits
+            self.end(error)
+        return True
+
+    def end(self, error: BaseException | None) -> None:
+        """Note that it has ended."""
+        self.steps = self.request = None  # they hold tensors
+        self.error, self.ended = error, True
+        if self.at_end is not None:
+            self.at_end()
+
+
+class Progress:
+    """The operations of this process. cpus: where its thread runs, anywhere by default.
+
+    Raises RuntimeError where the thread cannot run there.
+    """
+
+    def __init__(self, watchdog: Watchdog, cpus: Sequence[int] = ()) -> None:
+        self.watchdog = watchdog
+        self.lock = threading.Lock()
+        # Operations under way, by communicator or, of a message, by itself: the first of each has been begun.
+        self.queues: dict[Any, collections.deque[Operation]] = {}
+        self.moved = time.monotonic()
+        # The waits of threads, which go on with all operations themselves.
+        self.waits: set[object] = set()
+        # What MPI may still read and write, of operations that were given up.
+        self.given_up: list[Any] = []
+        self.wake = threading.Event()
+        # A thread on cores of its own takes none from those who compute.
+        self.eager = EAGER if cpus else 0.0
+        self.error: BaseException | None = None
+        started = threading.Event()
+        thread = threading.Thread(target=self._run, args=(list(cpus), started), name="mpi-progress", daemon=True)
+        thread.start()
+        started.wait()
+        if self.error is not None:
+            allowed = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
+            raise RuntimeError(
+                f"the communication thread cannot run on CPU {', '.join(map(str, cpus))} ({self.error}), and this "
+                f"process runs on {allowed}: does the host still have the cores of the plan? Start the job with "
+                "playbooks/train.yml, which plans anew, or set comm_cores: 0 in the job file"
+            )
+
+    def begin(self, key: Any, operation: Operation, is_waited_for: bool) -> None:
+        """Begin an operation, after those of the same key. is_waited_for: the caller does so at once."""
+        with self.lock:
+            self._check()
+            queue = self.queues.setdefault(key, collections.deque())
+            queue.append(operation)
+            self.watchdog.count(operation.call)
+            self.moved = time.monotonic()
+            if len(queue) == 1:
+                self.watchdog.enter(operation.call)
+                self._go_on(key, queue)
+        if not is_waited_for and not self.wait(key, operation, AT_ONCE):
+            self.wake.set()
+
+    def wait(self, key: Any, operation: Operation, seconds: float | None) -> bool:
+        """Go on with what is under way until an operation has ended, and tell whether it did in so many seconds."""
+        began, looks, mine = time.monotonic(), 0, object()
+        self.waits.add(mine)
+        try:
+            while not operation.ended:
+                looks += 1
+                if self.lock.acquire(False):
+                    try:
+                        if self._advance(key if looks % OTHERS else None):
+                            continue
+                    finally:
+                        self.lock.release()
+                now = time.monotonic()
+                if seconds is not None and now - began > seconds:
+                    return operation.ended
+                rest(now - max(self.moved, began), EAGER, time.sleep)
+        finally:
+            self.waits.discard(mine)
+            if self.queues and not self.waits:
+                self.wake.set()
+        return True
+
+    def fail(self, operation: Operation, error: BaseException) -> None:
+        """End a message that MPI has not ended, nor will."""
+        with self.lock:
+            if not operation.ended:
+                operation.advance()
+            if not operation.ended:
+                if operation.target is None:
+                    operation.request.Cancel()
+                self.given_up.append((operation.request, operation.steps))
+                operation.end(error)
+
+    def drain(self, group: str = "") -> None:
+        """Wait until the collectives of a group, or of all, have ended."""
+        for key, queue in list(self.queues.items()):
+            for operation in list(queue):
+                if operation.call is not None and group in ("", operation.call.group):
+                    self.wait(key, operation, None)
+
+    def is_sending(self, rank: int) -> bool:
+        """Tell whether a message to a rank is under way."""
+        return any(operation.target == rank for queue in list(self.queues.values()) for operation in list(queue))
+
+    def give_up_receiving(self) -> None:
+        """Take back what was to be received, and never was."""
+        with self.lock:
+            for queue in self.queues.values():
+                if queue[0].status is not None and queue[0].target is None and not queue[0].ended:
+                    queue[0].request.Cancel()
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise RuntimeError(f"the communication thread has ended: {type(self.error).__name__}: {self.error}")
+
+    def _advance(self, only: Any = None) -> bool:
+        """Look at the operations under way, of one key or of all, and tell whether any has moved. Needs the lock."""
+        moved = False
+        for key in [only] if only is not None else list(self.queues):
+            queue = self.queues.get(key)
+            if queue is not None and self._go_on(key, queue):
+                moved = True
+        if moved:
+            self.moved = time.monotonic()
+        return moved
+
+    def _go_on(self, key: Any, queue: collections.deque[Operation]) -> bool:
+        moved = False
+        while queue[0].ended or queue[0].advance():
+            moved = True
+            if queue[0].ended:
+                self.watchdog.leave(queue.popleft().call)
+                if not queue:
+                    del self.queues[key]
+                    break
+                self.watchdog.enter(queue[0].call)
+        return moved
+
+    def _run(self, cpus: list[int], started: threading.Event) -> None:
+        try:
+            if cpus:
+                os.sched_setaffinity(threading.get_native_id(), cpus)
+            started.set()
+            while True:
+                self.wake.wait()
+                self.wake.clear()
+                while self.queues and not self.waits:
+                    with self.lock:
+                        moved = self._advance()
+                    if not moved:
+                        rest(time.monotonic() - self.moved, self.eager, self.wake.wait)
+                        self.wake.clear()
+        except BaseException as error:
+            with self.lock:
+                self.error = error
+                for queue in self.queues.values():
+                    for operation in queue:
+                        try:
+                            self._check()
+                        except RuntimeError as failure:
+                            operation.end(failure)
+                self.queues.clear()
+            started.set()
