@@ -93,7 +93,7 @@ def test_every_way_to_train_gives_the_same_losses(environment: Path) -> None:
     done = run(environment, 2, str(JUDGES / "judge_training.py"))
     assert done.returncode == 0, done.stdout[-3000:]
     assert "DIFFERS" not in done.stdout, done.stdout[:3000]
-    assert done.stdout.count("same losses") == 2 * 9
+    assert done.stdout.count("same losses") == 2 * 11
 
 
 FAILS = """
@@ -114,7 +114,7 @@ FAULTS = {
     "a rank that is killed": ("os.kill(os.getpid(), 9)", "KILLED BY SIGNAL: 9"),
     "a rank that does not come": (
         "time.sleep(100)",
-        "rank 0 on .*: all_reduce of 10 float32, number 2 in the group of ranks 0, 1, has not ended within 6 s: rank 1 "
+        "rank 0 on .*: all_reduce of 10 float32, number 2 in the group of ranks 0, 1, has not ended within its timeout of 6 s: rank 1 "
         "has not called it",
     ),
     "a rank that has ended": ("sys.exit(0)", "has not ended within [345].* s: rank 1 ended without calling it"),
@@ -131,9 +131,23 @@ FAULTS = {
         r"rank \d is at (broadcast of 5|all_reduce of 10) float32, number 2|"  # it waits, or MPI notices the sizes
         r"(broadcast of 5|all_reduce of 10) float32, number 2 in the group of ranks 0, 1: Other MPI error",
     ),
+    "a rank that has left": ("os._exit(0)", "has not ended within .* s: rank 1 ended without calling it"),
     "a message that is not sent": (
         "dist.recv(torch.ones(3), 0)",
-        "recv from rank 0 in the group of ranks 0, 1 has not ended within 6 s",
+        "recv from rank 0 in the group of ranks 0, 1, has not ended within its timeout of 6 s: rank 0 has not sent it",
+    ),
+    "a message of a rank that has ended": (
+        "sys.exit(0)\nif rank == 0:\n    dist.recv(torch.ones(3), 1)",
+        r"recv from rank 1 in the group of ranks 0, 1, has not ended within [345].* s: rank 1 ended without sending it",
+    ),
+    "a message of a rank that has left, awaited by its future": (
+        "os._exit(0)\nif rank == 0:\n    dist.irecv(torch.ones(3), 1).get_future().wait()",
+        r"recv from rank 1 in the group of ranks 0, 1, has not ended within .* s: rank 1 ended without sending it",
+    ),
+    "a communication thread that ends": (
+        "amx_cluster_mpi.group.runtime().progress.eager = None; dist.irecv(torch.ones(1), 0)\n"
+        "    time.sleep(1); dist.barrier()",
+        "the communication thread has ended: TypeError",
     ),
 }
 
@@ -143,6 +157,7 @@ ALIKE = {
     "a rank that leaves": "a rank that raises",
     "a rank that raises SystemExit": "a rank that has ended",
     "a message that is not sent": "a rank that does not come",
+    "a message of a rank that has left, awaited by its future": "a message of a rank that has ended",
 }
 
 
@@ -193,6 +208,44 @@ if not child:
     sys.exit(3)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
 dist.barrier()
+""",
+    "an operation that goes on while its rank waits for another one": """
+values, large = torch.ones(10), torch.ones(3_000_000)
+if rank == 0:
+    work = dist.all_reduce(values, async_op=True)
+    dist.send(large, 1)
+    work.wait()
+else:
+    dist.recv(large, 0)
+    dist.all_reduce(values)
+assert values.eq(2).all()
+""",
+    "groups in another order": """
+groups = [dist.new_group([0, 1]) for _group in range(2)]
+values = [torch.ones(3_000_000) for _group in groups]
+works = [dist.all_reduce(values[place], group=groups[place], async_op=True) for place in ((0, 1), (1, 0))[rank]]
+for work in works:
+    work.wait()
+assert all(one.eq(2).all() for one in values)
+""",
+    "callbacks that wait for collectives": """
+def sum_again(ended):
+    return dist.all_reduce(ended.value()[0] * 2, async_op=True).get_future().wait()[0]
+def sum_once_more(ended):
+    return dist.all_reduce(ended.value() * 2, async_op=True).get_future().wait()[0]
+found = []
+for place in range(20):  # ranks begin some of these before the callbacks of those before them, and some after
+    time.sleep(0.01 * ((place + rank) % 2))
+    future = dist.all_reduce(torch.full((1000,), place + 1.0), async_op=True).get_future()
+    found.append(future.then(sum_again).then(sum_once_more))
+assert all(one.wait().eq(32.0 * (place + 1)).all() for place, one in enumerate(found))
+""",
+    "work that is waited for late": """
+values = torch.ones(10)
+work = dist.all_reduce(values, async_op=True)
+time.sleep(2)
+assert work.is_completed() and values.eq(2).all()
+work.wait()
 """,
     "a part of the input as the output": """
 source = torch.arange(4.0)
@@ -258,6 +311,43 @@ rank = dist.get_rank()
     assert [done.stdout.count(f"as expected: {name}") for name in RUNS] == [2] * len(RUNS), done.stdout[-3000:]
 
 
+LEAVES = """
+import os, time
+import amx_cluster_mpi, torch, torch.distributed as dist
+dist.init_process_group({backend!r})
+rank = dist.get_rank()
+others = dist.new_group([0, 2])
+work = dist.isend(torch.full((1000,), 5.0), 0) if rank == 1 else None
+if rank == 1:
+    work.wait()
+    os._exit(0)
+time.sleep(3)
+for _step in range(3):
+    dist.all_reduce(torch.ones(1000), group=others)
+if rank == 0:
+    dist.recv(received := torch.ones(1000), 1)
+    assert received.eq(5).all()
+    time.sleep(2)  # the last one to end
+print("ended", flush=True)
+"""
+
+
+@pytest.mark.parametrize("backend", ["mpi", pytest.param("gloo", marks=only_at_length("what mpi is to do as well"))])
+def test_others_go_on_without_a_rank_that_leaves(environment: Path, tmp_path: Path, backend: str) -> None:
+    (tmp_path / "leaves.py").write_text(LEAVES.format(backend=backend))
+    done = run(environment, 3, str(tmp_path / "leaves.py"), timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert done.stdout.count("ended\n") == 2
+
+
+def test_a_communication_thread_that_cannot_start_is_reported(environment: Path, tmp_path: Path) -> None:
+    """As with a plan of cores that the host's cpuset has no more."""
+    (tmp_path / "script.py").write_text("import amx_cluster_mpi, torch.distributed as d; d.init_process_group('mpi')")
+    done = run(environment, 2, str(tmp_path / "script.py"), env={"AMX_CLUSTER_MPI_CPUS": "4000"}, timeout=120)
+    assert done.returncode != 0
+    assert "the communication thread cannot run on CPU 4000 ([Errno 22] Invalid argument)" in done.stdout
+
+
 DIFFERENT = """
 import amx_cluster_mpi, torch, torch.distributed as dist
 dist.init_process_group("mpi")
@@ -278,7 +368,7 @@ REFUSED = {
         "dist.all_reduce(torch.ones(3, device='meta'))",
         "all_reduce: backend mpi works with CPU tensors, and this one is on meta",
     ),
-    "a sparse tensor": ("dist.all_reduce(torch.eye(3).to_sparse())", "backend mpi works with dense tensors"),
+    "a sparse tensor": ("dist.broadcast(torch.eye(3).to_sparse(), 0)", "backend mpi works with dense tensors"),
     "an average of integers": (
         "dist.all_reduce(torch.ones(3, dtype=torch.int64), dist.ReduceOp.AVG)",
         "backend mpi cannot reduce torch.int64 by AVG",

@@ -13,6 +13,8 @@ from typing import Any
 import amx_cluster_mpi  # noqa: F401  it registers the backend
 import torch
 import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
@@ -146,6 +148,20 @@ def fsdp2(group: Any) -> list[float]:
     return train(model, torch.optim.SGD(model.parameters(), 1e-2))
 
 
+def power_sgd(group: Any) -> list[float]:
+    """Its callbacks call collectives, and wait for them."""
+    model = DistributedDataParallel(network(), process_group=group)
+    state = PowerSGDState(group, start_powerSGD_iter=2, min_compression_rate=1)
+    model.register_comm_hook(state, powerSGD_hook)
+    return train(model, torch.optim.SGD(model.parameters(), 1e-2))
+
+
+def half_gradients(group: Any) -> list[float]:
+    model = DistributedDataParallel(network(), process_group=group, bucket_cap_mb=0.05)
+    model.register_comm_hook(group, fp16_compress_hook)
+    return train(model, torch.optim.SGD(model.parameters(), 1e-2))
+
+
 WAYS: dict[str, Callable[[Any], list[float]]] = {
     "DDP": ddp,
     "DDP with views and a static graph": views,
@@ -156,6 +172,8 @@ WAYS: dict[str, Callable[[Any], list[float]]] = {
     "ZeroRedundancyOptimizer": zero,
     "FSDP": fsdp,
     "FSDP2": fsdp2,
+    "PowerSGD": power_sgd,
+    "gradients of 16 bits": half_gradients,
 }
 
 if __name__ == "__main__":

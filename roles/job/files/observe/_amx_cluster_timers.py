@@ -342,13 +342,13 @@ def watch_collectives(module: Any) -> None:
 
 def watch_mpi_group(module: Any) -> None:
     """Time and count the collectives of the backend mpi, which does them in the calling thread or in one of its own."""
-    for name in (*COLLECTIVES, "wait_for_all"):
+    for name in COLLECTIVES:
         put(module.MpiProcessGroup, name, COMMUNICATION, counted)
 
 
 def watch_mpi_works(module: Any) -> None:
     """Time the waits for collectives of the backend mpi."""
-    for work in (module.Pending, module.Message, module.All):
+    for work in (module.Begun, module.Message, module.All):
         put(work, "wait", COMMUNICATION)
 
 

@@ -75,10 +75,9 @@ def register(c10d: Any) -> None:
 
     @functools.wraps(monitored)
     def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> Any:
-        own = getattr(group or c10d._get_default_group(), "wait_for_all", None)
-        if own is None or c10d._rank_not_in_group(group):
+        if c10d._rank_not_in_group(group) or c10d.get_backend(group) != c10d.Backend.MPI:
             return monitored(group, timeout, wait_all_ranks)
-        return own(timeout, wait_all_ranks)
+        return (group or c10d._get_default_group()).monitored_barrier(timeout, wait_all_ranks)
 
     c10d._new_process_group_helper, c10d.monitored_barrier = _new_process_group_helper, monitored_barrier
     if hasattr(sys.modules.get("torch.distributed"), "monitored_barrier"):  # which is not complete yet otherwise

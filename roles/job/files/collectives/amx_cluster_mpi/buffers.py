@@ -28,13 +28,13 @@ MOVED = {1: MPI.BYTE, 2: MPI.INT16_T, 4: MPI.INT32_T, 8: MPI.INT64_T, 16: MPI.C_
 GRAIN = 32768
 
 
-def checked(tensor: Any, operation: str) -> torch.Tensor:
+def checked(tensor: Any, operation: str, is_sparse_allowed: bool = False) -> torch.Tensor:
     """Return the tensor. Raises ValueError where MPI cannot read its memory, and says what to do."""
     if tensor.device.type != "cpu":
         raise ValueError(
             f"{operation}: backend mpi works with CPU tensors, and this one is on {tensor.device}: move it by .cpu()"
         )
-    if tensor.layout is not torch.strided:
+    if tensor.layout is not torch.strided and not (is_sparse_allowed and tensor.is_sparse):
         raise ValueError(
             f"{operation}: backend mpi works with dense tensors, and this one is {tensor.layout}: use to_dense(), or "
             "set backend: gloo in the job file"

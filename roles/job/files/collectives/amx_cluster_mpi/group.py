@@ -9,6 +9,7 @@ MPI cannot take. torch.distributed.DistBackendError: MPI has failed, with the op
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -21,7 +22,7 @@ from amx_cluster_mpi.buffers import Contiguous, checked, in_parts, moved
 from amx_cluster_mpi.futures import Completions, depth
 from amx_cluster_mpi.library import MPI
 from amx_cluster_mpi.progress import Operation
-from amx_cluster_mpi.reductions import reduction_of
+from amx_cluster_mpi.reductions import add_sparse, reduction_of
 from amx_cluster_mpi.runtime import runtime
 from amx_cluster_mpi.watchdog import MESSAGE, Call, of_ranks
 from amx_cluster_mpi.work import All, Begun, Message
@@ -102,8 +103,9 @@ class MpiProcessGroup(ProcessGroup):
                 runtime().progress.drain(self._name(deep))
             for completions in self.completions.values():
                 completions.close()
-            for comm in self.comms.values():
-                comm.Free()
+            for deep, comm in self.comms.items():
+                if self._name(deep) not in runtime().progress.broken:  # else MPI still uses it
+                    comm.Free()
 
     def abort(self) -> None:
         """End without waiting for others: MPI has no way back from a collective that was begun."""
@@ -150,6 +152,10 @@ class MpiProcessGroup(ProcessGroup):
                     "TORCH_DISTRIBUTED_DEBUG=DETAIL compares them"
                 ) from None
 
+        def give_up(report: str) -> None:
+            mpi.progress.fail(key, DistBackendError(report))
+
+        call.give_up = give_up
         operation = Operation(steps(), call)
         is_waited_for = self.gathered is None and not getattr(opts, "asyncOp", True)
         mpi.progress.begin(key, operation, is_waited_for)
@@ -191,12 +197,17 @@ class MpiProcessGroup(ProcessGroup):
 
     def allreduce(self, tensors: Sequence[torch.Tensor], opts: Any = None, _timeout: Any = None) -> Any:
         """Reduce each tensor over all ranks, in place."""
-        tensors = [checked(tensor, "all_reduce") for tensor in _listed(tensors)]
+        tensors = [checked(tensor, "all_reduce", is_sparse_allowed=True) for tensor in _listed(tensors)]
         operation = _operation(opts)
         reductions = [reduction_of(operation, tensor.dtype, self.comm.size) for tensor in tensors]
+        if any(tensor.is_sparse for tensor in tensors) and operation != torch.distributed.ReduceOp.SUM:
+            raise ValueError("all_reduce: backend mpi sums sparse tensors, and has no other reduction of them")
 
         def todo(comm: Any) -> Iterator[Any]:
             for tensor, reduction in zip(tensors, reductions):
+                if tensor.is_sparse:
+                    yield from add_sparse(comm, tensor)
+                    continue
                 source = Contiguous(tensor)
                 yield from reduction.all_reduce(comm, source.flat)
                 source.back()
@@ -421,27 +432,35 @@ class MpiProcessGroup(ProcessGroup):
 
         return self._do("barrier", todo, [], opts=opts or _opts)
 
-    def wait_for_all(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
-        """Do monitored_barrier. Raises RuntimeError on rank 0 that names those that did not come in time."""
+    def monitored_barrier(self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False) -> None:
+        """Wait for all ranks. Raises RuntimeError, in gloo's words, that names those that did not come in time."""
         given = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
-        seconds = given or self.timeout
-        tag = 7
+        seconds = self.timeout if given is None else given
+        end, tag = time.monotonic() + seconds, 7
         if self.comm.rank:
-            work = self._message("monitored_barrier", torch.zeros(1), 0, tag, True, seconds)
-            work.wait()
-            self._message("monitored_barrier", torch.zeros(1), 0, tag, False, seconds).wait()
+            try:
+                self._message("monitored_barrier", torch.zeros(1), 0, tag, True, seconds).wait()
+                self._message("monitored_barrier", torch.zeros(1), 0, tag, False, seconds).wait()
+            except DistBackendError as error:
+                raise RuntimeError(
+                    f"Rank {self.comm.rank} successfully reached monitoredBarrier, but received errors while waiting "
+                    f"for send/recv from rank 0: {error}"
+                ) from None
             return
         late: list[int] = []
         for rank in range(1, self.comm.size):
+            left = end - time.monotonic()
+            if left <= 0 and not wait_all_ranks:
+                raise RuntimeError(f"Rank 0 timed out in monitoredBarrier after {seconds * 1000:.0f} ms.")
             try:
-                self._message("monitored_barrier", torch.zeros(1), rank, tag, False, 0 if late else seconds).wait()
-            except RuntimeError:
+                self._message("monitored_barrier", torch.zeros(1), rank, tag, False, max(left, 0)).wait()
+            except DistBackendError:
                 late.append(rank)
                 if not wait_all_ranks:
                     break
         if late:
-            names = of_ranks([self.members[rank] for rank in late])
-            raise RuntimeError(f"monitored_barrier: {names} did not come within {seconds:g} s")
+            names = f"Rank{'s' if len(late) > 1 else ''} {', '.join(map(str, late))}"
+            raise RuntimeError(f"[Rank 0]: {names} failed to pass monitoredBarrier in {seconds * 1000:.0f} ms")
         for rank in range(1, self.comm.size):
             self._message("monitored_barrier", torch.zeros(1), rank, tag, True, seconds).wait()
 

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.distributed import DistBackendError
 
 from amx_cluster_mpi.library import MPI
 from amx_cluster_mpi.watchdog import Call, Watchdog
@@ -116,8 +117,9 @@ class Progress:
         self.moved = time.monotonic()
         # The waits of threads, which go on with all operations themselves.
         self.waits: set[object] = set()
-        # What MPI may still read and write, of operations that were given up.
+        # What MPI may still read and write, of operations that were given up; and why, by their keys.
         self.given_up: list[Any] = []
+        self.broken: dict[Any, BaseException] = {}
         self.wake = threading.Event()
         # A thread on cores of its own takes none from those who compute.
         self.eager = EAGER if cpus else 0.0
@@ -126,6 +128,10 @@ class Progress:
         thread = threading.Thread(target=self._run, args=(list(cpus), started), name="mpi-progress", daemon=True)
         thread.start()
         started.wait()
+        # A process that is forked while a thread is within MPI would hang there at its end.
+        os.register_at_fork(
+            before=self.lock.acquire, after_in_parent=self.lock.release, after_in_child=self.lock.release
+        )
         if self.error is not None:
             allowed = ", ".join(map(str, sorted(os.sched_getaffinity(0))))
             raise RuntimeError(
@@ -137,7 +143,11 @@ class Progress:
     def begin(self, key: Any, operation: Operation, is_waited_for: bool) -> None:
         """Begin an operation, after those of the same key. is_waited_for: the caller does so at once."""
         with self.lock:
-            self._check()
+            if self.error is not None:
+                raise self._failure()
+            if key in self.broken:
+                operation.end(DistBackendError(f"an earlier collective of this group was given up: {self.broken[key]}"))
+                return
             queue = self.queues.setdefault(key, collections.deque())
             queue.append(operation)
             self.watchdog.count(operation.call)
@@ -171,16 +181,19 @@ class Progress:
                 self.wake.set()
         return True
 
-    def fail(self, operation: Operation, error: BaseException) -> None:
-        """End a message that MPI has not ended, nor will."""
+    def fail(self, key: Any, error: BaseException) -> None:
+        """End the operation of this key that MPI has not ended, nor will, and those that wait for it."""
         with self.lock:
-            if not operation.ended:
-                operation.advance()
-            if not operation.ended:
-                if operation.target is None:
-                    operation.request.Cancel()
-                self.given_up.append((operation.request, operation.steps))
+            queue = self.queues.get(key)
+            if queue is None or self._go_on(key, queue) and not queue:
+                return
+            if queue[0].status is not None and queue[0].target is None:
+                queue[0].request.Cancel()
+            self.given_up.append((queue[0].request, queue[0].steps))
+            self.broken[key] = error
+            for operation in list(queue):
                 operation.end(error)
+            self._go_on(key, queue)
 
     def drain(self, group: str = "") -> None:
         """Wait until the collectives of a group, or of all, have ended."""
@@ -200,9 +213,13 @@ class Progress:
                 if queue[0].status is not None and queue[0].target is None and not queue[0].ended:
                     queue[0].request.Cancel()
 
-    def _check(self) -> None:
-        if self.error is not None:
-            raise RuntimeError(f"the communication thread has ended: {type(self.error).__name__}: {self.error}")
+    def close(self) -> None:
+        """Call MPI no more."""
+        with self.lock:
+            self.queues.clear()
+
+    def _failure(self) -> RuntimeError:
+        return RuntimeError(f"the communication thread has ended: {type(self.error).__name__}: {self.error}")
 
     def _advance(self, only: Any = None) -> bool:
         """Look at the operations under way, of one key or of all, and tell whether any has moved. Needs the lock."""
@@ -244,11 +261,9 @@ class Progress:
         except BaseException as error:
             with self.lock:
                 self.error = error
-                for queue in self.queues.values():
-                    for operation in queue:
-                        try:
-                            self._check()
-                        except RuntimeError as failure:
-                            operation.end(failure)
+                for operation in [operation for queue in self.queues.values() for operation in queue]:
+                    self.given_up.append((operation.request, operation.steps))
+                    operation.end(self._failure())
+                    self.watchdog.leave(operation.call)
                 self.queues.clear()
             started.set()

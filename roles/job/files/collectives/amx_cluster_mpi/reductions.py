@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
-from amx_cluster_mpi.buffers import GRAIN, REDUCED, memory, moved, reduced
+from amx_cluster_mpi.buffers import GRAIN, REDUCED, in_parts, memory, moved, reduced
 from amx_cluster_mpi.library import MPI
 
 # Bytes of a piece that is reduced at a time.
@@ -154,3 +154,22 @@ class Reduction:
 
 
 reduction_of = functools.lru_cache(maxsize=256)(Reduction)
+
+
+def add_sparse(comm: Any, tensor: torch.Tensor) -> Iterator[Any]:
+    """Sum a sparse tensor (COO) over all ranks, in place: each has other elements, and is sent those of all."""
+    mine = tensor.detach().coalesce()
+    # A column of indices, and what is there, of each element.
+    indices, values = mine.indices().t().contiguous(), mine.values().contiguous()
+    own, counts = torch.tensor([len(values)]), torch.empty(comm.size, dtype=torch.int64)
+    yield comm.Iallgather(moved(own), moved(counts, comm.size))
+    lengths = counts.tolist()
+    found = []
+    for part in (indices, values):
+        row = part[0].numel() if len(part) else part.shape[1:].numel()
+        all_of_them = part.new_empty(sum(lengths), *part.shape[1:])
+        yield comm.Iallgatherv(moved(part), in_parts(all_of_them, [length * row for length in lengths]))
+        found.append(all_of_them)
+    total = torch.sparse_coo_tensor(found[0].t(), found[1], tensor.shape)
+    with torch.no_grad():
+        tensor.copy_(total.coalesce())

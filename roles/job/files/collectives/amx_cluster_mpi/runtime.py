@@ -107,26 +107,30 @@ class Runtime:
         self.progress.give_up_receiving()
         # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.
         together = self.world.Ibarrier()
-        poll(lambda: together.Test() or self.watchdog.left, None)
-        if self.watchdog.left:
+        poll(lambda: together.Test() or self.watchdog.left or self.progress.given_up, None)
+        if self.watchdog.left or self.progress.given_up:
             # MPI cannot end without them. Every rank says so instead, and waits for all to have said it.
-            self.watchdog.say_goodbye(GOODBYE)
+            self.watchdog.say_goodbye(GOODBYE, at_once=False)
             poll(lambda: len(self.watchdog.left) == self.world.size - 1, None)
-            self.leave()
+            self._end_for_launcher()
             return
+        self.progress.close()
         self.watchdog.close()
         MPI.Finalize()
 
     def leave(self) -> None:
-        """Have this process end without the other ranks, by os._exit(0) of the script: they go on without it.
+        """Have this process end without the other ranks, by os._exit(0) of the script: they go on without it."""
+        if self.is_up():
+            self.watchdog.say_goodbye(GOODBYE, at_once=True)
+            self._end_for_launcher()
 
-        MPI itself cannot: MPI_Finalize waits for all. So the others are told, and the launcher gets the words that
-        MPI_Finalize would send it (PMI's simple protocol); it would else take the end of this process for a failure.
+    def _end_for_launcher(self) -> None:
+        """Tell the launcher what MPI_Finalize would, which waits for all ranks (PMI's simple protocol).
+
+        It would else take the end of this process for a failure, and end the others.
         """
-        if not self.is_up():
-            return
-        self.watchdog.say_goodbye(GOODBYE)
-        self.failed = True  # nothing of this is done twice
+        self.watchdog.close()
+        self.failed = True  # none of this is done twice
         with contextlib.suppress(KeyError, ValueError, OSError):
             manager = int(os.environ["PMI_FD"])
             os.write(manager, b"cmd=finalize\n")

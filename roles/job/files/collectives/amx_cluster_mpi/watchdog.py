@@ -1,8 +1,8 @@
 """What is going on in MPI, and for how long: MPI itself waits for ever, and nothing can call it back.
 
 A thread looks every second. A collective that waits for longer than NOTICE tells the other ranks of its group where it
-is; so that a rank that gives up can say which of them have not come. It ends its process then, as PyTorch's watchdog
-of NCCL does, and the launcher the others. A message that is waited for is given up alone: that raises an error.
+is; so that a rank that gives up can say which of them have not come. Giving up raises an error where the script waits.
+Where it waits within MPI itself, as for a new group, that ends the process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EXIT_CODE = 1
 ENDED = "the end of its script"
 # The place of messages among the collectives of a group: they are in no order with them.
 MESSAGE = -1
-# What a rank that leaves at once tells instead of a group.
+# What a rank that ends without MPI_Finalize tells instead of a group.
 LEFT = ""
 
 
@@ -79,8 +79,9 @@ class Watchdog:
         self.heard: dict[tuple[int, str], tuple[int, str]] = {}
         # The last call of this process in each group.
         self.last: dict[str, int] = {}
-        # The last of theirs, of ranks that have left at once.
+        # The last of theirs, of ranks that end without MPI_Finalize; and which of them have left at once.
         self.left: dict[int, dict[str, int]] = {}
+        self.gone: set[int] = set()
         # Tells whether this process still sends a message to a rank.
         self.is_sending: Callable[[int], bool] = lambda _rank: False
         self.ended = False
@@ -88,6 +89,10 @@ class Watchdog:
         self.pid = os.getpid()
         self.lock = threading.Lock()
         self.stopped = False
+        # As in Progress: a forked process is not to hang.
+        os.register_at_fork(
+            before=self.lock.acquire, after_in_parent=self.lock.release, after_in_child=self.lock.release
+        )
         threading.Thread(target=self._run, name="mpi-watchdog", daemon=True).start()
 
     @contextlib.contextmanager
@@ -123,16 +128,19 @@ class Watchdog:
             for (rank, group), (number, _name) in list(self.heard.items()):
                 self._answer(rank, group, number)
 
-    def say_goodbye(self, seconds: float) -> None:
-        """Tell all ranks that this one leaves at once, which waits so long at most for the words to be sent."""
+    def say_goodbye(self, seconds: float, at_once: bool) -> None:
+        """Tell all ranks that this one ends without MPI_Finalize, and wait so long at most until that is sent.
+
+        at_once: whether it does not wait until all others have said the same.
+        """
         end = time.monotonic() + seconds
         with self.lock:
             if self.comm is None or self.stopped:
                 return
             self.ended = True
             for rank in range(self.comm.size):
-                if rank != self.rank and rank not in self.left:
-                    self._send(rank, LEFT, 0, self.last)
+                if rank != self.rank and rank not in self.gone:
+                    self._send(rank, LEFT, int(at_once), self.last)
             while not all(request.Test() for _content, request in self.sent) and time.monotonic() < end:
                 time.sleep(0.001)
 
@@ -181,6 +189,8 @@ class Watchdog:
                 group, number, name = pickle.loads(content)
                 if group == LEFT:
                     self.left[status.Get_source()] = name
+                    if number:
+                        self.gone.add(status.Get_source())
                     continue
                 self.heard[status.Get_source(), group] = number, name
                 if self.ended:
@@ -235,5 +245,6 @@ class Watchdog:
         reasons += elsewhere
         why = "; ".join(reasons) or "all ranks have called it: the network between them does not carry it"
         who = f"rank {self.rank} on {os.environ.get('AMX_CLUSTER_HOST') or MPI.Get_processor_name()}"
-        after = min(call.timeout, time.monotonic() - call.began)
-        return f"{who}: {call.label()}, has not ended within {after:.3g} s: {why}"
+        waited = time.monotonic() - call.began
+        after = f"{waited:.3g} s" if waited < call.timeout else f"its timeout of {call.timeout:.3g} s"
+        return f"{who}: {call.label()}, has not ended within {after}: {why}"

@@ -99,6 +99,7 @@ class Message(Begun):
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until it has ended. Raises torch.distributed.DistBackendError when it has not in time, nor will."""
         seconds = (timeout.total_seconds() if timeout else 0) or self.awaited.timeout
+        self.awaited.timeout = seconds
         self._watch()
         if not self.progress.wait(self.key, self.operation, seconds):
             self._give_up(self.watchdog.report(self.awaited))
@@ -116,7 +117,7 @@ class Message(Begun):
             self.watchdog.enter(self.awaited)
 
     def _give_up(self, report: str) -> None:
-        self.progress.fail(self.operation, DistBackendError(report))
+        self.progress.fail(self.key, DistBackendError(report))
 
     def _ended(self) -> None:
         self.watchdog.leave(self.awaited)

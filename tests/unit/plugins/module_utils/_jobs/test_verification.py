@@ -175,7 +175,7 @@ def test_mpi_communicates_on_its_cores_and_watches_in_the_domain() -> None:
             rank.update(comm_cpus=[20 + rank["rank"]])
     reports = make_observed(plan)
     for report in reports:
-        report["comm_threads"].append({"name": "mpi-collectives", "cpus": [20 + report["rank"]], "cpu": 2})
+        report["comm_threads"].append({"name": "mpi-progress", "cpus": [20 + report["rank"]], "cpu": 2})
     assert verification.differences(plan, reports) == []
     reports[0]["comm_threads"].pop()
     reports[1]["comm_threads"][-1]["cpus"] = [3]
