@@ -19,13 +19,15 @@ class ActionModule(ControlNodeAction):
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "jobs": {"type": "list", "elements": "dict", "required": True},
         "ranks": {"type": "dict", "default": {}},
+        "removed": {"type": "dict", "default": {}},
         "name": {"type": "str", "default": ""},
         "kubernetes": {"type": "dict"},
         **document.ARGUMENTS,
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        named = options["jobs"]
+        without = {host: files for host, files in options["removed"].items() if files is not None}
+        named = [status.without_secrets(job, without) for job in options["jobs"]]
         if options["name"]:
             named = [job for job in named if PurePosixPath(job["path"]).name == options["name"]]
         more = options["kubernetes"] or {}
@@ -39,6 +41,9 @@ class ActionModule(ControlNodeAction):
             found = {"jobs": [*status.document(named, options["ranks"])["jobs"], *in_pods]}
             document.emit({**found, **({"volume": listed} if more.get("listed") else {})}, options)
             return {}
+        for host, files in without.items():
+            if files:
+                screen.show(f"{host} had secrets of ended jobs, which were removed: {', '.join(files)}")
         text = self.text(options, named, in_pods, listed)
         screen.show(inventory_in_use.commands(text, task_vars))
         if more.get("problem"):

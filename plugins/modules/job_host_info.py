@@ -79,6 +79,11 @@ jobs:
   returned: success
   type: list
   elements: dict
+secrets_left:
+  description: The files with secrets of jobs that have ended, as M(amx.cluster.jobs_info) returns them.
+  returned: success
+  type: list
+  elements: str
 locked_by:
   description: Which jobs have locked this host, as M(amx.cluster.jobs_info) returns them.
   returned: success
@@ -119,6 +124,7 @@ def main() -> None:
     try:
         path, stack = venv.active_stack(prefix)
         jobs = directory.jobs(prefix / "jobs")
+        secrets_left = directory.ended_with_secrets(prefix / "jobs", options["host"])
         locked = processes.locked(prefix / "jobs", options["host"], options["starting"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
@@ -137,6 +143,7 @@ def main() -> None:
         allocation=allocation,
         tcmalloc=loader.tcmalloc(),
         jobs=jobs,
+        secrets_left=secrets_left,
         **locked,
     )
 

@@ -28,6 +28,12 @@ options:
     description: By host, the ranks that M(amx.cluster.jobs_info) returns.
     type: dict
     default: {}
+  removed:
+    description:
+      - By host, the files with secrets of jobs that have ended that were removed there. A host with a list has none any
+        more, also where the status of a job names it in C(secrets_left); one that did not answer has none here.
+    type: dict
+    default: {}
   name:
     description: The job that is shown in full. Empty shows all jobs, a line each.
     type: str

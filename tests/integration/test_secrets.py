@@ -146,9 +146,23 @@ def test_values_reach_the_ranks_and_nothing_else(cluster: Cluster) -> None:
     assert files_with_values(cluster.folder / "results") == set()
     assert (cluster.folder / "results" / "quiet" / "results.json").exists()
     assert hidden_in(cluster.output("results")) == []
-    for name in ("status", "plan"):
-        cluster.succeed(name, cluster.play(name))
-        assert hidden_in(cluster.output(name)) == []
+    assert files_with_values(cluster.prefix) == set()
+
+    # As a host has them that did not answer when its job ended, and the head's status.
+    (cluster.job / "secrets.json").write_text(json.dumps(VALUES))
+    status = json.loads((cluster.job / "status.json").read_text())
+    (cluster.job / "status.json").write_text(json.dumps({**status, "secrets_left": ["node0"]}))
+    cluster.succeed("check", cluster.play("status", "--check", output="check"))
+    assert files_with_values(cluster.prefix) == {"secrets.json"}
+    assert "node0 did not answer at its end" in cluster.output("check")
+    for output, removed in (("status", True), ("status again", False)):
+        cluster.succeed(output, cluster.play("status", output=output))
+        assert files_with_values(cluster.prefix) == set()
+        assert ("node0 had secrets of ended jobs, which were removed: " in cluster.output(output)) is removed
+        assert "did not answer" not in cluster.output(output)
+    cluster.succeed("plan", cluster.play("plan"))
+    for output in ("status", "plan"):
+        assert hidden_in(cluster.output(output)) == []
 
 
 def test_passwords_of_package_indexes_are_not_shown(cluster: Cluster) -> None:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import PurePosixPath
 from typing import Any
@@ -119,6 +119,13 @@ def document(
     }
 
 
+def without_secrets(job: Mapping[str, Any], hosts: Container[str]) -> dict[str, Any]:
+    """Return a job as the module jobs_info has it, whose status does not say that its secrets are on these hosts."""
+    status = dict(job["status"])
+    left = [host for host in status.pop("secrets_left", []) if host not in hosts]
+    return {**job, "status": {**status, **({"secrets_left": left} if left else {})}}
+
+
 def details(
     job: Mapping[str, Any],
     hosts: Mapping[str, Sequence[Mapping[str, Any]]],
@@ -142,8 +149,8 @@ def details(
     if status.get("secrets_left"):
         left = ", ".join(status["secrets_left"])
         lines.append(
-            f"{left} did not answer at its end and had secrets.json still: playbooks/stop.yml -e job={status['job']} "
-            "removes it, as does playbooks/status.yml, once the host answers"
+            f"{left} did not answer at its end, and may have its secrets.json still: playbooks/status.yml removes it "
+            "once the host answers"
         )
     if job["progress"]:
         lines.append(progress.describe(job["progress"]))

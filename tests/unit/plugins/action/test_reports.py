@@ -44,6 +44,20 @@ def test_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert missing["msg"].startswith("no job other was started on this cluster: ansible-playbook playbooks/status.yml")
 
 
+def test_a_job_whose_secrets_were_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    ended = job("demo")
+    ended["status"] |= {"started": "2026-11-20T13:00:00+00:00", "secrets_left": ["node1", "node2"]}
+    removed = {"node0": [], "node1": ["/jobs/demo/secrets.json"], "node2": None}
+    run_action(jobs_report, {"jobs": [ended], "name": "demo", "removed": removed})
+    text = " ".join(capsys.readouterr().out.split())
+    assert text.startswith("node1 had secrets of ended jobs, which were removed: /jobs/demo/secrets.json job demo")
+    assert "node2 did not answer at its end, and may have its secrets.json still: " in text
+    _answer, document = printed(capsys, jobs_report, jobs=[ended], removed=removed)
+    assert document["jobs"][0]["status"]["secrets_left"] == ["node2"]
+    run_action(jobs_report, {"jobs": [ended], "name": "demo", "removed": {"node1": [], "node2": []}})
+    assert "secrets" not in capsys.readouterr().out
+
+
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     wanted = {"become": True, "full": False, **dict.fromkeys(("free_gib", "job_free_gib", "memory_gib"), 1)}
     wanted |= {"shm_gib": 1, "clock_seconds": 1}
