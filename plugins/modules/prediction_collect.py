@@ -48,6 +48,10 @@ summary:
   returned: success
   type: dict
   sample: {rows: 1000, predicted: 998, rejected: 2, rows_per_second: 512.3}
+problem:
+  description: Which chunks are missing or damaged.
+  returned: failure
+  type: str
 """
 
 from pathlib import Path
@@ -73,7 +77,8 @@ def main() -> None:
     except (OSError, ValueError) as error:
         module.fail_json(
             msg=f"the chunks of {folder.name} could not be joined: {error}. Run the same command again, which "
-            "computes what is missing."
+            "computes what is missing.",
+            problem=str(error),
         )
     module.exit_json(changed=True, summary=summary)
 

@@ -221,7 +221,8 @@ def refusal(wanted: Wanted, again: bool, now: Mapping[str, Any] | None = None) -
             f"{wanted.path} is of another prediction, and rows of both cannot be mixed:\n{lines}\n"
             f"Undo the change to go on with that one, {name}; the other is moved aside."
         )
-    if earlier["state"] == "complete":
+    removed = [entry["file"] for entry in earlier.get("files", []) if not (wanted.folder / entry["file"]).exists()]
+    if earlier["state"] == "complete" and not removed:
         return (
             f"{wanted.folder} has the output of this prediction already, made {earlier['ended']}: {name}; what is "
             "there is moved aside."

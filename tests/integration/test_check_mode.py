@@ -44,8 +44,8 @@ def tree(folder: Path) -> dict[str, str]:
         ("tune", ["-e", "job=tiny.yml"], "Would be tried: the job's own settings,"),
         ("infer", ["-e", "job=speed.yml"], "Would be measured: "),
         ("scale", ["-e", "job=tiny.yml"], "0 runs have been made, "),
-        ("network", [], " on 1 host, "),
-        ("network", ["-e", "job=tiny.yml"], "1 rank on 1 host"),
+        ("network", [], "Job +network: "),
+        ("network", ["-e", "job=tiny.yml"], "Job +network: 1 rank on 1 host"),
         ("verify", ["-e", "job=tiny.yml"], "1 rank on 1 host"),
         (
             "predict",

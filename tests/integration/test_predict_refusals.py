@@ -79,7 +79,17 @@ def test_a_prediction_of_other_data_or_columns(cluster: Cluster) -> None:
 
 def test_output_that_exists(cluster: Cluster) -> None:
     request = {"columns": ["text"]}
-    earlier(cluster, {"version": 1, "state": "complete", "ended": "2026-01-01T00:00:00+00:00", "request": request})
+    path = earlier(
+        cluster,
+        {
+            "version": 1,
+            "state": "complete",
+            "ended": "2026-01-01T00:00:00+00:00",
+            "request": request,
+            "files": [{"file": "predictions.csv", "sha256": "0123"}],
+        },
+    )
+    (path.parent / "predictions.csv").write_text("edited by its user")
     said = refused(cluster, *JOB, *DATA)
     assert "has the output of this prediction already, made 2026-01-01T00:00:00+00:00: give this" in said
 
