@@ -178,7 +178,9 @@ class Supervisor(Supervision):
         if not self.stop_wanted and not reason:
             if code:
                 text = tail(log, offset, SEARCHED)
-                self.watch.gone.update(remote.unreachable(self.names(), self.here))
+                late = remote.unreachable(self.names(), self.here)
+                # Asked again: a busy host may answer too late once, and no heartbeat tells of its ranks any more.
+                self.watch.gone.update(remote.unreachable(late, self.here))
                 reason = faults.cause(
                     text,
                     code,

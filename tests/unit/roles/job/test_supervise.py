@@ -646,6 +646,16 @@ def test_a_host_that_is_gone_is_left_out(run: Run, job: dict[str, Any], note: st
     assert last == f"checkpoint-3 node1:{run.folder}/output/"
 
 
+def test_a_host_that_answers_when_it_is_asked_again_is_not_gone(run: Run) -> None:
+    """A busy host may take longer than a command may: what a rank reported is the reason then."""
+    once = 'if [ "$1 $2" = "node1 true" ] && ! [ -e $HOSTS/late ]; then touch $HOSTS/late; exit 255; fi\nshift\nexec'
+    run.program("ssh", SSH.replace("shift\nexec", once))
+    raised = "--- rank 2 on node1 failed ---\nValueError: no label\n--- end of rank 2 ---"
+    run.start(f"echo '{raised}'; exit 1", ranks=(2, 2))
+    assert run.ended()["reason"] == "rank 2 on node1 failed: ValueError: no label"
+    assert (run.hosts / "late").exists()
+
+
 def test_too_few_hosts_are_left(run: Run) -> None:
     run.quicker(RETURN=1)
     run.start(LOSES_A_HOST, ranks=(2, 2), restarts=1)
