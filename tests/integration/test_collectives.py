@@ -7,62 +7,14 @@ import re
 import subprocess
 import textwrap
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from support.at_length import only_at_length
-
-ROOT = Path(__file__).resolve().parents[2]
-JUDGES = Path(__file__).parent / "collectives"
-PACKAGES = ROOT / "roles/job/files/collectives"
-# What mpirun gives a rank, as rank.py hands it on.
-RANK = 'export RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE LOCAL_RANK=$MPI_LOCALRANKID; exec "$@"'
-PORT = 29600
+from support.mpi_ranks import JUDGES, PACKAGES, run
 
 
-def run(
-    environment: Path, ranks: int, *command: str, env: Mapping[str, str] | None = None, timeout: float = 600
-) -> subprocess.CompletedProcess[str]:
-    """Run a script with so many ranks on this machine; what they print is in stdout."""
-    global PORT
-    PORT += 1
-    library = f"{environment}/lib"
-    return subprocess.run(
-        [
-            f"{environment}/bin/mpirun",
-            "-n",
-            str(ranks),
-            "bash",
-            "-c",
-            RANK,
-            "rank",
-            f"{environment}/bin/python",
-            *command,
-        ],
-        env={
-            "PATH": f"{environment}/bin:{os.environ['PATH']}",
-            "HOME": os.environ.get("HOME", "/"),
-            "I_MPI_ROOT": str(environment),
-            "I_MPI_PIN": "0",
-            "LD_LIBRARY_PATH": library,
-            "FI_PROVIDER_PATH": library,
-            "FI_PROVIDER": "tcp",
-            "PYTHONPATH": str(PACKAGES),
-            "OMP_NUM_THREADS": "1",
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(PORT),
-            **(env or {}),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=timeout,
-        check=False,
-    )
-
-
-# Every rank of four would share a core with another one here, and each that waits keeps its core busy.
+# Every rank of four would share a core with another one here.
 @pytest.mark.parametrize(
     ("ranks", "parts", "least"),
     [
@@ -114,8 +66,8 @@ FAULTS = {
     "a rank that is killed": ("os.kill(os.getpid(), 9)", "KILLED BY SIGNAL: 9"),
     "a rank that does not come": (
         "time.sleep(100)",
-        "rank 0 on .*: all_reduce of 10 float32, number 2 in the group of ranks 0, 1, has not ended within its timeout of 6 s: rank 1 "
-        "has not called it",
+        "rank 0 on .*: all_reduce of 10 float32, number 2 in the group of ranks 0, 1, has not ended within its "
+        "timeout of 6 s: rank 1 has not called it",
     ),
     "a rank that has ended": ("sys.exit(0)", "has not ended within [345].* s: rank 1 ended without calling it"),
     "a rank that raises SystemExit": (

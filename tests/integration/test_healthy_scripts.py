@@ -51,6 +51,8 @@ if os.environ["RANK"] == "0":
     threading.Thread(target=hashlib.pbkdf2_hmac, args=("sha256", b"", b"", 10**9), daemon=True).start()
 """
 COMPRESSED = {"backend": "mpi", "gradient_compression": "bf16"}
+MPI = {"backend": "mpi"}
+COMMUNICATION_CORE = {"AMX_CLUSTER_MPI_CPUS": str(max(os.sched_getaffinity(0)))}
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "1", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
 HEALTHY = {
@@ -60,7 +62,7 @@ HEALTHY = {
     ),
     "joblib, shared memory, subprocesses": Case("children", expect={"steps": 14, "squares": 285}),
     "steps and evaluations longer than a stall": Case("long_steps", LONG_STEPS, expect={"steps": 1, "eval_counted": 1}),
-    "the same, while the other rank spins in MPI": Case(
+    "the same, while the other rank waits in MPI": Case(
         "long_steps", {**LONG_STEPS, "backend": "mpi"}, expect={"steps": 1, "eval_counted": 1}
     ),
     "a backward pass longer than a stall": Case("long_backward", expect={"longest": 6}),
@@ -77,13 +79,19 @@ HEALTHY = {
     "two optimizers": Case("two_optimizers", expect={"steps": 20}),
     "gradients that are not finite": Case("overflow", expect={"steps": 20}),
     "torch.compile": Case("compiled", expect={"steps": 5}),
+    "PowerSGD, mpi": Case("power_sgd", MPI, expect={"steps": 12}),
+    "PowerSGD, mpi on a communication core": Case("power_sgd", MPI, expect={"steps": 12}, rank_env=COMMUNICATION_CORE),
+    "work waited for late, and a fork, mpi": Case("late_waits", MPI, expect={"works": 2}),
+    "work waited for late, and a fork": Case("late_waits", expect={"works": 2}),
+    "a rank that leaves, mpi": Case("leaves", MPI, expect={"left": 1}),
+    "a rank that leaves": Case("leaves", expect={"left": 1}),
     "a start of its own, and a lock held": Case(
         "own_start", {"env": {"PYTHONPATH": "code"}}, OWN_START, expect={"own": 21, "calls": 2}
     ),
 }
 FAULTS = {
     "a rank hangs": Case("hang", reason="rank 1 on localhost is here, and the others wait for it:"),
-    "a rank hangs, and the other spins in MPI": Case(
+    "a rank hangs, and the other waits in MPI": Case(
         "hang", {"backend": "mpi"}, reason="rank 1 on localhost is here, and the others wait for it:"
     ),
     "a rank hangs, and a thread of the other spins in MPI": Case(

@@ -30,13 +30,14 @@ LIMIT = 600
 
 @dataclass
 class Case:
-    """A script of zoo/, the job that it is run as, files of that job, and what comes of it."""
+    """A script of zoo/, the job that it is run as, files of that job, what comes of it, and its ranks' variables."""
 
     script: str
     job: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
     expect: dict[str, float] = field(default_factory=dict)
     reason: str = ""
+    rank_env: dict[str, str] = field(default_factory=dict)
 
 
 def run(case: Case, folder: Path, environment: Path) -> tuple[dict[str, Any], str]:
@@ -49,7 +50,7 @@ def run(case: Case, folder: Path, environment: Path) -> tuple[dict[str, Any], st
             "precision": "fp32",
             "kind": "torch",
             "stall_seconds": STALL_SECONDS,
-            "backend": "gloo",  # several jobs share the cores, and a rank that waits in MPI keeps one busy
+            "backend": "gloo",
             "expect": case.expect,
             **case.job,
             # What torch.compile has made in an earlier run is not found.
@@ -63,7 +64,7 @@ def run(case: Case, folder: Path, environment: Path) -> tuple[dict[str, Any], st
     stack = json.loads((environment / "amx-cluster.json").read_text())
     mask = hex(sum(1 << cpu for cpu in os.sched_getaffinity(0)))
     allocation = {
-        "ranks": [{"env": {}}, {"env": {}}],
+        "ranks": [{"env": case.rank_env}, {"env": case.rank_env}],
         "env": {"I_MPI_PIN_DOMAIN": f"[{mask},{mask}]", "OMP_NUM_THREADS": "1"},
         "threads_per_rank": 1,
         "core_map": runs.core_map(),

@@ -22,6 +22,7 @@ import types
 import unittest
 import warnings
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 BACKEND, DIRECTORY, AFTER = sys.argv[1:4]
@@ -47,15 +48,18 @@ vars(sys.modules["expecttest"])["TestCase"] = unittest.TestCase
 del sys.argv[1:]
 warnings.simplefilter("ignore")
 
-import amx_cluster_mpi  # noqa: E402, F401  it registers the backend
-import torch  # noqa: E402
-import torch.distributed as dist  # noqa: E402
-from torch.testing._internal import common_distributed  # noqa: E402
-from torch.testing._internal.distributed import distributed_test  # noqa: E402
+import amx_cluster_mpi  # noqa: F401  it registers the backend
+import torch
+import torch.distributed as dist
+from torch.testing._internal import common_distributed
+from torch.testing._internal.distributed import distributed_test
 
 distributed_test.BACKEND = BACKEND
 # The profiler shows no events of a backend that is written in Python.
-for backends in (distributed_test.PROFILING_SUPPORTED_BACKENDS, distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS):
+for backends in (
+    distributed_test.PROFILING_SUPPORTED_BACKENDS,
+    distributed_test.SEND_RECV_PROFILING_SUPPORTED_BACKENDS,
+):
     backends.remove("mpi")
 # In seconds; other work on the machine is not these tests' fault.
 distributed_test.Barrier.sync.__func__.__defaults__ = (None, PATIENCE)
@@ -109,7 +113,7 @@ def run(name: str, number: int, store: Any) -> tuple[str, str]:
 
 def main() -> None:
     for part in ("barrier", "test_dir", "init_dir"):
-        os.makedirs(f"{DIRECTORY}/{part}", exist_ok=True)
+        Path(DIRECTORY, part).mkdir(exist_ok=True)
     distributed_test.Barrier.init()
     port = int(os.environ["MASTER_PORT"]) + 1
     store = dist.TCPStore("127.0.0.1", port, SIZE, RANK == 0, timedelta(seconds=3 * PATIENCE))
@@ -122,9 +126,7 @@ def main() -> None:
         outcome, reason = run(name, number, store)
         if RANK == 0:
             family = next(f for f, patterns in FAMILIES.items() if any(fnmatch.fnmatchcase(name, p) for p in patterns))
-            sys.stdout.write(
-                json.dumps({"test": name, "family": family, "outcome": outcome, "reason": reason}) + "\n"
-            )
+            sys.stdout.write(json.dumps({"test": name, "family": family, "outcome": outcome, "reason": reason}) + "\n")
             sys.stdout.flush()
     store.set(f"end/{RANK}", "")
     store.wait([f"end/{rank}" for rank in range(SIZE)] if RANK == 0 else [])  # it keeps the store

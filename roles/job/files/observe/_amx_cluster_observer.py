@@ -825,6 +825,15 @@ class Heartbeat:
             self.thread = threading.Thread(target=self.run, name="amx-cluster-heartbeat", daemon=True)
             self.thread.start()
             atexit.register(self.end)
+            leave = os._exit
+
+            def leave_with(status: int) -> None:
+                if status == 0:
+                    with contextlib.suppress(Exception):
+                        self.end()
+                leave(status)
+
+            os._exit = leave_with  # type: ignore[assignment]
 
     def forget(self) -> None:
         """Be of no use in a forked child, and hold nothing of the rank's."""

@@ -185,7 +185,7 @@ class Progress:
         """End the operation of this key that MPI has not ended, nor will, and those that wait for it."""
         with self.lock:
             queue = self.queues.get(key)
-            if queue is None or self._go_on(key, queue) and not queue:
+            if queue is None or (self._go_on(key, queue) and not queue):
                 return
             if queue[0].status is not None and queue[0].target is None:
                 queue[0].request.Cancel()

@@ -94,9 +94,7 @@ class Reduction:
         if is_root:
             self._average(flat)
 
-    def reduce_scatter(
-        self, comm: Any, source: torch.Tensor, target: torch.Tensor, counts: list[int]
-    ) -> Iterator[Any]:
+    def reduce_scatter(self, comm: Any, source: torch.Tensor, target: torch.Tensor, counts: list[int]) -> Iterator[Any]:
         """Reduce the source over all ranks, and give each rank its part, so many elements in order, into the target."""
         if self.here:
             rows = target.new_empty(comm.size, counts[comm.rank])
