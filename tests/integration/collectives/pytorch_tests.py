@@ -108,7 +108,8 @@ def run(name: str, number: int, store: Any) -> tuple[str, str]:
     if dist.is_initialized():
         dist.destroy_process_group()
     sys.excepthook = sys.__excepthook__  # which each group puts another one around
-    return tuple(max(found, key=lambda one: ("passed", "left out", "failed").index(one[0])))
+    outcome, reason = max(found, key=lambda one: ("passed", "left out", "failed").index(one[0]))
+    return outcome, reason
 
 
 def main() -> None:

@@ -107,7 +107,7 @@ class Runtime:
         self.progress.give_up_receiving()
         # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.
         together = self.world.Ibarrier()
-        poll(lambda: together.Test() or self.watchdog.left or self.progress.given_up, None)
+        poll(lambda: bool(together.Test() or self.watchdog.left or self.progress.given_up), None)
         if self.watchdog.left or self.progress.given_up:
             # MPI cannot end without them. Every rank says so instead, and waits for all to have said it.
             self.watchdog.say_goodbye(GOODBYE, at_once=False)

@@ -36,7 +36,7 @@ def pair(one: int, other: int, bandwidth: float, latency: float = 30.0) -> dict[
 
 
 def failed(one: int, other: int) -> dict[str, Any]:
-    figures = {"latency_us": None, "bandwidth_mbyte_s": None, "meetings_mbyte_s": []}
+    figures: dict[str, Any] = {"latency_us": None, "bandwidth_mbyte_s": None, "meetings_mbyte_s": []}
     return {**pair(one, other, 0), **figures, "state": "failed", "reason": "connection reset"}
 
 
