@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from support import checkout, playbooks
 from support.local_cluster import installed_here
 
@@ -31,7 +32,7 @@ def folder(tmp_path: Path, environment: Path) -> Path:
 
 def predict(folder: Path, *options: str) -> str:
     """Run the playbook, always with the same request; return what it printed."""
-    request = ["model=distilbert", "data=rows.jsonl", "predict_name=rows"]
+    request = [f"model=head:{folder}/distilbert", "data=rows.jsonl", "predict_name=rows"]
     setting = ["{setting: {batch_size: 2}}", "{override: {ranks_per_node: 1, wait: true}}"]
     given = [word for one in (*request, *setting, *options) for word in ("-e", one)]
     done = playbooks.play(folder, checkout.ROOT / "playbooks/predict.yml", *given)
@@ -44,6 +45,7 @@ def test_the_same_command_completes_an_output_again(folder: Path) -> None:
     predict(folder)
     first = output.read_text()
     assert [json.loads(line)["number"] for line in first.splitlines()] == list(range(ROWS))
+    assert _ownership.is_own(folder / "prefix/cache/predictions"), "reset=data would leave it"
     chunks = sorted((job / "output/predictions").glob("chunk-*"))
     assert len(chunks) > 2
     computed = {path.name: path.stat().st_ino for path in chunks}
