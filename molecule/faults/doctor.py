@@ -48,6 +48,8 @@ class Fault:
         return finding["check"] in (self.check, *self.also) and finding["host"] in (self.host, self.found_on)
 
 
+# CPUs of servers: the machine of the containers may have a finding of its own.
+CPUS = f"--inventory={SCENARIO / 'doctor/cpus.yml'}"
 ROUNDS = [
     [Fault(**fault) for fault in faults]
     for faults in yaml.safe_load((SCENARIO / "doctor/rounds.yml").read_text(encoding="utf-8"))["rounds"]
@@ -62,9 +64,15 @@ def trust_the_present_keys() -> None:
             file.write(f"{address} {kind} {key}\n")
 
 
+def bring_captured_cpus() -> None:
+    """Copy what was captured of the CPUs of other machines to all hosts."""
+    for container in CONTAINERS.values():
+        docker("cp", f"{ROOT}/tests/unit/fixtures/proc/.", f"{container}:/opt/captured")
+
+
 def compare(faults: Sequence[Fault], *options: str) -> list[str]:
     """Run the doctor as a program would, and compare its findings with the faults."""
-    play = Play("doctor", "-e", "format=json", *options)
+    play = Play("doctor", CPUS, "-e", "format=json", *options)
     output = play.wait()
     lines = [line for line in output.splitlines() if line.startswith('{"hosts"')]
     check(len(lines) == 1, f"it printed no report:\n{output[-3000:]}")
@@ -82,8 +90,9 @@ def compare(faults: Sequence[Fault], *options: str) -> list[str]:
 
 def a_cluster_without_faults() -> list[str]:
     """Ask the cluster on which jobs were disturbed before: nothing of that is left."""
+    bring_captured_cpus()
     found = compare([])
-    output = Play("doctor").succeed()
+    output = Play("doctor", CPUS).succeed()
     said = "checks on 3 hosts: no failures, no warnings"
     check(said in output, f"the table does not end with {said!r}:\n{output[-2000:]}")
     return found
@@ -93,8 +102,7 @@ def round_of(faults: Sequence[Fault], number: int) -> Journey:
     """Return what makes these faults and asks the doctor, with a name."""
 
     def made() -> list[str]:
-        for container in CONTAINERS.values():  # CPUs of other machines
-            docker("cp", f"{ROOT}/tests/unit/fixtures/proc/.", f"{container}:/opt/captured")
+        bring_captured_cpus()
         begun = []
         try:
             for fault in faults:
