@@ -52,7 +52,12 @@ def mark(path: Path, what: str, **more: Any) -> None:
 
 
 def claim(path: Path, what: str) -> None:
-    """Make a directory with its mark unless it is there with it. Raises ValueError for one without, and OSError."""
+    """Make a directory with its mark unless it is there with it. Raises ValueError for one without, and OSError.
+
+    An empty one is taken: an interrupted run did not come to its mark, or left the mark's own temporary file.
+    """
+    if path.is_dir() and not path.is_symlink() and all(each.name.startswith(f".{MARK}.") for each in path.iterdir()):
+        mark(path, what)
     if os.path.lexists(path) and not (path.is_dir() and is_own(path)):
         raise ValueError(f"{path} was not made by this collection, which needs that place: rename it or move it away")
     make(path, what)
@@ -109,10 +114,10 @@ def link(path: Path, target: Path) -> bool:
     Raises ValueError when something is in its place that the collection has not made, and OSError.
     """
     there = os.path.lexists(path)
+    if path.is_symlink() and str(path.readlink()) == str(target):
+        return False
     if there and not is_own(path):
         raise ValueError(f"{path} was not made by this collection, which needs that place: rename it or remove it")
-    if there and str(path.readlink()) == str(target):
-        return False
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.symlink_to(target)
     write_json(_beside(path), {"mark": SIGNATURE, "what": "link", "target": str(target)})

@@ -71,6 +71,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     path, state, target = Path(module.params["path"]), module.params["state"], module.params["target"]
+    if state == "container":
+        os.umask(0o022)  # it is made for all who use what lies in it, also by root
     try:
         if module.check_mode:
             there = {"absent": not _ownership.is_own(path), "temporary": False}.get(state, path.is_dir())

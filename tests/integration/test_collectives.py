@@ -141,6 +141,15 @@ time.sleep(0.5)
 dist.barrier()
 assert not any(other.any() for other in others)
 """,
+    "messages that are waited for are watched no longer": """
+from amx_cluster_mpi.runtime import runtime
+for _place in range(20):
+    work = dist.isend(torch.ones(1000), 1 - rank) if rank else dist.irecv(torch.ones(1000), 1 - rank)
+    time.sleep(0.01 * rank)
+    work.wait()
+dist.barrier()
+assert not runtime().watchdog.calls, runtime().watchdog.calls
+""",
     "a SystemExit that is caught": """
 try:
     sys.exit(3)
@@ -290,6 +299,28 @@ def test_others_go_on_without_a_rank_that_leaves(environment: Path, tmp_path: Pa
     done = run(environment, 3, str(tmp_path / "leaves.py"), timeout=120)
     assert done.returncode == 0, done.stdout[-3000:]
     assert done.stdout.count("ended\n") == 2
+
+
+GIVES_UP = """
+import time
+from datetime import timedelta
+import amx_cluster_mpi, torch, torch.distributed as dist
+dist.init_process_group("mpi")
+if dist.get_rank() == 0:
+    try:
+        dist.irecv(torch.ones(3), 1).wait(timedelta(seconds=2))
+    except dist.DistBackendError:
+        print("gave up", flush=True)
+else:
+    time.sleep(2)
+"""
+
+
+def test_a_message_that_was_given_up_does_not_keep_the_ranks(environment: Path, tmp_path: Path) -> None:
+    """Whichever of them comes to its end first."""
+    (tmp_path / "script.py").write_text(GIVES_UP)
+    done = run(environment, 2, str(tmp_path / "script.py"), timeout=60)
+    assert (done.returncode, done.stdout.count("gave up")) == (0, 1), done.stdout[-3000:]
 
 
 def test_a_communication_thread_that_cannot_start_is_reported(environment: Path, tmp_path: Path) -> None:

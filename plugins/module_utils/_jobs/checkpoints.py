@@ -139,6 +139,9 @@ def unmark(output: Path, after: int) -> None:
         if step(folder) > after:
             for mark in (COMPLETE, PART):
                 (folder / mark).unlink(missing_ok=True)
+            for path in folder.rglob("*"):
+                if path.is_file() and path.stat().st_nlink > 1:
+                    path.unlink()  # of an earlier run, which would be written over there, too
 
 
 def mark(folder: Path, files: Mapping[str, int]) -> None:
@@ -193,6 +196,9 @@ def _problem(
     files = {file for part in there.values() for file in part.files}
     lost = [file for file in sorted(named) if file not in files]
     for host in set(told) - set(gone):
+        its = there.get(host)
+        if its and its.finished:
+            continue  # its mark lists what belongs to it, and it is there
         lost += [file for file in needed(told[host].get(name, [])) if file not in files]
     if lost and gone:
         return f"{lost[0]} is on no host that answers, and {', '.join(gone)} is away", set(gone)

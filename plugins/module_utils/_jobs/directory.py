@@ -31,7 +31,7 @@ NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all 
 # Seconds within which a job directory is started after it was created, unless its start takes longer.
 STARTING = 30
 # Seconds after which a job that was to be started has ranks, or never will.
-STARTED = 3600
+STARTED = 86400
 # Which earlier run's checkpoints a job goes on from: its directory, start and hosts, its ranks and batch.
 RESUMED = "resumed.json"
 # What the head knows of the parts of checkpoints on other hosts: {host: {checkpoint: [files]}}.
@@ -256,9 +256,13 @@ def ended_with_secrets(jobs: Path, host: str) -> list[str]:
     """
     found = []
     for path in jobs.glob(f"*/{secret_env.FILE}"):
-        status = read_json(path.parent / "status.json")
-        over = status is not None and not running(path.parent)
-        if not is_in_use(path.parent, host) and (over or time.time() - path.stat().st_mtime > STARTED):
+        settings = (read_json(path.parent / "job.json") or {}).get("settings", {})
+        if settings.get("shared_directory") and settings.get("head") != host:
+            continue  # one file for all hosts, and only the job's head knows whether it runs
+        over = (path.parent / "status.json").exists()
+        if running(path.parent) or is_in_use(path.parent, host):
+            continue
+        if over or time.time() - path.stat().st_mtime > STARTED:
             found.append(str(path))
     return sorted(found)
 

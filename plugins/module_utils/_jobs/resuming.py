@@ -26,9 +26,9 @@ def take(told: Told, messages: Iterable[dict[str, Any]]) -> bool:
         part = beat.pop("part", None)
         for name, files in part.items() if isinstance(part, dict) else ():
             of_host = told.setdefault(beat["host"], {})
-            known = set(of_host.get(name, []))
-            if checkpoints.NAME.fullmatch(name) and not set(files) <= known:
-                of_host[name] = sorted(known | set(files))
+            # The last listing: what is written under another name first is not there any more.
+            if checkpoints.NAME.fullmatch(name) and set(files) != set(of_host.get(name, [])):
+                of_host[name] = sorted(files)
                 new = True
     return new
 

@@ -166,6 +166,7 @@ def test_a_reset_removes_what_is_own_and_requested_and_nothing_else(
 
 def test_what_is_in_the_way_stays(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/notes").touch()
     with pytest.raises(ValueError, match="mine was not made by this collection, which needs that place: rename it"):
         _ownership.claim(tmp_path / "mine", "wheels")
     with pytest.raises(ValueError, match="mine was not made by this collection, which needs that place"):
@@ -174,6 +175,21 @@ def test_what_is_in_the_way_stays(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     _ownership.write_file(tmp_path / "lock")
     assert not _ownership.is_own(tmp_path / "lock")
+
+
+def test_what_an_interrupted_run_left_before_its_mark(tmp_path: Path) -> None:
+    (tmp_path / "part").mkdir()
+    (tmp_path / f"part/.{_ownership.MARK}.abc").touch()
+    _ownership.claim(tmp_path / "part", "wheels")
+    assert _ownership.remove(tmp_path / "part")
+
+
+def test_a_right_link_without_a_mark_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "env").symlink_to(tmp_path / "a")
+    assert not _ownership.link(tmp_path / "env", tmp_path / "a")
+    assert not _ownership.is_own(tmp_path / "env")
+    with pytest.raises(ValueError, match="env was not made by this collection"):
+        _ownership.link(tmp_path / "env", tmp_path / "b")
 
 
 def test_a_directory_is_claimed_again(tmp_path: Path) -> None:

@@ -117,7 +117,10 @@ class MpiProcessGroup(ProcessGroup):
         """Return a group of these of its ranks, counted within it; None on all others. All of them call it."""
         place = list(new_ranks).index(self.comm.rank) if self.comm.rank in new_ranks else -1
         color = MPI.UNDEFINED if place < 0 else min(new_ranks)
-        comm = self.comm.Split(color, max(place, 0))
+        mpi = runtime()
+        mpi.progress.drain(self.key)  # MPI needs the same order of calls on all ranks
+        with mpi.watchdog.watching(Call(self.members, f"split of {self.key}", 0, "forming the group", self.timeout)):
+            comm = self.comm.Split(color, max(place, 0))
         if place < 0:
             return None
         members = tuple(self.members[rank] for rank in new_ranks)
@@ -153,7 +156,7 @@ class MpiProcessGroup(ProcessGroup):
                 ) from None
 
         def give_up(report: str) -> None:
-            mpi.progress.fail(key, DistBackendError(report))
+            mpi.progress.fail(key, operation, DistBackendError(report))
 
         call.give_up = give_up
         operation = Operation(steps(), call)

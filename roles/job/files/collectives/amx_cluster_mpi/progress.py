@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.distributed import DistBackendError
 
+from amx_cluster_mpi import activity
 from amx_cluster_mpi.library import MPI
 from amx_cluster_mpi.watchdog import Call, Watchdog
 
@@ -69,6 +70,8 @@ class Operation:
         self.is_inference = torch.is_inference_mode_enabled()  # which each thread is in or not
         self.ended = False
         self.error: BaseException | None = None
+        # What MPI may still use, where something else than an error has ended it.
+        self.lost: Any = None
         # Called with the lock held: it may neither wait nor call what the script has given.
         self.at_end: Callable[[], object] | None = None
 
@@ -84,6 +87,8 @@ class Operation:
                 except MPI.Exception as error:
                     go_on = functools.partial(self.steps.throw, error)  # which says what was called
                 moved = True
+                if self.request is not None:  # a part of it has ended
+                    activity.note_end()
                 if torch.is_inference_mode_enabled() == self.is_inference:
                     self.request = go_on()
                 else:
@@ -91,8 +96,12 @@ class Operation:
                         self.request = go_on()
         except StopIteration:
             self.end(None)
-        except BaseException as error:  # whatever it is, it belongs to who waits
+        except Exception as error:  # it belongs to who waits
             self.end(error)
+        except BaseException as error:  # of the handler of a signal: it belongs to the script
+            self.lost = self.request, self.steps
+            self.end(error)
+            raise
         return True
 
     def end(self, error: BaseException | None) -> None:
@@ -181,11 +190,13 @@ class Progress:
                 self.wake.set()
         return True
 
-    def fail(self, key: Any, error: BaseException) -> None:
-        """End the operation of this key that MPI has not ended, nor will, and those that wait for it."""
+    def fail(self, key: Any, failed: Operation, error: BaseException) -> None:
+        """End an operation of this key that MPI has not ended, nor will, and those that wait for it."""
         with self.lock:
             queue = self.queues.get(key)
-            if queue is None or (self._go_on(key, queue) and not queue):
+            if queue and not failed.ended:
+                self._go_on(key, queue)
+            if not queue or failed.ended:
                 return
             if queue[0].status is not None and queue[0].target is None:
                 queue[0].request.Cancel()
@@ -214,9 +225,13 @@ class Progress:
                     queue[0].request.Cancel()
 
     def close(self) -> None:
-        """Call MPI no more."""
-        with self.lock:
-            self.queues.clear()
+        """Call MPI no more, and keep what it may still use."""
+        if self.lock.acquire(timeout=1):  # the handler of a signal may have interrupted who has it
+            try:
+                self.given_up += [(queue[0].request, queue[0].steps) for queue in self.queues.values()]
+                self.queues.clear()
+            finally:
+                self.lock.release()
 
     def _failure(self) -> RuntimeError:
         return RuntimeError(f"the communication thread has ended: {type(self.error).__name__}: {self.error}")
@@ -234,7 +249,7 @@ class Progress:
 
     def _go_on(self, key: Any, queue: collections.deque[Operation]) -> bool:
         moved = False
-        while queue[0].ended or queue[0].advance():
+        while queue[0].ended or self._advanced(key, queue[0]):
             moved = True
             if queue[0].ended:
                 self.watchdog.leave(queue.popleft().call)
@@ -243,6 +258,14 @@ class Progress:
                     break
                 self.watchdog.enter(queue[0].call)
         return moved
+
+    def _advanced(self, key: Any, operation: Operation) -> bool:
+        try:
+            return operation.advance()
+        except BaseException as error:
+            self.given_up.append(operation.lost)
+            self.broken.setdefault(key, error)
+            raise
 
     def _run(self, cpus: list[int], started: threading.Event) -> None:
         try:

@@ -52,6 +52,11 @@ class Runtime:
             )
         if not MPI.Is_initialized():
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
+            raise RuntimeError(
+                "backend mpi needs MPI_THREAD_MULTIPLE, and the script has initialized MPI with less: set "
+                "mpi4py.rc.thread_level = 'multiple' before it imports mpi4py.MPI"
+            )
         self.world = MPI.COMM_WORLD
         place = int(os.environ.get("RANK") or self.world.rank)
         if (place, wanted) != (self.world.rank, self.world.size) and wanted > 1:
@@ -106,10 +111,18 @@ class Runtime:
         self.watchdog.end()
         self.progress.give_up_receiving()
         # Others may have much to do still: rank 0 writes the model. MPI_Finalize alone would keep a core busy.
-        together = self.world.Ibarrier()
-        poll(lambda: bool(together.Test() or self.watchdog.left or self.progress.given_up), None)
-        if self.watchdog.left or self.progress.given_up:
-            # MPI cannot end without them. Every rank says so instead, and waits for all to have said it.
+        together = False
+        if not (self.watchdog.left or self.progress.given_up):  # who is not able to end MPI does not come here
+            barrier = self.world.Ibarrier()
+
+            def is_decided() -> bool:
+                nonlocal together
+                together = together or barrier.Test()
+                return together or bool(self.watchdog.left)
+
+            poll(is_decided, None)
+        if not together:
+            # MPI cannot end without all ranks. Each says so instead, and waits for all to have said it.
             self.watchdog.say_goodbye(GOODBYE, at_once=False)
             poll(lambda: len(self.watchdog.left) == self.world.size - 1, None)
             self._end_for_launcher()
@@ -130,6 +143,7 @@ class Runtime:
         It would else take the end of this process for a failure, and end the others.
         """
         self.watchdog.close()
+        self.progress.close()
         self.failed = True  # none of this is done twice
         with contextlib.suppress(KeyError, ValueError, OSError):
             manager = int(os.environ["PMI_FD"])

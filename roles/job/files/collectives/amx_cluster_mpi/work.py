@@ -112,15 +112,18 @@ class Message(Begun):
         return future
 
     def _watch(self) -> None:
-        if not self.operation.ended and self.awaited.give_up is None:
-            self.awaited.give_up = self._give_up
-            self.watchdog.enter(self.awaited)
+        with self.progress.lock:  # with which operations end
+            if not self.operation.ended and self.awaited.give_up is None:
+                self.awaited.give_up = self._give_up
+                self.operation.at_end = self._ended
+                self.watchdog.enter(self.awaited)
 
     def _give_up(self, report: str) -> None:
-        self.progress.fail(self.key, DistBackendError(report))
+        self.progress.fail(self.key, self.operation, DistBackendError(report))
 
     def _ended(self) -> None:
         self.watchdog.leave(self.awaited)
+        self.awaited.give_up = None  # which has the tensor
         super()._ended()
 
     def _source_rank(self) -> int:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +122,19 @@ def test_marks_of_later_checkpoints_are_taken_away(tmp_path: Path) -> None:
     checkpoints.unmark(tmp_path, 5)
     assert checkpoints.last_marked(tmp_path) == tmp_path / "checkpoint-5"
     assert not list(tmp_path.glob("checkpoint-1*/*.json"))
+
+
+def test_a_file_that_had_another_name_while_it_was_written(tmp_path: Path) -> None:
+    part(tmp_path / "node0/checkpoint-4", "complete.json", shard_0__pt="zero")
+    part(tmp_path / "node1/checkpoint-4", "part.json", shard_1__pt="ones")
+    told = {"node1": {"checkpoint-4": ["shard_1.pt.tmp"]}}
+    assert choose(tmp_path, told=told).name == "checkpoint-4"
+
+
+def test_what_is_written_anew_is_no_earlier_runs(tmp_path: Path) -> None:
+    old, new = tmp_path / "old/checkpoint-20", tmp_path / "new/checkpoint-20"
+    part(old, "complete.json", optimizer__pt="earlier")
+    shutil.copytree(old, new, copy_function=os.link)
+    checkpoints.unmark(tmp_path / "new", 10)
+    (new / "optimizer.pt").write_text("anew")
+    assert (old / "optimizer.pt").read_text() == "earlier"

@@ -342,5 +342,19 @@ def test_secrets_that_no_job_has_a_use_for(folder: Path, supervisor: int) -> Non
     os.utime(secrets)
     write_status(folder, state="running", pid=supervisor)
     assert directory.ended_with_secrets(folder.parent, "node1") == []
+    os.utime(secrets, (0, 0))  # nor after a day, on a head that has no ranks
+    assert directory.ended_with_secrets(folder.parent, "node1") == []
     write_status(folder, state="failed")
     assert directory.ended_with_secrets(folder.parent, "node1") == [str(secrets)]
+
+
+def test_secrets_in_a_shared_directory_are_those_of_the_jobs_head(folder: Path) -> None:
+    """Elsewhere its supervisor is not seen."""
+    secrets = folder / "secrets.json"
+    secrets.write_text("{}")
+    (folder / "job.json").write_text(json.dumps({"settings": {"shared_directory": True, "head": "node0"}}))
+    write_status(folder, state="running", pid=2**22 + 1)
+    assert directory.ended_with_secrets(folder.parent, "node2") == []
+    write_status(folder, state="failed")
+    assert directory.ended_with_secrets(folder.parent, "node2") == []
+    assert directory.ended_with_secrets(folder.parent, "node0") == [str(secrets)]
