@@ -176,7 +176,9 @@ def test_it_is_sent_to_a_head_that_is_another_machine(control: Control) -> None:
     said = control.play()
     assert control.code == 0, said
     assert control.path().parent == control.folder / "prefix/cache/models"
-    assert contents(control.path()) == contents(control.model)
+    copied = contents(control.path())
+    assert "Made by amx.cluster" in copied.pop(".amx-cluster.json").decode()
+    assert copied == contents(control.model)
     assert not any(path.is_symlink() for path in control.path().rglob("*"))
     assert "changed=0" in control.play()
 

@@ -56,8 +56,9 @@ def continued_from(job: str) -> int:
 
 
 def sums(path: str) -> dict[str, str]:
-    """Return the SHA-256 of each file in a directory on the head, but for what was there before the job."""
-    listed = on(HEAD, f"cd {path} && find . -type f ! -path './data/*' ! -path './models/*' -exec sha256sum {{}} +")
+    """Return the SHA-256 of each file in a directory on the head, but for its mark and what was there before the job."""
+    ours = "! -path './data/*' ! -path './models/*' ! -path ./.amx-cluster.json"
+    listed = on(HEAD, f"cd {path} && find . -type f {ours} -exec sha256sum {{}} +")
     return {name: digest for digest, name in (line.split(maxsplit=1) for line in listed.splitlines())}
 
 
