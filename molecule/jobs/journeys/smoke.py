@@ -56,7 +56,7 @@ def continued_from(job: str) -> int:
 
 
 def sums(path: str) -> dict[str, str]:
-    """Return the SHA-256 of each file in a directory on the head, but for its mark and what was there before the job."""
+    """Return the SHA-256 of each file in a directory on the head, but for its mark and what the job was given."""
     ours = "! -path './data/*' ! -path './models/*' ! -path ./.amx-cluster.json"
     listed = on(HEAD, f"cd {path} && find . -type f {ours} -exec sha256sum {{}} +")
     return {name: digest for digest, name in (line.split(maxsplit=1) for line in listed.splitlines())}
