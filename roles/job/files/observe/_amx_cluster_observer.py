@@ -521,7 +521,9 @@ def newest_part() -> dict[str, list[str]]:
     )
     folder = os.path.join(output, newest)
     files = [
-        os.path.relpath(os.path.join(place, name), folder) for place, _, names in os.walk(folder) for name in names
+        os.path.relpath(os.path.join(place, name), folder)
+        for place, _folders, names in os.walk(folder)
+        for name in names
     ]
     return {newest: files[:MOST_FILES]} if newest and files else {}
 
