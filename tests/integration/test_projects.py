@@ -194,7 +194,7 @@ def test_what_is_refused_of_a_project(site: Site) -> None:
         "requirements.txt, line 2: --extra-index-url https://***@private.example/simple is not searched: set "
         "torch_stack_index_urls: [" in output
     )
-        assert "user:secret" not in output
+    assert "user:secret" not in output
     (site.project / "requirements.txt").write_text("torch\n-c limits.txt\n")
     assert "requirements.txt, line 2: -c limits.txt: -c has no effect here: write these versions as" in refusal()
     (site.project / "requirements.txt").unlink()
