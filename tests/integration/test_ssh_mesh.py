@@ -81,7 +81,8 @@ def test_a_worker_leaves_the_heads_key(hosts: Hosts) -> None:
     key = hosts.key("n0")
     line = f'restrict,pty,from="10.0.0.0" {key}'
     assert key.endswith(" amx_cluster@n0")
-    assert (hosts.homes["n0"] / ".ssh/config").read_text() == "Include amx_cluster_config\n"
+    configuration = (hosts.homes["n0"] / ".ssh/config").read_text().splitlines()
+    assert configuration == ["Include amx_cluster_config", "# Made by amx.cluster"]
     assert hosts.authorized("n0") == hosts.authorized("n2") == [line]
     assert "changed=0" in (again := hosts.mesh()) and "changed=1" not in again, again
     assert hosts.key("n0") == key
