@@ -82,8 +82,9 @@ start() {
     tries=0
     until answers; do
         tries=$((tries + 1))
-        if ! ours || [ "$tries" -ge 120 ]; then
-            tail -n 5 "$log" >&2
+        # It may not have become dockerd yet, on a busy machine.
+        if ! kill -0 "$(cat "$pid_file")" 2> /dev/null || [ "$tries" -ge 120 ]; then
+            tail -n 5 "$log" >&2 || true
             stop
             fail "dockerd did not come up; the whole log is $log."
         fi
