@@ -236,7 +236,7 @@ def test_a_killed_rank_and_a_job_that_goes_on(pods: Callable[..., Pods]) -> None
 
 def test_a_stalled_rank_and_a_job_that_is_stopped(pods: Callable[..., Pods], tmp_path: Path) -> None:
     """The ranks of a stalled round do not end by themselves: the first pod starts torchrun again, and others join."""
-    made = pods(file=steps(tmp_path, 10_000), stall_seconds=8, restarts=1)
+    made = pods(file=steps(tmp_path, 10_000), stall_seconds=16, restarts=1)
     for number in (0, 1):
         made.start(number)
     made.wait_until(made.stepped)
