@@ -14,7 +14,7 @@ description:
   - Prints a line for each role, and for each play without roles, with its time and the hosts that it changed.
   - Failures are printed in full, with host, task, file and line, and the message as it is. Failures that are ignored or
     rescued take one line. Warnings are printed once.
-  - Messages of M(ansible.builtin.debug) and M(amx.cluster.show) are always printed.
+  - Messages of M(ansible.builtin.debug), and reports of this collection, are always printed.
   - On a terminal, the last line shows the task that runs, or the progress of a job, and is drawn again in its place.
     Files and pipes get plain lines.
   - With C(-v), the output is that of P(ansible.builtin.default#callback), with the options of that plugin.

@@ -6,41 +6,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 name: cluster_interface
 short_description: Find the interface of a host on the cluster network
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Returns the one interface of a host whose address lies in a network.
-  - Fails if the network is no CIDR, or if not exactly one address of the host lies in it.
-positional: network
-options:
-  _input:
-    description: The addresses of the host, as M(amx.cluster.host_info) returns them.
-    type: list
-    elements: dict
-    required: true
-  network:
-    description: The network as a CIDR. Without one, the interface of the default route is returned.
-    type: str
-    default: ""
-  default:
-    description: What is returned instead of a failure.
-    type: dict
-seealso:
-  - module: amx.cluster.host_info
-"""
-
-EXAMPLES = r"""
-- name: Show the address of a host on the cluster network
-  ansible.builtin.debug:
-    msg: "{{ (preflight_host.host.addresses | amx.cluster.cluster_interface('10.0.0.0/24')).address }}"
-"""
-
-RETURN = r"""
-_value:
-  description: The interface with its address and network.
-  type: dict
-  sample: {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24}
+extends_documentation_fragment: amx.cluster.internal
 """
 
 from collections.abc import Callable

@@ -18,8 +18,7 @@ options:
     type: dict
     required: true
 seealso:
-  - plugin: amx.cluster.host_values
-    plugin_type: lookup
+  - module: amx.cluster.core_allocation
 """
 
 EXAMPLES = r"""

@@ -5,39 +5,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: extra_var
-short_description: Read a variable of the command line
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Returns the value of an extra variable (C(-e)) of C(ansible-playbook), and of no other variable.
-  - Playbooks of this collection read options with everyday names by it, such as C(job), C(model) or C(output). A
-    variable of that name in an inventory, or a fact, is something else.
+short_description: Read a variable of the command line, and no other of its name
+extends_documentation_fragment: amx.cluster.internal
 options:
-  _terms:
-    description: Names of variables.
-    type: list
-    elements: str
-    required: true
-  default:
-    description: The value of a variable that the command line does not set. Null by default.
-    type: raw
-seealso:
-  - plugin: ansible.builtin.vars
-    plugin_type: lookup
-"""
-
-EXAMPLES = r"""
-- name: Show the job that the command line names with -e job=...
-  ansible.builtin.debug:
-    msg: "{{ lookup('amx.cluster.extra_var', 'job', default='jobs/demo.yml') }}"
-"""
-
-RETURN = r"""
-_raw:
-  description: The value of each variable.
-  type: list
-  elements: raw
+  _terms: {type: list, elements: str, required: true, description: Names of variables}
+  default: {type: raw, description: The value of a variable that the command line does not set}
 """
 
 from typing import Any

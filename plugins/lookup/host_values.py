@@ -5,49 +5,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: host_values
-short_description: Collect variables of several hosts
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Returns the same variables, facts or registered results of several hosts, one dictionary a host.
-  - A host for which a variable is not defined, because it failed or skipped a task, gets none for it. With
-    C(map('extract', hostvars)) it would fail the task.
+short_description: Collect the same variables of several hosts, null where a host does not have one
+extends_documentation_fragment: amx.cluster.internal
 options:
-  _terms:
-    description: Names of hosts, or lists of them.
-    type: list
-    elements: raw
-    required: true
-  values:
-    description:
-      - The variable of each key. Dots lead into dictionaries.
-      - The name of the host itself is C(inventory_hostname).
-    type: dict
-    required: true
-seealso:
-  - plugin: amx.cluster.host_order
-    plugin_type: filter
-"""
-
-EXAMPLES = r"""
-- name: Show the address of every host on the cluster network
-  ansible.builtin.debug:
-    msg: "{{ query('amx.cluster.host_values', groups['cluster'], values=variables) }}"
-  vars:
-    variables:
-      host: inventory_hostname
-      address: preflight_interface.address
-"""
-
-RETURN = r"""
-_raw:
-  description: A dictionary for each host, in the order of the terms, with the keys of O(values).
-  type: list
-  elements: dict
-  sample:
-    - {host: node0, address: 10.0.0.5}
-    - {host: node1, address: null}
+  _terms: {type: list, elements: raw, required: true, description: "Names of hosts, or lists of them"}
+  values: {type: dict, required: true, description: The variable of each key. Dots lead into dictionaries}
 """
 
 from typing import Any

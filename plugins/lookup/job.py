@@ -5,38 +5,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: job
-short_description: Read and check a job file
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Reads job files on the control node and checks them completely. Every error of a file is reported at once.
+short_description: Read job files on the control node and check them completely
+extends_documentation_fragment: amx.cluster.internal
 options:
-  _terms:
-    description: Paths of job files. A relative path is taken from where C(ansible-playbook) was started.
-    type: list
-    elements: path
-    required: true
-  override:
-    description:
-      - A mapping of fields that win over the files'. A mapping in it is merged with a file's.
-    type: raw
-    default: {}
-seealso:
-  - module: amx.cluster.job_read
-"""
-
-EXAMPLES = r"""
-- name: Show the fields of a job
-  ansible.builtin.debug:
-    msg: "{{ lookup('amx.cluster.job', 'jobs/demo.yml', override={'hosts': 2}) }}"
-"""
-
-RETURN = r"""
-_raw:
-  description: The fields of each job, defaults filled in, paths absolute. Values of secrets are V(***).
-  type: list
-  elements: dict
+  _terms: {type: list, elements: path, required: true, description: Paths of job files}
+  override: {type: raw, default: {}, description: "A mapping of fields that win over the files', merged with theirs"}
 """
 
 import json

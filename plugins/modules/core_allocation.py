@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: core_allocation
-short_description: Allocation which core of a node does what in a training job
+short_description: Plan which core of a node does what in a training job
 version_added: 1.0.0
 description:
   - Divides the physical cores of the node into compute and communication cores of each rank and cores of the system,
@@ -92,16 +92,15 @@ notes:
 author:
   - The amx.cluster maintainers (@amx-cluster)
 seealso:
-  - module: amx.cluster.core_candidates_info
-  - module: amx.cluster.core_instances_info
+  - module: amx.cluster.host_info
 """
 
 EXAMPLES = r"""
-- name: Allocation one rank per NUMA node
+- name: Allocate cores for one rank per NUMA node
   amx.cluster.core_allocation:
   register: plan
 
-- name: Allocation two ranks with a oneCCL worker each and six cores for the system
+- name: Allocate cores for two ranks with a oneCCL worker each and six cores for the system
   amx.cluster.core_allocation:
     ranks_per_node: 2
     backend: ccl
@@ -109,7 +108,7 @@ EXAMPLES = r"""
     reserved_cores: 6
   register: plan
 
-- name: Allocation two ranks, or one on a node with a single core
+- name: Allocate cores for two ranks, or one on a node with a single core
   amx.cluster.core_allocation:
     ranks_per_node: '<=2'
     reserved_cores: 0

@@ -7,50 +7,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: core_candidates_info
 short_description: Find the settings of cores that a host accepts
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Returns settings of M(amx.cluster.core_allocation) that are worth a trial on this host, and what tells those apart
-    that come to different allocations.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  default:
-    description: The settings of cores of the job as it is. They come first.
-    type: dict
-    required: true
-  backends:
-    description: The backends to be tried, that of the job as it is first.
-    type: list
-    elements: str
-    required: true
-  vary:
-    description: The settings that may differ from those of the job as it is.
-    type: list
-    elements: str
-    default: [ranks_per_node, backend, comm_cores, reserved_cores, threads_per_core]
-seealso:
-  - module: amx.cluster.core_allocation
-  - module: amx.cluster.tune_step
+  default: {type: dict, required: true, description: The settings of cores of the job as it is. They come first}
+  backends: {type: list, elements: str, required: true,
+    description: "The backends to be tried, that of the job as it is first"}
+  vary: {type: list, elements: str, default: [ranks_per_node, backend, comm_cores, reserved_cores, threads_per_core],
+    description: The settings that may differ from those of the job as it is}
 """
-
-EXAMPLES = r"""
-- name: Find the settings that the host accepts
-  amx.cluster.core_candidates_info:
-    default: {ranks_per_node: auto, comm_cores: auto, reserved_cores: auto, threads_per_core: 1}
-    backends: [gloo]
-"""
-
-RETURN = r"""
-candidates:
-  description:
-    - The settings with their C(allocation), a digest; empty where the host does not accept those of the job as it is.
-  type: list
-  elements: dict
-  returned: success
-"""
+EXAMPLES = "# Internal"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates

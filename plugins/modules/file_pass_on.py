@@ -7,99 +7,29 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: file_pass_on
 short_description: Copy files from the head to other hosts, which pass them on
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Runs on the head. In each round every host that has the files passes them on to one that does not, so that n hosts
-    take log2(n) rounds.
-  - The head logs in on every host by SSH and sends files over that connection. Other hosts, which cannot log in
-    anywhere, send them over TCP on the cluster network, not encrypted, to a port for which the head gives both hosts a
-    token that is used once.
-  - A host that could not be served is served by another one in a later round, and at last by the head, three times.
-  - Files are overwritten. They are not compared; see M(amx.cluster.file_set).
-extends_documentation_fragment:
-  - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: none
-  idempotent:
-    support: none
-    details:
-      - Copies what it is set to copy.
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The directory that gets the files on every host.
-    type: path
-    required: true
-  source:
-    description: The directory that has them on the head. By default it is O(path).
-    type: path
-  names:
-    description: Files that every host lacks, and directories, as paths in O(path).
-    type: list
-    elements: str
-    default: []
-  head:
-    description: The name of the head.
-    type: str
-    required: true
+  path: {type: path, required: true, description: The directory that gets the files on every host}
+  source: {type: path, description: The directory that has them on the head. By default it is O(path)}
+  names: {type: list, elements: str, default: [],
+    description: "Files that every host lacks, and directories, as paths in O(path)"}
+  head: {type: str, required: true, description: The name of the head}
   hosts:
-    description: The other hosts.
+    description: The other hosts
     type: list
     elements: dict
     required: true
     suboptions:
-      host:
-        description: The name of the host, by which the head logs in on it.
-        type: str
-        required: true
-      address:
-        description: The address of the host on the cluster network.
-        type: str
-        required: true
-      python:
-        description: The path of a Python interpreter on the host, 3.9 or newer.
-        type: str
-        required: true
-      missing:
-        description:
-          - The files that the host lacks besides, as M(amx.cluster.file_set) returns them in C(differences). A host
-            that lacks none passes them on; one without this option and O(names) is left out.
-        type: dict
-  seconds:
-    description: Seconds within which a connection between two hosts must be made, and something be transferred.
-    type: float
-    default: 60
-seealso:
-  - module: amx.cluster.file_set
-  - module: amx.cluster.file_set_info
+      host: {type: str, required: true, description: "The name of the host, by which the head logs in on it"}
+      address: {type: str, required: true, description: The address of the host on the cluster network}
+      python: {type: str, required: true, description: "The path of a Python interpreter on the host, 3.9 or newer"}
+      missing: {type: dict,
+        description: "The files that the host lacks besides, as M(amx.cluster.file_set) returns them in
+        C(differences). A host that lacks none passes them on; one without this option and O(names) is left out"}
+  seconds: {type: float, default: 60,
+    description: "Seconds within which a connection between two hosts must be made, and something be transferred"}
 """
-
-EXAMPLES = r"""
-- name: Copy a file to two hosts
-  amx.cluster.file_pass_on:
-    path: /opt/amx-cluster/wheels
-    head: node0
-    names: [pip-26.3-py3-none-any.whl]
-    hosts:
-      - {host: node1, address: 10.0.0.6, python: /usr/bin/python3}
-      - {host: node2, address: 10.0.0.7, python: /usr/bin/python3}
-"""
-
-RETURN = r"""
-rounds:
-  description: How many rounds there were.
-  returned: success
-  type: int
-  sample: 2
-failures:
-  description: The hosts that did not get the files, with the reason.
-  returned: success
-  type: dict
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 

@@ -7,66 +7,21 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: file_set
 short_description: Verify files by their SHA-256, and copy the missing and damaged ones
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Compares the files in a directory on the host with their SHA-256. With O(source), missing and damaged files are
-    copied from the control node, one by one, so that an interrupted copy is resumed by the next run.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.idempotent_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The directory on the host. It is created if it is missing.
-    type: path
-    required: true
-  files:
-    description:
-      - The files that the directory should have, as M(amx.cluster.wheelhouse) and M(amx.cluster.file_set_info) return
-        them. Each has C(file), its path in the directory, C(sha256) and C(bytes), and may have C(source), its path on
-        the control node where that is not the same path in O(source).
-    type: list
-    elements: dict
-    required: true
-  record:
-    description:
-      - A file on the host that keeps the SHA-256 of the files, so that files that have not changed are not read again.
-    type: path
-  source:
-    description: The directory on the control node that has the files.
-    type: path
-  archive:
-    description: A tar file on the host with files of O(files), which are unpacked first. It is removed then.
-    type: path
-  strict:
-    description: Whether to fail when a file is missing or damaged. With O(source), the module always fails then.
-    type: bool
-    default: false
-seealso:
-  - module: amx.cluster.file_set_info
-  - module: amx.cluster.file_pass_on
+  path: {type: path, required: true, description: The directory on the host. It is created if it is missing}
+  files: {type: list, elements: dict, required: true,
+    description: "The files that the directory should have, as M(amx.cluster.wheelhouse) and
+    M(amx.cluster.file_set_info) return them. Each has C(file), its path in the directory, C(sha256) and C(bytes), and
+    may have C(source), its path on the control node where that is not the same path in O(source)"}
+  record: {type: path,
+    description: "A file on the host that keeps the SHA-256 of the files, so that files that have not changed are not
+    read again"}
+  source: {type: path, description: The directory on the control node that has the files}
+  archive: {type: path, description: "A tar file on the host with files of O(files), which are unpacked first"}
+  strict: {type: bool, default: false, description: Whether to fail when a file is missing or damaged}
 """
-
-EXAMPLES = r"""
-- name: Copy the wheels to the head
-  amx.cluster.file_set:
-    path: /opt/amx-cluster/wheels/cp311-d5eecbc6f7c9
-    source: ~/.cache/amx.cluster/wheelhouse/cp311-d5eecbc6f7c9
-    files: "{{ wheelhouse.wheels }}"
-"""
-
-RETURN = r"""
-differences:
-  description: The files that are missing or damaged; with O(source), those that were, before they were copied.
-  returned: success
-  type: dict
-  sample: {torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl: is damaged}
-sent_bytes:
-  description: How many bytes were copied from the control node.
-  returned: when O(source) is set
-  type: int
-"""
+EXAMPLES = "# Internal"
 
 import tarfile
 from pathlib import Path

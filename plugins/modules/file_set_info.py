@@ -7,47 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: file_set_info
 short_description: List the files in a directory with their SHA-256
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Lists the files in a directory and in those below it, links followed. Changes nothing but O(record).
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The directory.
-    type: path
-    required: true
-  record:
-    description: A file that keeps the SHA-256 of the files, so that files that have not changed are not read again.
-    type: path
-seealso:
-  - module: amx.cluster.file_set
-  - module: amx.cluster.file_pass_on
+  path: {type: path, required: true, description: The directory}
+  record: {type: path,
+    description: "A file that keeps the SHA-256 of the files, so that files that have not changed are not read again"}
 """
-
-EXAMPLES = r"""
-- name: List the files of a model
-  amx.cluster.file_set_info:
-    path: /data/models/minilm
-  register: minilm
-"""
-
-RETURN = r"""
-files:
-  description: The files, each with its path in the directory, its SHA-256 and its size in bytes.
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {file: config.json, sha256: 5f04b2bd1f9f7a9e, bytes: 612}
-key:
-  description: A short name of the content, which changes when any file does.
-  returned: success
-  type: str
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 

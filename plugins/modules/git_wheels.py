@@ -47,7 +47,6 @@ options:
     required: true
 seealso:
   - module: amx.cluster.wheelhouse
-  - module: amx.cluster.requirements_info
 """
 
 EXAMPLES = r"""

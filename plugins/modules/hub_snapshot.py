@@ -62,7 +62,7 @@ options:
     type: str
     default: ""
 seealso:
-  - module: amx.cluster.file_set
+  - module: amx.cluster.venv
 """
 
 EXAMPLES = r"""

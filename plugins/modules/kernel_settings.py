@@ -7,84 +7,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: kernel_settings
 short_description: Change and restore settings of the running kernel
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Writes files below C(/sys) and C(/proc), and sets the size of C(/dev/shm). The values before the first change are
-    stored in O(state_file).
-  - A setting of a previous run that is not requested any more is restored, unless somebody else has changed it since.
-  - A setting that the kernel refuses is reported as a warning and in RV(refused); it is no failure.
-  - Only the running kernel is changed. The settings are lost at a reboot.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.diff_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  settings:
-    description: The value of each setting, by its path below O(root), which may contain wildcards.
-    type: dict
-    default: {}
-  shm_gib:
-    description:
-      - The least size of C(/dev/shm) in GiB, limited to half of the memory. A larger one is not changed. V(0) leaves
-        the size unchanged.
-    type: float
-    default: 0
-  state_file:
-    description: The file in which the previous values are stored.
-    type: path
-    required: true
-  root:
-    description: The directory that contains C(sys), C(proc) and C(dev).
-    type: path
-    default: /
-  host:
-    description: The name of this host in warnings.
-    type: str
-    required: true
-seealso:
-  - module: amx.cluster.host_info
+  settings: {type: dict, default: {},
+    description: "The value of each setting, by its path below O(root), which may contain wildcards"}
+  shm_gib: {type: float, default: 0,
+    description: "The least size of C(/dev/shm) in GiB, limited to half of the memory. A larger one is not changed.
+    V(0) leaves the size unchanged"}
+  state_file: {type: path, required: true, description: The file in which the previous values are stored}
+  root: {type: path, default: /, description: "The directory that contains C(sys), C(proc) and C(dev)"}
+  host: {type: str, required: true, description: The name of this host in warnings}
 """
-
-EXAMPLES = r"""
-- name: Enable transparent huge pages
-  amx.cluster.kernel_settings:
-    settings:
-      sys/kernel/mm/transparent_hugepage/enabled: always
-    state_file: /var/lib/amx-cluster/kernel_settings.json
-    host: "{{ inventory_hostname }}"
-
-- name: Restore all settings
-  amx.cluster.kernel_settings:
-    state_file: /var/lib/amx-cluster/kernel_settings.json
-    host: "{{ inventory_hostname }}"
-"""
-
-RETURN = r"""
-changes:
-  description: The settings that were changed, or would be in check mode.
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {path: sys/kernel/mm/transparent_hugepage/enabled, before: madvise, after: always}
-applied:
-  description: The settings that have the requested value. That of C(dev/shm) is in bytes.
-  returned: success
-  type: dict
-refused:
-  description: The settings that could not be changed, each with the reason.
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {setting: proc/sys/kernel/numa_balancing, reason: "the kernel refuses 0: Read-only file system"}
-missing:
-  description: The settings that this kernel does not have.
-  returned: success
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 

@@ -7,49 +7,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: own_path
 short_description: Create directories and links with the collection's mark, and remove only what carries it
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Creates a directory with the mark of this collection, or a symbolic link with a mark beside it, or removes what
-    carries the mark. What lies in the place without a mark is never changed or removed.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.idempotent_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The directory, link or file.
-    type: path
-    required: true
-  state:
-    description:
-      - V(container), a directory for others, which is removed only when it is empty. It may be there without a mark.
-      - V(directory), a directory that is removed with all that is in it. Fails if it is there without the mark.
-      - V(temporary), a new directory whose name begins with that of O(path), for this user alone.
-      - V(link), a symbolic link to O(target). Fails if something without the mark is in its place.
-      - V(absent), removes what carries the mark.
-    type: str
-    choices: [container, directory, temporary, link, absent]
-    default: container
-  target:
-    description: What a link points to.
-    type: path
-seealso:
-  - module: amx.cluster.reset_files
+  path: {type: path, required: true, description: "The directory, link or file"}
+  state: {type: str, choices: [container, directory, temporary, link, absent], default: container,
+    description: "V(container) is for others and removed only when it is empty, V(directory) with all that is in it,
+    V(temporary) is a new one whose name begins with O(path), V(link) leads to O(target), V(absent) removes what
+    carries the mark. Whatever lies there without the mark stays, and fails all but V(container) and V(absent)"}
+  target: {type: path, description: What a link points to}
 """
-
-EXAMPLES = r"""
-- name: Create the directory of the virtual environments
-  amx.cluster.own_path:
-    path: /opt/amx-cluster/envs
-"""
-
-RETURN = r"""
-path:
-  description: The path; of a temporary directory, its own.
-  returned: success
-  type: str
-"""
+EXAMPLES = "# Internal"
 
 import os
 import tempfile

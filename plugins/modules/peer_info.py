@@ -7,73 +7,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: peer_info
 short_description: Test names, connections and logins from a host to its peers
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Resolves the names of other hosts, connects to their M(amx.cluster.peer_listener), reads their clocks, and can log
-    in on them by SSH. All peers are tested at the same time. Changes nothing.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
   peers:
-    description: The hosts to test.
+    description: The hosts to test
     type: list
     elements: dict
     required: true
     suboptions:
-      name:
-        description: The name of the peer, which is resolved and which the SSH client logs in to.
-        type: str
-        required: true
-      address:
-        description: The address of the peer on the cluster network.
-        type: str
-      port:
-        description: The port on which the peer listens. Without one no connection is tested.
-        type: int
-  logins:
-    description: Whether to log in on the peers by SSH, in batch mode and with this user's configuration.
-    type: bool
-    default: false
-  timeout:
-    description: Seconds that a peer has to answer.
-    type: float
-    default: 5
-seealso:
-  - module: amx.cluster.peer_listener
+      name: {type: str, required: true,
+        description: "The name of the peer, which is resolved and which the SSH client logs in to"}
+      address: {type: str, description: The address of the peer on the cluster network}
+      port: {type: int, description: The port on which the peer listens. Without one no connection is tested}
+  logins: {type: bool, default: false,
+    description: "Whether to log in on the peers by SSH, in batch mode and with this user's configuration"}
+  timeout: {type: float, default: 5, description: Seconds that a peer has to answer}
 """
-
-EXAMPLES = r"""
-- name: Test names, connections and logins
-  amx.cluster.peer_info:
-    peers:
-      - {name: node1, address: 10.0.0.6, port: 40123}
-    logins: true
-  register: peers
-"""
-
-RETURN = r"""
-names:
-  description: The IPv4 addresses of each name, none if it does not resolve.
-  returned: success
-  type: dict
-  sample: {node1: [10.0.0.6]}
-connections:
-  description:
-    - For each peer that listens, why it cannot be reached (C(error), empty if it can), by how many seconds its clock is
-      ahead of this host's (C(offset)), and the uncertainty of that in seconds (C(uncertainty)).
-  returned: success
-  type: dict
-  sample:
-    node1: {error: "", offset: 0.0013, uncertainty: 0.0002}
-logins:
-  description: Why the login on each peer failed, empty if it succeeded.
-  returned: success
-  type: dict
-  sample: {node1: ""}
-"""
+EXAMPLES = "# Internal"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers

@@ -7,60 +7,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: requirements_info
 short_description: Compare requirements with the installed packages
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Compares lines of a requirements file with the packages of the Python that runs the module. Set
-    C(ansible_python_interpreter) to the Python of a virtual environment.
-requirements:
-  - packaging, or pip, which brings it along, in the Python that runs the module
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  requirements:
-    description:
-      - Lines of a requirements file. Comments are ignored, options of pip are conflicts.
-      - Of a package that is installed, what it requires for the extras of a line is compared as well.
-    type: list
-    elements: str
-    required: true
-  origins:
-    description: Where requirements are written, by the lines in O(requirements), for messages.
-    type: dict
-    default: {}
-seealso:
-  - module: amx.cluster.wheelhouse
-  - module: amx.cluster.git_wheels
+  requirements: {type: list, elements: str, required: true, description: Lines of a requirements file}
+  origins: {type: dict, default: {},
+    description: "Where requirements are written, by the lines in O(requirements), for messages"}
 """
-
-EXAMPLES = r"""
-- name: Find missing packages
-  amx.cluster.requirements_info:
-    requirements: ["sentencepiece != 0.1.92", "protobuf"]
-  vars:
-    ansible_python_interpreter: /opt/amx-cluster/env/bin/python
-  register: compared
-"""
-
-RETURN = r"""
-installed:
-  description: The installed versions, by the names of packages.
-  returned: success
-  type: dict
-  sample: {torch: 2.13.0+cpu}
-missing:
-  description: The requirements for packages that are not installed.
-  returned: success
-  type: list
-  elements: str
-conflicts:
-  description: Why other requirements cannot be met, such as another version than the installed one.
-  returned: success
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal"
 
 import sys
 

@@ -7,56 +7,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: reset_files
 short_description: Remove what the collection keeps in a directory
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Removes virtual environments, models and datasets, or job directories from the directory of the cluster. What does
-    not carry the collection's mark stays, as do the directories that have such files. Links are removed, not followed.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.diff_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The directory with virtual environments, models and jobs, or that of downloads on the control node.
-    type: path
-    required: true
-  pieces:
-    description:
-      - What to remove. V(jobs), job directories without results. V(results), those with results. V(data), models,
-        datasets, examples and packages. V(environments), virtual environments and wheels; V(wheels), the
-        wheels alone. V(downloads), what the control node has downloaded.
-    type: list
-    elements: str
-    choices: [jobs, results, data, downloads, environments, wheels]
-    required: true
-seealso:
-  - module: amx.cluster.reset_info
+  path: {type: path, required: true,
+    description: "The directory with virtual environments, models and jobs, or that of downloads on the control node"}
+  pieces: {type: list, elements: str, required: true, choices: [jobs, results, data, downloads, environments, wheels],
+    description: "What to remove. V(jobs), job directories without results. V(results), those with results. V(data),
+    models, datasets, examples and packages. V(environments), virtual environments and wheels; V(wheels), the wheels
+    alone. V(downloads), what the control node has downloaded"}
 """
-
-EXAMPLES = r"""
-- name: Remove virtual environments and wheels
-  amx.cluster.reset_files:
-    path: /opt/amx-cluster
-    pieces: [environments]
-"""
-
-RETURN = r"""
-removed:
-  description: The paths that were removed.
-  returned: success
-  type: list
-  elements: str
-left:
-  description: What is left in the directory, if it is there.
-  returned: success
-  type: list
-  elements: str
-exists:
-  description: Whether the directory is there.
-  returned: success
-  type: bool
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 

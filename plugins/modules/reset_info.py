@@ -7,67 +7,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: reset_info
 short_description: Find what the collection has made on a host
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Lists what M(amx.cluster.reset_files) and the roles would remove, in pieces, with sizes, and the jobs that run on
-    the host.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The directory with virtual environments, models and jobs, or that of downloads on the control node.
-    type: path
-    required: true
-  host:
-    description: The host's name in the inventory.
-    type: str
-    required: true
-  pieces:
-    description: The pieces to look for. By default all but C(downloads).
-    type: list
-    elements: str
-    choices: [jobs, results, data, downloads, environments, tuning, firewall, ssh]
-    default: [jobs, results, data, environments, tuning, firewall, ssh]
-  ssh_directory:
-    description: The directory C(.ssh) of the user that runs jobs.
-    type: path
-    default: ~/.ssh
-  ssh_name:
-    description: The name of the role ssh_mesh's key in that directory.
-    type: str
-    default: amx_cluster
-seealso:
-  - module: amx.cluster.reset_files
+  path: {type: path, required: true,
+    description: "The directory with virtual environments, models and jobs, or that of downloads on the control node"}
+  host: {type: str, required: true, description: "The host's name in the inventory"}
+  pieces: {type: list, elements: str, choices: [jobs, results, data, downloads, environments, tuning, firewall, ssh],
+    default: [jobs, results, data, environments, tuning, firewall, ssh],
+    description: The pieces to look for. By default all but C(downloads)}
+  ssh_directory: {type: path, default: ~/.ssh, description: The directory C(.ssh) of the user that runs jobs}
+  ssh_name: {type: str, default: amx_cluster, description: "The name of the role ssh_mesh's key in that directory"}
 """
-
-EXAMPLES = r"""
-- name: Find what the collection has made
-  amx.cluster.reset_info:
-    path: /opt/amx-cluster
-    host: "{{ inventory_hostname }}"
-"""
-
-RETURN = r"""
-pieces:
-  description: >-
-    By piece: C(paths), C(marks), by which mark each is known, C(bytes) of what lies in O(path), C(unmarked), what lies
-    there without a mark and stays, C(keys) in authorized_keys, C(settings) of the kernel and C(rules) of the firewall.
-  returned: success
-  type: dict
-  sample:
-    environments: {paths: [/opt/amx-cluster/env, /opt/amx-cluster/envs/native-cp311-d5eecbc6f7c9], bytes: 2147483648}
-    ssh: {paths: [/home/ubuntu/.ssh/amx_cluster], keys: 1}
-in_use:
-  description: What runs now, each C(job), C(hosts) and C(why). The job is empty for a process of no job.
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {job: demo, hosts: [node0, node1], why: "runs since 2026-11-20T13:00:00+00:00"}
-"""
+EXAMPLES = "# Internal"
 
 from collections.abc import Iterable
 from pathlib import Path

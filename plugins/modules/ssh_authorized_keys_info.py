@@ -7,94 +7,28 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_authorized_keys_info
 short_description: Find the keys of an SSH mesh to add to authorized_keys and to remove
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Returns the lines of C(authorized_keys) with which the hosts of a mesh may log in, and reads which keys of the mesh
-    in the file are no longer in use. Changes nothing.
-  - A key belongs to the mesh if its comment is C(name@host). Other keys are ignored.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The file C(authorized_keys), which need not exist.
-    type: path
-    required: true
+  path: {type: path, required: true, description: "The file C(authorized_keys), which need not exist"}
   sources:
-    description: The hosts that may log in.
+    description: The hosts that may log in
     type: list
     elements: dict
     required: true
     suboptions:
-      host:
-        description: The name of the host.
-        type: str
-        required: true
-      address:
-        description: The address from which the host connects. Its key is accepted from there only.
-        type: str
-        required: true
-      public_key:
-        description: The public key of the host.
-        type: str
-      pending:
-        description:
-          - Whether the key is yet to be generated, as a dry run reports it. Another key stands for it in check mode.
-        type: bool
-        default: false
-  name:
-    description: The name of the mesh.
-    type: str
-    required: true
-  kept:
-    description: Public keys that stay on their hosts although these are not in O(sources), and so are not stale.
-    type: list
-    elements: str
-    default: []
-  hosts:
-    description: All hosts of the mesh.
-    type: list
-    elements: str
-    required: true
-  exclusive:
-    description: Whether keys of hosts that are not in O(hosts) are stale.
-    type: bool
-    default: true
-seealso:
-  - module: amx.cluster.ssh_key_pair_info
+      host: {type: str, required: true, description: The name of the host}
+      address: {type: str, required: true, description: The address from which the host connects}
+      public_key: {type: str, description: The public key of the host}
+      pending: {type: bool, default: false,
+        description: "Whether the key is yet to be generated, as a dry run reports it. Another key stands for it in
+        check mode"}
+  name: {type: str, required: true, description: The name of the mesh}
+  kept: {type: list, elements: str, default: [],
+    description: "Public keys that stay on their hosts although these are not in O(sources), and so are not stale"}
+  hosts: {type: list, elements: str, required: true, description: All hosts of the mesh}
+  exclusive: {type: bool, default: true, description: Whether keys of hosts that are not in O(hosts) are stale}
 """
-
-EXAMPLES = r"""
-- name: Find the keys to add to authorized_keys and to remove
-  amx.cluster.ssh_authorized_keys_info:
-    path: ~/.ssh/authorized_keys
-    name: amx_cluster
-    hosts: [node0, node1]
-    sources:
-      - host: node0
-        address: 10.0.0.5
-        public_key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
-  register: keys
-"""
-
-RETURN = r"""
-lines:
-  description: The lines with which the hosts may log in, whether they are in the file or not.
-  returned: success
-  type: list
-  elements: str
-  sample:
-    - >-
-      restrict,pty,from="10.0.0.5" ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA
-      amx_cluster@node0
-stale:
-  description: The keys of the mesh in the file that are no longer in use.
-  returned: success
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 

@@ -7,76 +7,16 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_key_pair_info
 short_description: Find what the key pair of an SSH mesh on this host is for
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Reads the public key and the SSH configuration of a mesh on a host, and returns whether both can be removed when the
-    host does not log in on others. Changes nothing.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  directory:
-    description: The directory C(.ssh) of the user, which need not exist.
-    type: path
-    required: true
-  name:
-    description: The name of the mesh, and of its key in the directory.
-    type: str
-    required: true
-  host:
-    description: The name of this host, which is in the comment of its own key.
-    type: str
-    required: true
-  mesh:
-    description: The names and addresses of all hosts of the mesh.
-    type: list
-    elements: str
-    required: true
-  sources:
-    description: The public keys of the hosts that log in on others.
-    type: list
-    elements: str
-    default: []
-  exclusive:
-    description: Whether no other mesh of this name has hosts of this one.
-    type: bool
-    default: true
-seealso:
-  - module: amx.cluster.ssh_authorized_keys_info
+  directory: {type: path, required: true, description: "The directory C(.ssh) of the user, which need not exist"}
+  name: {type: str, required: true, description: "The name of the mesh, and of its key in the directory"}
+  host: {type: str, required: true, description: "The name of this host, which is in the comment of its own key"}
+  mesh: {type: list, elements: str, required: true, description: The names and addresses of all hosts of the mesh}
+  sources: {type: list, elements: str, default: [], description: The public keys of the hosts that log in on others}
+  exclusive: {type: bool, default: true, description: Whether no other mesh of this name has hosts of this one}
 """
-
-EXAMPLES = r"""
-- name: Find what the key pair is for
-  amx.cluster.ssh_key_pair_info:
-    directory: ~/.ssh
-    name: amx_cluster
-    host: "{{ inventory_hostname }}"
-    mesh: [node0, 10.0.0.5, node1, 10.0.0.6]
-  register: key_pair
-"""
-
-RETURN = r"""
-public_key:
-  description: The public key on this host, empty if there is none.
-  returned: success
-  type: str
-use:
-  description:
-    - V(none) if there is no key.
-    - V(shared) if the key belongs to another host, in a home directory that both hosts use.
-    - V(other) if the key may be that of another mesh, because it logs in on hosts that are not in O(mesh), or because
-      O(exclusive) is false.
-    - V(unused) if it is the key of this host alone, which can be removed.
-  returned: success
-  type: str
-files:
-  description: The files of O(directory) that carry the mark of the mesh or of this collection, and may be removed.
-  returned: success
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 

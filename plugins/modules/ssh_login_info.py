@@ -7,73 +7,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: ssh_login_info
 short_description: Test on which hosts this host can log in by SSH
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Logs in from the managed host on each of the hosts, without a terminal, a password or a prompt, as mpirun does.
-  - Several logins are made at a time.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  hosts:
-    description: The hosts on which to log in, by names that the SSH client knows.
-    type: list
-    elements: str
-    required: true
-  after:
-    description:
-      - The host of O(hosts) after which to begin. Hosts that log in on each other do not all begin with the same one
-        if each names itself here.
-    type: str
-  timeout:
-    description: Seconds that a host has to accept a connection. It has three times as many to complete the login.
-    type: int
-    default: 10
-  parallel:
-    description: The number of logins that are made at a time.
-    type: int
-    default: 8
-seealso:
-  - module: amx.cluster.peer_info
-  - module: amx.cluster.ssh_host_keys_check
+  hosts: {type: list, elements: str, required: true,
+    description: "The hosts on which to log in, by names that the SSH client knows"}
+  after: {type: str, description: The host of O(hosts) after which to begin}
+  timeout: {type: int, default: 10, description: Seconds that a host has to accept a connection}
+  parallel: {type: int, default: 8, description: The number of logins that are made at a time}
 """
-
-EXAMPLES = r"""
-- name: Test the login on every host of the cluster
-  amx.cluster.ssh_login_info:
-    hosts: "{{ groups['cluster'] }}"
-    after: "{{ inventory_hostname }}"
-  register: logins
-  failed_when: logins.refused | length > 0
-"""
-
-RETURN = r"""
-logins:
-  description: The outcome of each login, in the order in which they were made.
-  returned: success
-  type: list
-  elements: dict
-  contains:
-    host:
-      description: The host.
-      type: str
-      returned: always
-    ok:
-      description: Whether the login succeeded.
-      type: bool
-      returned: always
-    message:
-      description: The message of ssh if the login failed, else empty.
-      type: str
-      returned: always
-refused:
-  description: The entries of RV(logins) that are not RV(logins[].ok).
-  returned: success
-  type: list
-  elements: dict
-"""
+EXAMPLES = "# Internal"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh

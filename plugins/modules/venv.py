@@ -55,8 +55,7 @@ options:
     default: 900
 seealso:
   - module: amx.cluster.venv_info
-  - module: amx.cluster.venv_check_info
-  - module: amx.cluster.venv_activate
+  - module: amx.cluster.wheelhouse
 """
 
 EXAMPLES = r"""

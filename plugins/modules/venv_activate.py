@@ -7,70 +7,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: venv_activate
 short_description: Activate an installed virtual environment
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Marks a virtual environment as one that has passed its checks, points the link C(env) to it, and removes those that
-    are no longer kept. The link changes at once, everyone sees the previous virtual environment or the new one.
-  - Users and passwords in the URLs of O(stack) are not written into the virtual environment.
-  - Never removes a virtual environment from which a process on this host was started.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.diff_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  prefix:
-    description: The directory with the virtual environments, in C(envs), and the link C(env).
-    type: path
-    required: true
-  name:
-    description: The name of the virtual environment.
-    type: str
-    required: true
-  stack:
-    description:
-      - The stack of the virtual environment, which is written into it as C(amx-cluster.json). Without it, the virtual
-        environment must have been marked before.
-    type: dict
-  mpi:
-    description:
-      - The environment variables of Intel MPI, as M(amx.cluster.venv_check_info) returns them, which are written into
-        the stack. Without them, those that are recorded are kept.
-    type: dict
-  keep:
-    description: How many of the previous virtual environments are kept.
-    type: int
-    default: 1
-  in_use:
-    description:
-      - The names of virtual environments that running jobs use, as M(amx.cluster.jobs_info) returns them from the head.
-        They are kept, too.
-    type: list
-    elements: str
-    default: []
-seealso:
-  - module: amx.cluster.venv
-  - module: amx.cluster.venv_info
+  prefix: {type: path, required: true,
+    description: "The directory with the virtual environments, in C(envs), and the link C(env)"}
+  name: {type: str, required: true, description: The name of the virtual environment}
+  stack: {type: dict,
+    description: "The stack of the virtual environment, which is written into it as C(amx-cluster.json). Without it,
+    the virtual environment must have been marked before"}
+  mpi: {type: dict,
+    description: "The environment variables of Intel MPI, as M(amx.cluster.venv_check_info) returns them, which are
+    written into the stack. Without them, those that are recorded are kept"}
+  keep: {type: int, default: 1, description: How many of the previous virtual environments are kept}
+  in_use: {type: list, elements: str, default: [],
+    description: "The names of virtual environments that running jobs use, as M(amx.cluster.jobs_info) returns them
+    from the head. They are kept, too"}
 """
-
-EXAMPLES = r"""
-- name: Activate a previous virtual environment
-  amx.cluster.venv_activate:
-    prefix: /opt/amx-cluster
-    name: native-cp311-d5eecbc6f7c9
-"""
-
-RETURN = r"""
-previous:
-  description: The name of the virtual environment that was active before; empty when there was none.
-  returned: success
-  type: str
-removed:
-  description: The names of the virtual environments that were removed.
-  returned: success
-  type: list
-  elements: str
-"""
+EXAMPLES = "# Internal"
 
 from pathlib import Path
 from typing import Any

@@ -24,10 +24,8 @@ def test_host_info_tells_what_it_cannot_read(tmp_path: Path) -> None:
 def test_two_hosts_that_meet() -> None:
     """The listener outlives the module that started it, and ends when its visitor has been there."""
     listener = run(peer_listener, address="127.0.0.1", visitors=1, seconds=20)
-    assert set(documented(peer_listener)) <= set(listener)
     peer = {"name": "localhost", "address": "127.0.0.1", "port": listener["port"]}
     seen = run(peer_info, peers=[peer, {"name": "silent.invalid"}])
-    assert set(documented(peer_info)) <= set(seen)
     assert seen["changed"] is False
     assert seen["connections"]["localhost"]["error"] == ""
     assert list(seen["connections"]) == ["localhost"]
