@@ -10,7 +10,7 @@ A block of a page is generated when the page has the two lines
     <!-- end NAME -->
 
 and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs, the
-index of messages, the JSON Schema of job files and the picture of a server's cores.
+JSON Schema of job files and the picture of a server's cores.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ sys.path.insert(0, str(ROOT / ".collections"))
 import core_map_picture
 import doc_tables
 import job_schema
-import messages
 import role_interfaces
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
@@ -92,7 +91,6 @@ def main(arguments: list[str]) -> int:
         texts[job_schema.FILE] = job_schema.text()
     except ValueError as error:
         problems.append(f"{job_schema.FILE.relative_to(ROOT)}: {error}")
-    texts[messages.PAGE] = messages.index()
     texts[core_map_picture.FILE] = core_map_picture.text()
     for path, text in texts.items():
         name = path.relative_to(ROOT)
