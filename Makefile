@@ -47,7 +47,7 @@ molecule: ## the scenarios on clusters of containers; a single one: make molecul
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py molecule $(SCENARIO)
 
-docs: ## generate READMEs of roles, the JSON Schema of job files and blocks of pages, and build the site of the documentation; PICTURES=1: draw the pictures of terminals anew, from a run of the demo's job
+docs: ## generate the JSON Schema of job files and blocks of pages, and build the site of the documentation; PICTURES=1: draw the pictures of terminals anew, from a run of the demo's job
 	@tools/make_venv.sh tests
 	@$(if $(PICTURES),.venv/bin/python tools/terminal_pictures.py)
 	@.venv/bin/python tools/generated_docs.py write

@@ -1,7 +1,6 @@
 """Write what is generated in the documentation, or check that it is current.
 
-tools/generated_docs.py check    fails, naming each text that is not current, and what contradicts itself in a role's
-                                 argument_specs and defaults
+tools/generated_docs.py check    fails, naming each text that is not current
 tools/generated_docs.py write    writes the texts
 
 A block of a page is generated when the page has the two lines
@@ -9,7 +8,7 @@ A block of a page is generated when the page has the two lines
     <!-- begin NAME: written by `make docs` -->
     <!-- end NAME -->
 
-and BLOCKS has a function of that name, which returns the text between them. Whole files are the roles' READMEs, the
+and BLOCKS has a function of that name, which returns the text between them. Whole files are the
 JSON Schema of job files and the picture of a server's cores.
 """
 
@@ -26,7 +25,6 @@ sys.path.insert(0, str(ROOT / ".collections"))
 import core_map_picture
 import doc_tables
 import job_schema
-import role_interfaces
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -83,10 +81,6 @@ def main(arguments: list[str]) -> int:
         print("usage: tools/generated_docs.py check | write", file=sys.stderr)
         return 2
     texts, problems = pages(ROOT, BLOCKS)
-    roles = role_interfaces.roles()
-    for role in roles:
-        problems += [f"roles/{role.name}: {problem}" for problem in role_interfaces.differences(role)]
-        texts[role / "README.md"] = role_interfaces.readme(role)
     try:
         texts[job_schema.FILE] = job_schema.text()
     except ValueError as error:
@@ -101,7 +95,7 @@ def main(arguments: list[str]) -> int:
             print(f"wrote {name}")
         else:
             problems.append(f"{name} is not current: run `make docs`")
-    print("\n".join([*problems, f"{len(texts)} files, {len(roles)} roles, {len(problems)} problems"]))
+    print("\n".join([*problems, f"{len(texts)} files, {len(problems)} problems"]))
     return 1 if problems else 0
 
 

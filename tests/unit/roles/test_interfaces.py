@@ -1,0 +1,74 @@
+"""Each role's argument_specs and defaults agree, and it has the README without which Galaxy refuses a collection."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.checkout import ROOT
+
+NAMES_DEFAULT = re.compile(r"\b(By|The) default\b", re.IGNORECASE)
+
+
+def differences(role: str, points: dict[str, Any], defaults: dict[str, Any]) -> list[str]:
+    """Return what is wrong with a role's interface, one sentence each.
+
+    Every option stands in defaults, except those a caller must give (`required: true`), and every default is an
+    option. Names begin with the role's, so that roles cannot read each other's variables by accident. A default that is
+    computed cannot be in argument_specs, from which ansible-doc shows `null` for it: the description has it in words.
+    """
+    found = [] if "main" in points else ["there is no entry point main"]
+    found += [
+        f"entry point {point} has no short_description"
+        for point in points
+        if not points[point].get("short_description")
+    ]
+    options = {name: option for spec in points.values() for name, option in (spec.get("options") or {}).items()}
+    for name, option in options.items():
+        found += [f"option {name} has no {key}" for key in ("type", "description") if not option.get(key)]
+        default = defaults.get(name)
+        if not name.startswith(f"{role}_"):
+            found.append(f"option {name} does not begin with {role}_")
+        if option.get("required"):
+            if name in defaults:
+                found.append(f"option {name} is required, but has a default")
+        elif name not in defaults:
+            found.append(f"option {name} is not in defaults/main.yml")
+        elif isinstance(default, str) and "{{" in default and not NAMES_DEFAULT.search(str(option.get("description"))):
+            found.append(f"option {name} has the default {default}: describe it, 'By default ...'")
+        if "default" in option and name in defaults and option["default"] != default:
+            found.append(
+                f"option {name} has the default {option['default']!r} in argument_specs, {default!r} in defaults"
+            )
+    return found + [f"default {name} is not in argument_specs" for name in defaults if name not in options]
+
+
+@pytest.mark.parametrize("role", sorted((ROOT / "roles").iterdir()), ids=lambda role: role.name)
+def test_argument_specs_and_defaults_agree(role: Path) -> None:
+    points = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
+    path = role / "defaults/main.yml"
+    defaults = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
+    assert differences(role.name, points, defaults or {}) == []
+    assert (role / "README.md").is_file()
+
+
+def test_an_interface_that_contradicts_itself() -> None:
+    options = {
+        "mine_a": {"type": "int", "default": 1, "description": "The first."},
+        "mine_b": {"type": "str", "required": True, "description": "The second."},
+        "other": {"type": "str"},
+        "mine_d": {"type": "str", "description": "The fourth."},
+    }
+    defaults = {"mine_a": 2, "mine_b": "x", "mine_c": 3, "mine_d": "{{ cluster_d }}"}
+    assert differences("mine", {"main": {"short_description": "Do it", "options": options}}, defaults) == [
+        "option mine_a has the default 1 in argument_specs, 2 in defaults",
+        "option mine_b is required, but has a default",
+        "option other has no description",
+        "option other does not begin with mine_",
+        "option other is not in defaults/main.yml",
+        "option mine_d has the default {{ cluster_d }}: describe it, 'By default ...'",
+        "default mine_c is not in argument_specs",
+    ]
