@@ -1,7 +1,6 @@
 """Find words in the project's texts that its readers would not search for, and name what to write instead.
 
-tools/language.py          checks all texts; prints file:line, the words and their replacement; fails if there are any
-tools/language.py PATH...  checks these files or directories only, those that are not swept yet, too
+Prints file:line, the words and their replacement, and fails if there are any.
 
 Texts are what a user reads: pages, READMEs, job files, inventories, names of tasks and plays, messages, and the
 documentation of plugins and roles. Comments and docstrings of code are not checked.
@@ -11,29 +10,28 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
 
-# Directories whose texts were written before the rules. What is found there is counted, not refused.
-NOT_SWEPT: tuple[str, ...] = ()
+from support.checkout import tracked
 
 # Of whole files that users read, every line is checked; of the others only names, messages and documentation.
 PAGES = (
     "*.md",
-    "CHANGELOG.rst",
     "Makefile",
     "ansible.cfg",
     "changelogs/fragments/*.yml",
     "galaxy.yml",
     "inventories/*.yml",
     "jobs/*.yml",
+    "plugins/*.yml",
     "requirements.txt",
     "requirements.yml",
     "roles/*/defaults/main.yml",
@@ -104,19 +102,6 @@ class Text:
     name: bool = False
 
 
-@dataclass(frozen=True)
-class Finding:
-    """Words in a file that a rule is against."""
-
-    path: str
-    line: int
-    words: str
-    instead: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.words!r}: write {self.instead}"
-
-
 def in_tasks(content: str) -> Iterator[Text]:
     """Return the names and messages of a file of tasks or plays, and nothing of a YAML file that is neither."""
     for document in yaml.compose_all(content, Loader=yaml.SafeLoader):
@@ -163,54 +148,26 @@ def in_code(content: str) -> Iterator[Text]:
             yield Text(node.lineno, node.value)
 
 
-def find(path: str, texts: Iterator[Text]) -> Iterator[Finding]:
-    """Return what the rules find in a file's texts."""
+def find(path: str, texts: Iterable[Text]) -> Iterator[str]:
+    """Return what the rules find in a file's texts, a line each."""
     for text in texts:
         for rule in RULES:
-            if rule.names and not text.name:
-                continue
-            for match in rule.pattern().finditer(text.text):
+            for match in rule.pattern().finditer(text.text) if text.name or not rule.names else ():
                 line = text.line + text.text.count("\n", 0, match.start())
-                yield Finding(path, line, " ".join(match.group().replace("#", " ").split()), rule.instead)
+                words = " ".join(match.group().replace("#", " ").split())
+                yield f"{path}:{line}: {words!r}: write {rule.instead}"
 
 
-def tracked(*patterns: str) -> list[str]:
-    """Return the checkout's files that match git pathspecs: tracked or new, without the ignored."""
-    command = ["git", "-c", f"safe.directory={ROOT}", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listing = subprocess.run([*command, "--", *patterns], cwd=ROOT, check=True, capture_output=True, text=True)
-    return sorted({name for name in listing.stdout.split("\0") if name and (ROOT / name).is_file()})
-
-
-def check() -> Iterator[Finding]:
-    """Return all findings in the checkout, by file and line."""
+def main() -> int:
+    """Print what is found in the checkout. Returns the exit code."""
     pages = tracked(*PAGES)
-    for path in pages:
-        yield from sorted(find(path, iter([Text(1, _read(path))])), key=lambda one: one.line)
-    for path in tracked(*TASKS):
-        if path not in pages:
-            yield from find(path, in_tasks(_read(path)))
-    for path in tracked(*CODE):
-        yield from find(path, in_code(_read(path)))
-
-
-def _read(path: str) -> str:
-    return (ROOT / path).read_text(encoding="utf-8")
-
-
-def main(paths: list[str]) -> int:
-    """Print what is found, in these files and directories or in all that are swept. Returns the exit code."""
-    found = list(check())
-    if paths:
-        shown = [one for one in found if any(Path(one.path).is_relative_to(path) for path in paths)]
-    else:
-        shown = [one for one in found if not one.path.startswith(NOT_SWEPT)]
-    for one in shown:
-        print(one)
-    print(f"{len(shown)} problems")
-    for place in NOT_SWEPT:
-        print(f"{place} is not swept yet: {sum(one.path.startswith(place) for one in found)} problems")
-    return 1 if shown else 0
+    texts: dict[str, Callable[[str], Iterable[Text]]] = {name: lambda content: [Text(1, content)] for name in pages}
+    texts |= {name: in_tasks for name in tracked(*TASKS) if name not in pages}
+    texts |= dict.fromkeys(tracked(*CODE), in_code)
+    found = [line for name, of in texts.items() for line in find(name, of((ROOT / name).read_text(encoding="utf-8")))]
+    print("\n".join([*found, f"{len(found)} problems"]))
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from language import tracked
+from support.checkout import tracked
 from support.pages import anchors
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from language import CODE, TASKS, Text, in_code, in_tasks, tracked
-from support.checkout import ROOT
+from language import CODE, TASKS, Text, in_code, in_tasks
+from support.checkout import ROOT, tracked
 
 # What Ansible, ssh or the kernel say, and names.
 OF_OTHERS = {
