@@ -9,9 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import terminal
 import yaml
-from support import checkout, playbooks
+from support import checkout, playbooks, terminal
 from support.local_cluster import LocalCluster
 
 ESCAPE = "\x1b"

@@ -17,20 +17,12 @@ from pathlib import Path
 import pyte
 
 
-class Screen(pyte.Screen):
-    """What a terminal of so many columns and lines shows. It knows dim text, which pyte's does not."""
-
-    def select_graphic_rendition(self, *attributes: int, **options: object) -> None:
-        """Remember dim (2) as italics, which no playbook shows."""
-        super().select_graphic_rendition(*(3 if one == 2 else one for one in attributes), **options)
-
-
 def shown(written: str, columns: int) -> list[str]:
     """Return the lines that a terminal shows in the end, of which it wraps those that are too long.
 
     written: with line ends as a program writes them (\\n), to which a terminal adds the carriage return.
     """
-    screen = Screen(columns, written.count("\n") + len(written) // columns + 1)
+    screen = pyte.Screen(columns, written.count("\n") + len(written) // columns + 1)
     pyte.Stream(screen).feed(written.replace("\n", "\r\n"))
     return "\n".join(line.rstrip() for line in screen.display).rstrip("\n").split("\n")
 
