@@ -15,7 +15,7 @@ options:
   vary: {type: list, elements: str, default: [ranks_per_node, backend, comm_cores, reserved_cores, threads_per_core],
     description: The settings that may differ from those of the job as it is}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates

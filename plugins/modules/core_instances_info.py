@@ -18,7 +18,7 @@ options:
     description: "The number of cores that are kept for the system, or V(auto)"}
   threads_per_core: {type: raw, default: 1, description: "OpenMP threads on each core, a number or V(all)"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._cores import instances

@@ -29,7 +29,7 @@ options:
   seconds: {type: float, default: 60,
     description: "Seconds within which a connection between two hosts must be made, and something be transferred"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

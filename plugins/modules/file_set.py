@@ -21,7 +21,7 @@ options:
   archive: {type: path, description: "A tar file on the host with files of O(files), which are unpacked first"}
   strict: {type: bool, default: false, description: Whether to fail when a file is missing or damaged}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 import tarfile
 from pathlib import Path

@@ -13,7 +13,7 @@ options:
   record: {type: path,
     description: "A file that keeps the SHA-256 of the files, so that files that have not changed are not read again"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

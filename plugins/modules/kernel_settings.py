@@ -18,7 +18,7 @@ options:
   root: {type: path, default: /, description: "The directory that contains C(sys), C(proc) and C(dev)"}
   host: {type: str, required: true, description: The name of this host in warnings}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

@@ -12,7 +12,7 @@ options:
   names: {type: list, elements: str, default: [libtcmalloc_minimal.so.4, libtcmalloc.so.4],
     description: "Sonames, the preferred one first. The default is tcmalloc's"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader

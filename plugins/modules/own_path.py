@@ -16,7 +16,7 @@ options:
     carries the mark. Whatever lies there without the mark stays, and fails all but V(container) and V(absent)"}
   target: {type: path, description: What a link points to}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 import os
 import tempfile

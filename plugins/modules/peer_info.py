@@ -23,7 +23,7 @@ options:
     description: "Whether to log in on the peers by SSH, in batch mode and with this user's configuration"}
   timeout: {type: float, default: 5, description: Seconds that a peer has to answer}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers

@@ -14,7 +14,7 @@ options:
     description: The process ends when this many different addresses have connected}
   seconds: {type: float, default: 120, description: The process ends after this time at the latest}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers

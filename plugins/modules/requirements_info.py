@@ -13,7 +13,7 @@ options:
   origins: {type: dict, default: {},
     description: "Where requirements are written, by the lines in O(requirements), for messages"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 import sys
 

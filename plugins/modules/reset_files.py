@@ -16,7 +16,7 @@ options:
     models, datasets, examples and packages. V(environments), virtual environments and wheels; V(wheels), the wheels
     alone. V(downloads), what the control node has downloaded"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

@@ -18,7 +18,7 @@ options:
   ssh_directory: {type: path, default: ~/.ssh, description: The directory C(.ssh) of the user that runs jobs}
   ssh_name: {type: str, default: amx_cluster, description: "The name of the role ssh_mesh's key in that directory"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from collections.abc import Iterable
 from pathlib import Path

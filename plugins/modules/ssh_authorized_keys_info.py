@@ -28,7 +28,7 @@ options:
   hosts: {type: list, elements: str, required: true, description: All hosts of the mesh}
   exclusive: {type: bool, default: true, description: Whether keys of hosts that are not in O(hosts) are stale}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

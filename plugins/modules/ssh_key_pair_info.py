@@ -16,7 +16,7 @@ options:
   sources: {type: list, elements: str, default: [], description: The public keys of the hosts that log in on others}
   exclusive: {type: bool, default: true, description: Whether no other mesh of this name has hosts of this one}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

@@ -15,7 +15,7 @@ options:
   timeout: {type: int, default: 10, description: Seconds that a host has to accept a connection}
   parallel: {type: int, default: 8, description: The number of logins that are made at a time}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import ssh_mesh

@@ -23,7 +23,7 @@ options:
     description: "The names of virtual environments that running jobs use, as M(amx.cluster.jobs_info) returns them
     from the head. They are kept, too"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 from typing import Any

@@ -14,7 +14,7 @@ options:
     description: "The stack of the virtual environment, as M(amx.cluster.stack_info) returns it"}
   versions: {type: dict, required: true, description: "The versions that must be installed, by the names of packages"}
 """
-EXAMPLES = "# Internal"
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 
