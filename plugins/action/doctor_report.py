@@ -42,7 +42,7 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         cluster = Cluster(options["results"], Wanted(**options["wanted"]))
         findings = [
-            dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice, task_vars))
+            dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice))
             for finding in doctor.examine(cluster)
         ]
         summary = doctor.summary(findings, cluster)

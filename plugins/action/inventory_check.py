@@ -52,5 +52,5 @@ class ActionModule(ControlNodeAction):
             lines = "".join(f"- {error}\n" for error in errors)
             return {"failed": True, "errors": errors, "msg": f"The inventory cannot be used:\n{lines}"}
         limit = context.CLIARGS.get("subset") or ""
-        display.display(inventory.summary(options["groups"], inventory_in_use.option(task_vars), limit))
+        display.display(inventory.summary(options["groups"], inventory_in_use.option(), limit))
         return {"errors": []}

@@ -11,7 +11,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
@@ -45,7 +45,7 @@ class ActionModule(ControlNodeAction):
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
             text = plan_text.render(plan, colour=screen.current().colours, full=full)
-            screen.show(inventory_in_use.commands(text, task_vars))
+            screen.show(text)
         else:
             document.emit(plan, options)
         maps = [(host, CoreMap.from_json(answers[host]["allocation"]["core_map"])) for host in hosts]

@@ -46,7 +46,7 @@ class ActionModule(ControlNodeAction):
             options["gradient_compression"],
         )
         for finding in network["findings"]:
-            finding["text"] = inventory_in_use.commands(finding["text"], task_vars)
+            finding["text"] = inventory_in_use.commands(finding["text"])
         if options["to"]:
             path = Path(options["to"]).expanduser().absolute()
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

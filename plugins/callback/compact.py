@@ -247,7 +247,7 @@ class CallbackModule(Default):
             diff = self._get_diff(item["diff"]) if item.get("diff") and item.get("changed") else ""
             if diff:
                 self._head(one)
-                screen.show(diff.rstrip("\n"))
+                screen.write(diff.rstrip("\n"))
 
     # --- the end ---
 
@@ -274,7 +274,7 @@ class CallbackModule(Default):
         return self._screen().colours
 
     def _show(self, text: str, failed: bool = False) -> None:
-        screen.show(text, stderr=failed and self.get_option("display_failed_stderr"))
+        screen.write(text, stderr=failed and self.get_option("display_failed_stderr"))
 
     def _play_name(self) -> str:
         return str(self._play.get_name()).strip() if self._play else ""

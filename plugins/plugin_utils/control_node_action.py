@@ -27,7 +27,7 @@ class ControlNodeAction(ActionBase):
         try:
             return {"changed": False, **self.act(options, task_vars or {})}
         except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
+            return {"failed": True, "msg": inventory_in_use.commands(str(error))}
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the task, without `changed` where nothing was. Raises OSError and ValueError."""

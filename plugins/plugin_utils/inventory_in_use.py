@@ -1,28 +1,34 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The inventory with which this run of ansible-playbook was started, for what is shown on the control node."""
+"""Playbooks that a message names, as commands that work as they stand: with the inventory in use, and installed, too.
+
+Messages name playbooks `site.yml` and `playbooks/NAME.yml`. What a user sees goes through `commands` on the control
+node: errors of actions (control_node_action), errors of modules that recommend a playbook (module_action, named by
+meta/runtime.yml), reports (screen.show), and messages of roles (the filter of this name).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from ansible import constants
+from ansible import constants, context
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
 
+COLLECTION = Path(__file__).resolve().parents[2]
 
-def option(variables: Mapping[str, Any]) -> str:
-    """Return -i and its value for each inventory in use; empty where it is the default one.
 
-    variables: those of a task, of which ansible_inventory_sources is read.
-    """
-    sources = [str(source) for source in variables.get("ansible_inventory_sources") or []]
+def option() -> str:
+    """Return -i and its value for each inventory in use; empty where it is the default one."""
+    sources = [str(source) for source in context.CLIARGS.get("inventory") or []]
     defaults = [str(source) for source in constants.DEFAULT_HOST_LIST]
     return inventory.option(sources, defaults, Path.cwd())
 
 
-def commands(text: str, variables: Mapping[str, Any] | None) -> str:
-    """Return a text in which each playbook of the collection that it names is the command that runs it."""
-    return inventory.commands(text, option(variables or {}))
+def commands(text: str, _variables: object = None) -> str:
+    """Return a text in which each playbook of the collection that it names is the command that runs it.
+
+    _variables: what earlier callers gave, unused.
+    """
+    installed = "ansible_collections" in COLLECTION.parts and Path.cwd() != COLLECTION
+    return inventory.commands(text, option(), installed)

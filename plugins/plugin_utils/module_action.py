@@ -25,5 +25,5 @@ class ModuleAction(ActionBase):
         """Return the module's result for these options."""
         result = dict(self._execute_module(module_args=options, task_vars=task_vars))
         if result.get("failed") and "msg" in result:
-            result["msg"] = inventory_in_use.commands(str(result["msg"]), task_vars)
+            result["msg"] = inventory_in_use.commands(str(result["msg"]))
         return result

@@ -21,6 +21,7 @@ from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 display = Display()
 
@@ -49,7 +50,12 @@ def measure(redraws: bool = True) -> Screen:
     return found
 
 
-def show(text: str, stderr: bool = False) -> None:
+def show(text: str) -> None:
+    """Print a report of the collection, in which each playbook that it names becomes the command that runs it."""
+    write(inventory_in_use.commands(text))
+
+
+def write(text: str, stderr: bool = False) -> None:
     """Print a text that may have colours; Ansible's log file (log_path) gets it without them."""
     bare = _screen.plain(text)
     if bare == text:

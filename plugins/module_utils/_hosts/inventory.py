@@ -142,10 +142,15 @@ def _shortened(source: str, here: Path) -> str:
     return source if relative.startswith("..") else relative
 
 
-def commands(text: str, inventory_option: str) -> str:
-    """Return a text in which each playbook that it names (site.yml, playbooks/NAME.yml) is the command that runs it."""
+def commands(text: str, inventory_option: str, installed: bool = False) -> str:
+    """Return a text in which each playbook that it names (site.yml, playbooks/NAME.yml) is the command that runs it.
+
+    installed: whether the collection is installed, and its playbooks are known by their full names.
+    """
     command = f"ansible-playbook {inventory_option} " if inventory_option else "ansible-playbook "
-    return PLAYBOOK.sub(lambda playbook: command + playbook[1], text)
+    return PLAYBOOK.sub(
+        lambda playbook: command + (f"amx.cluster.{Path(playbook[1]).stem}" if installed else playbook[1]), text
+    )
 
 
 def summary(groups: Mapping[str, list[str]], inventory_option: str, limit: str = "") -> str:

@@ -11,11 +11,10 @@ import pytest
 from ansible.errors import AnsibleError
 from ansible_collections.amx.cluster.plugins.action import (
     doctor_report,
-    file_pass_on,
     firewall_rules,
     inventory_check,
+    on_host,
     ssh_host_keys_check,
-    venv_activate,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
@@ -156,7 +155,7 @@ def test_doctor_report_of_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_doctor_report_names_commands_with_the_inventory_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory_in_use, "option", lambda _variables: "-i inventories/mine")
+    monkeypatch.setattr(inventory_in_use, "option", lambda: "-i inventories/mine")
     reported = results()
     reported["node1"]["info"]["host"]["stack"] = {}
     answer = run(doctor_report, results=reported, wanted=WANTED, format="failures")
@@ -238,15 +237,14 @@ def test_doctor_report_refuses_an_unknown_requirement() -> None:
         run(doctor_report, results={}, wanted={**WANTED, "disk_gib": 1})
 
 
-@pytest.mark.parametrize("action", [venv_activate, file_pass_on])
-def test_an_error_of_a_module_carries_the_inventory(action: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inventory_in_use, "option", lambda _variables: "-i inventories/mine")
+def test_an_error_of_a_module_carries_the_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inventory_in_use, "option", lambda: "-i inventories/mine")
     failed = {"failed": True, "msg": "the environment has not passed its checks: run site.yml, or playbooks/doctor.yml"}
-    answer = run_action(action, {"prefix": "/opt"}, lambda module_args, **_others: {**failed, "given": module_args})
+    answer = run_action(on_host, {"prefix": "/opt"}, lambda module_args, **_others: {**failed, "given": module_args})
     assert answer["msg"] == (
         "the environment has not passed its checks: run ansible-playbook -i inventories/mine site.yml, or "
         "ansible-playbook -i inventories/mine playbooks/doctor.yml"
     )
     assert answer["given"] == {"prefix": "/opt"}
-    answer = run_action(action, {}, lambda **_options: {"changed": True, "msg": "site.yml"})
+    answer = run_action(on_host, {}, lambda **_options: {"changed": True, "msg": "site.yml"})
     assert answer == {"changed": True, "msg": "site.yml"}

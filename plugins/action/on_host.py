@@ -7,4 +7,4 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import M
 
 
 class ActionModule(ModuleAction):
-    """The module's error carries the inventory in use."""
+    """What meta/runtime.yml names for modules whose errors recommend a playbook."""
