@@ -1,4 +1,4 @@
-"""Tables for blocks of generated_docs.py: of stacks, operating systems, the doctor's checks, and of all pages."""
+"""Tables for blocks of generated_docs.py: rooms, stacks, operating systems, the doctor's checks, and all pages."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import rooms as rooms_of_the_logic
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
@@ -30,6 +31,49 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table of rows, the first one being its head."""
     head, *body = rows
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *body])
+
+
+# The parts above the rooms of the logic: where, what lives there, what it may import, and where its tests are.
+ABOVE = (
+    (
+        "`playbooks`, `roles`",
+        "what is done on which hosts, in Ansible's own terms",
+        "",
+        "`molecule`, `tests/integration`",
+    ),
+    (
+        "`roles/*/files`",
+        "what ranks run: wrapper, observer, collectives, inference",
+        "no Ansible; of the logic, what a job directory brings along",
+        "`tests/unit/roles`, `tests/integration`",
+    ),
+    (
+        "`plugins/modules`",
+        "run on hosts: arguments, one call, `exit_json`",
+        "the logic",
+        "`tests/unit/plugins/modules`",
+    ),
+    (
+        "`plugins/action`, `filter`, `lookup`, `callback`",
+        "run on the control node: arguments, one call, what is shown",
+        "`plugin_utils`, the logic",
+        "`tests/unit/plugins/action` and so on",
+    ),
+    ("`plugins/plugin_utils`", "what these share", "Ansible, the logic", "`tests/unit/plugins/plugin_utils`"),
+)
+
+
+def rooms() -> str:
+    """Return the table of the rooms: those of the logic as their __init__.py has them, the last one first."""
+    rows = [["room", "what lives there", "may import", "tests"], *map(list, ABOVE)]
+    for room in reversed(rooms_of_the_logic.rooms()):
+        imports = ", ".join(f"`{name}`" for name in room.imports) or "nothing"
+        rows.append(
+            [f"`{room.name}`", room.what.rstrip("."), imports, f"`tests/unit/plugins/module_utils/{room.name}`"]
+        )
+    beside = ", ".join(f"`{path.name}`" for path in sorted(rooms_of_the_logic.ROOT.glob("*.py")))
+    rows.append([beside, "single files that every room may use", "each other", "`tests/unit/plugins/module_utils`"])
+    return table(rows)
 
 
 def stacks() -> str:

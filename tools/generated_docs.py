@@ -28,6 +28,7 @@ import job_schema
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
 BLOCKS: dict[str, Callable[[], str]] = {
+    "rooms": doc_tables.rooms,
     "stacks": doc_tables.stacks,
     "argument names": doc_tables.argument_names,
     "compatible versions": doc_tables.compatible_versions,
