@@ -20,18 +20,16 @@ DIRECTORY = "/usr/bin"
 class System(NamedTuple):
     """An operating system in one major version.
 
-    names: what people call it. ids, version: ID of /etc/os-release, and the beginning of VERSION_ID. galaxy: platform
-    and version in the metadata of roles. python: the minor version of its own Python. newer: minor versions that it
-    has besides, the preferred one first, as packages python3.N. newer_from: what a host needs for them. tcmalloc: the
-    package, without its profilers where they are separate. tcmalloc_from: the package source that must be enabled for
-    it. seen: how far this project has seen the system work. unchecked: what of this row was not compared with data of
-    the distribution.
+    names: what people call it. ids, version: ID of /etc/os-release, and the beginning of VERSION_ID. python: the
+    minor version of its own Python. newer: minor versions that it has besides, the preferred one first, as packages
+    python3.N. newer_from: what a host needs for them. tcmalloc: the package, without its profilers where they are
+    separate. tcmalloc_from: the package source that must be enabled for it. seen: how far this project has seen the
+    system work. unchecked: what of this row was not compared with data of the distribution.
     """
 
     names: tuple[str, ...]
     ids: tuple[str, ...]
     version: str
-    galaxy: tuple[str, str]
     python: str
     newer: tuple[str, ...]
     newer_from: str
@@ -51,7 +49,6 @@ SYSTEMS = (
         ("Debian",),
         ("debian",),
         "12",
-        ("Debian", "bookworm"),
         python="3.11",
         newer=(),
         newer_from="",
@@ -62,7 +59,6 @@ SYSTEMS = (
         ("Debian",),
         ("debian",),
         "13",
-        ("Debian", "trixie"),
         python="3.13",
         newer=(),
         newer_from="",
@@ -73,7 +69,6 @@ SYSTEMS = (
         ("Ubuntu",),
         ("ubuntu",),
         "22.04",
-        ("Ubuntu", "jammy"),
         python="3.10",
         newer=("3.11",),
         newer_from="universe (a release candidate of 3.11.0)",
@@ -83,7 +78,6 @@ SYSTEMS = (
         ("Ubuntu",),
         ("ubuntu",),
         "24.04",
-        ("Ubuntu", "noble"),
         python="3.12",
         newer=(),
         newer_from="",
@@ -93,7 +87,6 @@ SYSTEMS = (
         EL_NAMES,
         EL_IDS,
         "9",
-        ("EL", "9"),
         python="3.9",
         newer=("3.12", "3.11"),
         newer_from="AppStream of 9.4 or later (3.11: 9.2)",
@@ -104,7 +97,6 @@ SYSTEMS = (
         EL_NAMES,
         EL_IDS,
         "10",
-        ("EL", "10"),
         python="3.12",
         newer=(),
         newer_from="",
@@ -115,7 +107,6 @@ SYSTEMS = (
         ("Amazon Linux",),
         ("amzn",),
         "2023",
-        ("Amazon Linux", "2023"),
         python="3.9",
         newer=("3.11", "3.12", "3.13", "3.14"),
         newer_from="its own repository",

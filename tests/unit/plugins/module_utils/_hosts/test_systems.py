@@ -59,16 +59,6 @@ def test_every_system_has_a_python_for_the_stack_that_is_taken_by_default() -> N
         assert (system.newer_from != "") == bool(system.newer), system.title
 
 
-def test_the_metadata_of_every_role_names_the_same_systems() -> None:
-    platforms: dict[str, list[str]] = {}
-    for system in systems.SYSTEMS:
-        name, version = system.galaxy
-        platforms.setdefault(name, []).append(version)
-    expected = [{"name": name, "versions": versions} for name, versions in platforms.items()]
-    for path in sorted((ROOT / "roles").glob("*/meta/main.yml")):
-        assert yaml.safe_load(path.read_text(encoding="utf-8"))["galaxy_info"]["platforms"] == expected, path
-
-
 def test_known_systems_for_messages() -> None:
     assert systems.known() == (
         "Debian 12 and 13; Ubuntu 22.04 and 24.04; RHEL, Rocky Linux, AlmaLinux, CentOS Stream 9 and 10; "
