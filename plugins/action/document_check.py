@@ -13,9 +13,7 @@ class ActionModule(ControlNodeAction):
     """Checks on the control node how a playbook is to report. No host is contacted."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "format": {"type": "str", "default": "text"},
-        "query": {"type": "str", "default": ""},
-        "output": {"type": "str", "default": ""},
+        **{name: {"type": "str"} for name in document.DEFAULTS},
         "reports": {"type": "bool"},
     }
 

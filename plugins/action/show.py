@@ -19,7 +19,7 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        if options["format"] == "text":
+        if options["format"] == "text" or options["data"] is None:
             screen.show(options["text"])
         else:
             document.emit(options["data"], options)

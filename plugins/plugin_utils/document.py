@@ -19,10 +19,12 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 display = Display()
 
 FORMATS = ("text", "json")
-# The options of every action that reports, documented in doc_fragments/document.py.
+# The options of every action that reports. What a task leaves open, ControlNodeAction takes from the command line
+# (-e format, -e query, -e output), else from here.
+DEFAULTS: dict[str, Any] = {"format": "text", "query": "", "output": ""}
 ARGUMENTS: dict[str, Any] = {
-    "format": {"type": "str", "choices": list(FORMATS), "default": "text"},
-    "query": {"type": "str", "default": ""},
+    "format": {"type": "str", "choices": list(FORMATS)},
+    "query": {"type": "str"},
     "output": {"type": "path"},
 }
 
