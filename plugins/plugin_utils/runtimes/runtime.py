@@ -1,0 +1,214 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What starts jobs somewhere and finds them again: the interface behind job_start, job_status, job_log, job_stop and
+job_fetch.
+
+A launcher (module_utils/_jobs/launchers) writes what starts the ranks of a plan. A runtime starts that: on the hosts of
+the inventory, or by the API of a cluster. It is made anew for each task, on the control node, and can run modules on
+the task's host, which is the head.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+from ansible.utils.vars import load_extra_vars
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+
+display = Display()
+
+NO_NAME = "no job was named: add -e job=NAME, or its file; playbooks/status.yml lists all jobs"
+
+
+@dataclass(frozen=True)
+class Request:
+    """A job that is to be started.
+
+    run: the job and its settings. override: the fields that won over the job file's, of which secrets are read again.
+    plan: as plan.make_plan returns it; empty for a runtime that plans where the ranks start. env: the inventory's
+    variables for jobs that name them in env_from. resume: whether it goes on from its last complete checkpoint.
+    shows_results: whether they are printed when it has ended. cached: {entry of a source: its path on the hosts}.
+    """
+
+    run: Run
+    override: Any = None
+    plan: Mapping[str, Any] = field(default_factory=dict)
+    env: Mapping[str, Any] = field(default_factory=dict)
+    resume: bool = False
+    shows_results: bool = True
+
+
+class JobEnded(ValueError):
+    """A job that was followed has ended without success. ended: as `Runtime.start` returns it."""
+
+    def __init__(self, message: str, ended: Mapping[str, Any]) -> None:
+        super().__init__(message)
+        self.ended = dict(ended)
+
+
+@dataclass(frozen=True)
+class Jobs:
+    """The jobs of a runtime, as status shows them.
+
+    entries: {name, path, status, progress, ranks, ...}, as the JSON document has them. problem: why they are not known.
+    missing: what to answer where no runtime has the job that was named. document: further keys of the JSON document.
+    text: what is shown below the table of jobs.
+    """
+
+    entries: Sequence[Mapping[str, Any]] = ()
+    problem: str = ""
+    missing: str = ""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What became of a job that was stopped.
+
+    known: whether there is, or was, such a job; where not, and nothing is left of it, `missing` tells. ended: what was
+    ended or removed, and `what` that is, such as "orphaned processes ended". hosts: those on which processes of the job
+    may be left, on each of which `stop_rest` is run. note: what else a person needs to know.
+    """
+
+    was_running: bool
+    what: str
+    ended: Sequence[str] = ()
+    known: bool = True
+    missing: str = ""
+    hosts: Sequence[str] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A job directory that was fetched as a tar file.
+
+    outcome: its results.json, or its status.json where there is none; with `started`, by which runs are told apart.
+    facts: what else the JSON document has, such as bytes and sha256. note: the same for a person.
+    """
+
+    outcome: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+
+class Runtime(ABC):
+    """Where jobs run. Its methods raise ValueError and OSError with what is wrong, naming playbooks/NAME.yml to run.
+
+    name: as a launcher names it in `Launcher.runtime`.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, action: ActionBase, variables: Mapping[str, Any]) -> None:
+        """action: of the task. variables: the task's, in which values may still be templates."""
+        self.action, self.variables = action, variables
+
+    # What it has
+
+    def is_configured(self) -> bool:
+        """Tell whether the inventory has this runtime. No connection is made."""
+        return True
+
+    @abstractmethod
+    def has(self, job: str) -> bool:
+        """Tell whether a job is, or was, here. job: its name, not empty."""
+
+    def also_has(self, job: str) -> str:
+        """Return a note for a job that another runtime has, too, and is the one that is meant; else nothing."""
+        return ""
+
+    @abstractmethod
+    def missing(self, job: str) -> str:
+        """Return the message for a job that no runtime has."""
+
+    # What it does
+
+    def plan(self, request: Request) -> None:
+        """Check where the job is to run and show its plan, before any change, also in check mode.
+
+        Nothing to do where the plan was made before, by the hosts' answers.
+        """
+        del request
+
+    @abstractmethod
+    def start(self, request: Request) -> dict[str, Any]:
+        """Start a job that was planned, and follow it. Return {status, progress, outcome}.
+
+        Not in check mode. Raises JobEnded where it did not succeed.
+        """
+
+    @abstractmethod
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
+        """Show the progress of a job that was started until it ends; return what `start` does."""
+
+    @abstractmethod
+    def log(self, job: str) -> dict[str, Any]:
+        """Show the log of a job until it ends; return at least {status}. Raises JobEnded as `start` does."""
+
+    @abstractmethod
+    def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
+        """Return the jobs of this runtime, or the one named. gathered: {host: what jobs_info returned there}."""
+
+    @abstractmethod
+    def details(self, entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]]) -> str:
+        """Return one of the jobs that `status` returned in full, for a person."""
+
+    def where(self, entry: Mapping[str, Any]) -> str:
+        """Return where a job is, for the table of all jobs."""
+        del entry
+        return "hosts"
+
+    @abstractmethod
+    def stop(self, job: str) -> Stopped:
+        """Stop a job; in check mode, return what would be."""
+
+    def stop_rest(self, job: str) -> list[str]:
+        """End what a job has left on the task's host, one of Stopped.hosts; return it as lines."""
+        del job
+        return []
+
+    @abstractmethod
+    def fetch(self, job: str, to: Path) -> Fetched:
+        """Fetch the directory of a job that has ended into the tar file `to` on the control node."""
+
+    # For runtimes
+
+    @property
+    def check_mode(self) -> bool:
+        return bool(self.action._task.check_mode)
+
+    def variable(self, name: str, default: Any = None, *, extra: str = "") -> Any:
+        """Return a variable of the task's host; else the option -e `extra`, where that is named; else the default."""
+        for key, there in ((name, self.variables), (extra, load_extra_vars(self.action._loader) if extra else {})):
+            if key in there:
+                return self.action._templar.template(self.variables.get(key, there[key]))
+        return default
+
+    def module(self, module: str, **options: Any) -> dict[str, Any]:
+        """Return what a module returns on the task's host. Raises ValueError where it fails, with its message.
+
+        Raises AnsibleConnectionFailure where the host does not answer.
+        """
+        found = dict(
+            self.action._execute_module(module_name=module, module_args=options, task_vars=dict(self.variables))
+        )
+        if found.get("unreachable"):
+            raise AnsibleConnectionFailure(str(found.get("msg", "")))
+        if found.get("failed"):
+            raise ValueError(str(found.get("msg") or f"{module} failed without a message"))
+        return found
+
+    def show(self, text: str) -> None:
+        """Print a text, in which a playbook becomes the command that runs it."""
+        display.display(inventory_in_use.commands(text, self.variables))
