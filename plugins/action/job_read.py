@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided, purposes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
@@ -36,7 +36,7 @@ class ActionModule(ControlNodeAction):
         "file": {"type": "str", "default": ""},
         "override": {"type": "raw"},
         "hosts": {"type": "list", "elements": "str", "default": []},
-        "on_kubernetes": {"type": "bool", "default": False},
+        "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.TRAIN.name},
         "settings": {"type": "dict", "default": {}},
         "verify_with": {"type": "path"},
         "derive": {"type": "dict", "default": {}},
@@ -54,6 +54,7 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         if not options["file"]:
             raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
+        purpose = purposes.PURPOSES[options["purpose"]]
         job = load(Path(options["file"]), options["override"])
         if job.kind == kinds.INFERENCE.name and not options["derive"]:
             raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/infer.yml -e job={job.file} runs it")
@@ -64,10 +65,9 @@ class ActionModule(ControlNodeAction):
         if options["measure_with"]:
             measure = dict(options["measure_with"])
             job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
-        result: dict[str, Any] = {"job": job.to_json()}
         found = project_files.read(job)
-        result.update(found)
-        on_hosts = LAUNCHERS[job.launcher].in_inventory or not options["on_kubernetes"]
+        on_hosts = LAUNCHERS[job.launcher].in_inventory or not purpose.anywhere
+        result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), **found}
         result.update(on_kubernetes=not on_hosts, members=[])
         if options["hosts"] and on_hosts:
             settings = Settings(

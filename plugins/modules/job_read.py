@@ -31,10 +31,11 @@ options:
     type: list
     elements: str
     default: []
-  on_kubernetes:
-    description: Whether a job with the launcher C(kubernetes) is accepted. It has no hosts.
-    type: bool
-    default: false
+  purpose:
+    description: What the job is run for. A job without hosts of the inventory can only be trained.
+    type: str
+    choices: [train, predict, trial, measure, verify, plan]
+    default: train
   settings:
     description:
       - What the run is set to besides its file, C(head_address), C(head_interface), C(world_timeout),
@@ -94,6 +95,10 @@ EXAMPLES = r"""
 RETURN = r"""
 job:
   description: The fields of the job, defaults filled in, paths absolute. Values of secrets are V(***).
+  type: dict
+  returned: success
+purpose:
+  description: What follows from the purpose, such as C(changes), whether what the run leaves counts as a change.
   type: dict
   returned: success
 on_kubernetes:

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Purposes for which a job is run: what the one sequence of steps (roles/job/tasks/main.yml) checks, shows and keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Purpose:
+    """What follows from what a job is run for.
+
+    anywhere: any launcher will do; the others need ranks on hosts of the inventory. refuses_locked: a host that another
+    job has locked is refused. changes: what the run leaves counts as a change, because somebody uses it afterwards.
+    keeps_previous: the directory of the previous run is moved aside, else replaced. provides_once: what such runs of
+    a play have in common (models, data, packages) is provided by the first one. shows_plan, shows_results: the plan in
+    full, or the table of results, is what the user requested.
+    """
+
+    name: str
+    anywhere: bool = False
+    refuses_locked: bool = True
+    changes: bool = True
+    keeps_previous: bool = False
+    provides_once: bool = False
+    shows_plan: bool = False
+    shows_results: bool = False
+
+
+TRAIN = Purpose("train", anywhere=True, keeps_previous=True, shows_results=True)
+PREDICT = Purpose("predict", keeps_previous=True)
+TRIAL = Purpose("trial", provides_once=True)
+MEASURE = Purpose("measure", changes=False)
+VERIFY = Purpose("verify", refuses_locked=False, changes=False)
+PLAN = Purpose("plan", changes=False, shows_plan=True)
+
+PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, TRIAL, MEASURE, VERIFY, PLAN)}
