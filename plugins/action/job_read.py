@@ -66,19 +66,19 @@ class ActionModule(ControlNodeAction):
             measure = dict(options["measure_with"])
             job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
         found = project_files.read(job)
-        on_hosts = LAUNCHERS[job.launcher].in_inventory or not purpose.anywhere
-        result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), **found}
-        result.update(on_kubernetes=not on_hosts, members=[])
-        if options["hosts"] and on_hosts:
+        on_hosts = not (LAUNCHERS[job.launcher].elsewhere() and purpose.anywhere)
+        result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), "hosts": [], "members": [], **found}
+        if options["hosts"]:
             settings = Settings(
                 **{"start": secrets.token_hex(8), **options["settings"]},
                 head=options["hosts"][0],
                 project=project_files.summary(found["project"]),
             )
-            hosts = choose_hosts(job, options["hosts"])
             run = Run(job, settings)
-            result.update(run=run.to_json(), hosts=hosts, members=members(settings, hosts))
-            result.update(backends=backends(run), cores=run.cores())
+            result.update(run=run.to_json())
+            if on_hosts:
+                hosts = choose_hosts(job, options["hosts"])
+                result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=run.cores())
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (

@@ -6,14 +6,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_info
-short_description: Get the status of a job, and follow it to its end
+short_description: Get the status of a job
 version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
 description:
   - Reads the state, the log and the results of a job from its directory on the head.
-  - With O(follow=true) it returns when the job has ended, and shows its progress until then. It fails when the job
-    failed. Interrupting it leaves the job running.
 extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.info_module
@@ -26,33 +24,15 @@ options:
     description: The byte of the log from which on it is returned.
     type: int
     default: 0
-  follow:
-    description: Whether to wait until the job has ended.
-    type: bool
-    default: false
-  show:
-    description: What is shown while following, how far the job is or all that it prints.
-    type: str
-    choices: [progress, log]
-    default: progress
-  interval:
-    description: Seconds between two readings of the job's files when following it.
-    type: float
-    default: 2
-  summary:
-    description: Whether to show the results as a table when following it to its end.
-    type: bool
-    default: true
 seealso:
   - module: amx.cluster.jobs_info
-  - module: amx.cluster.job_stop
+  - module: amx.cluster.job_log
 """
 
 EXAMPLES = r"""
-- name: Follow the job
+- name: Get the status of the job
   amx.cluster.job_info:
     path: /opt/amx-cluster/jobs/demo
-    follow: true
 """
 
 RETURN = r"""
@@ -65,26 +45,26 @@ status:
   sample: {job: demo, state: running, ranks: 2, hosts: 1}
 progress:
   description: The progress of transformers' Trainer; empty before it begins, and for scripts without it.
-  returned: when not following, and when the job succeeded
+  returned: success
   type: dict
   sample: {step: 40, max_steps: 94, epoch: 0.43, samples_per_step: 32, metrics: {loss: 0.61}}
 ranks:
   description: The last heartbeat of each rank, by its number; empty before the first.
-  returned: when not following
+  returned: success
   type: dict
   sample:
     "0": {host: node0, cpu_seconds: 42.1, rss_bytes: 537272320, network_bytes: 7138184, idle: 0.1}
 outcome:
   description: The content of C(results.json), empty while the job runs.
-  returned: when not following, and when the job succeeded
+  returned: success
   type: dict
 log:
   description: The log from O(log_offset) on, at most 64 KiB of it.
-  returned: when not following
+  returned: success
   type: str
 log_offset:
   description: The byte of the log up to which it was returned.
-  returned: when not following
+  returned: success
   type: int
 """
 
@@ -99,10 +79,6 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "required": True},
             "log_offset": {"type": "int", "default": 0},
-            "follow": {"type": "bool", "default": False},
-            "show": {"type": "str", "choices": ["progress", "log"], "default": "progress"},
-            "interval": {"type": "float", "default": 2},
-            "summary": {"type": "bool", "default": True},
         },
         supports_check_mode=True,
     )

@@ -101,32 +101,29 @@ purpose:
   description: What follows from the purpose, such as C(changes), whether what the run leaves counts as a change.
   type: dict
   returned: success
-on_kubernetes:
-  description: Whether the job runs on Kubernetes instead of hosts.
-  type: bool
-  returned: success
 run:
   description: C(job) with its C(settings), as M(amx.cluster.job_plan) takes it.
   type: dict
   returned: when O(hosts) is given
 hosts:
-  description: The hosts that ranks run on, in the order of the hostfile.
+  description: The hosts that ranks run on, in the order of the hostfile. Empty as RV(members).
   type: list
   elements: str
-  returned: when O(hosts) is given
+  returned: success
 members:
-  description: The hosts that take part in the run; the head does in any case. Empty without O(hosts) and on Kubernetes.
+  description: The hosts that take part in the run; the head does in any case. Empty without O(hosts), and where the
+    launcher starts ranks elsewhere.
   type: list
   elements: str
   returned: success
 backends:
   description: The job's backend with a stack of each backend.
   type: dict
-  returned: when O(hosts) is given
+  returned: when there are RV(hosts)
 cores:
   description: The job's request for the cores of a node, as M(amx.cluster.core_allocation) takes it.
   type: dict
-  returned: when O(hosts) is given
+  returned: when there are RV(hosts)
 sources:
   description: For C(models), C(data) and C(metrics), the source of each entry of the hosts' cache.
   type: dict

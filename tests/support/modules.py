@@ -38,10 +38,12 @@ def run_action(
     options: dict[str, Any],
     execute_module: Callable[..., dict[str, Any]] | None = None,
     check: bool = False,
+    variables: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return what an action returns for these options, without Ansible's task queue.
 
-    execute_module: what it calls to have its module run on the host. check: whether it runs in check mode.
+    execute_module: what it calls to have its module run on the host. check: whether it runs in check mode. variables:
+    those of the task, none of which is a template.
     """
     task = SimpleNamespace(
         args=copy.deepcopy(options), async_val=0, check_mode=check, diff=False, action=action.__name__
@@ -51,14 +53,14 @@ def run_action(
         connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
         play_context=None,
         loader=None,
-        templar=None,
+        templar=SimpleNamespace(template=lambda value: value),
         shared_loader_obj=None,
     )
     # As Ansible's loader does; 2.18 names it in refusals.
     plugin._load_name = action.__name__
     if execute_module:
         plugin._execute_module = execute_module
-    answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0"})
+    answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0", **(variables or {})})
     return answer
 
 

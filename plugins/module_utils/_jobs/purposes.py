@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Purposes for which a job is run: what the one sequence of steps (roles/job/tasks/main.yml) checks, shows and keeps."""
+"""What a job is run for, and what its one sequence of steps (roles/job/tasks/main.yml) checks, shows and keeps then."""
 
 from __future__ import annotations
 

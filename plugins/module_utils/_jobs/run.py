@@ -117,9 +117,9 @@ def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
     Raises ValueError when it names hosts that are not among them, requests more than there are, or does not run on
     hosts at all.
     """
-    launcher = LAUNCHERS[job.launcher]
-    if not launcher.in_inventory:
-        raise ValueError(f"Job {job.name} ({job.file}): {launcher.not_in_inventory(job.file)}")
+    elsewhere = LAUNCHERS[job.launcher].elsewhere(job.file)
+    if elsewhere:
+        raise ValueError(f"Job {job.name} ({job.file}): {elsewhere}")
     if isinstance(job.hosts, list):
         unknown = [name for name in job.hosts if name not in usable]
         if unknown:

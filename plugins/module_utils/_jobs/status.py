@@ -24,15 +24,14 @@ _DISPENSABLE = ("started", "owner", "where", "ranks", "hosts", "left", "elapsed"
 def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, now: datetime | None = None) -> str:
     """Return a table of jobs, the newest first: a line each, or several where the screen is narrow.
 
-    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}; those in pods as
-    _kubernetes.jobs.entry does.
+    jobs: each {name, user, status, progress} and, for one that is not on hosts of the inventory, `where` it is.
     """
     if not jobs:
         return "No job was started on this cluster."
     screen = screen or Screen()
     newest_first = sorted(jobs, key=lambda job: str(job["status"]["started"]), reverse=True)
-    in_pods = any("kubernetes" in job for job in jobs)
-    rows = [_row(job, now, "hosts" if in_pods else "") for job in newest_first]
+    on_hosts = "hosts" if any(job.get("where") for job in jobs) else ""
+    rows = [_row(job, now, on_hosts) for job in newest_first]
     titles = [title for title in rows[0] if any(row[title] for row in rows)]
     while _width(titles, rows) > screen.columns and set(titles) & set(_DISPENSABLE):
         titles.remove(next(title for title in _DISPENSABLE if title in titles))
@@ -58,14 +57,14 @@ def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, no
 def _row(job: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[str, str]:
     """Return the cells of a job by the titles of their columns, but for the last, empty where nothing is known.
 
-    on_hosts: where a job is that is not in pods.
+    on_hosts: where a job is that is nowhere else.
     """
-    status, pods = job["status"], job.get("kubernetes")
+    status = job["status"]
     return {
-        "job": job["name"] if pods else PurePosixPath(job["path"]).name,
-        "where": f"{pods['kind']} in {pods['namespace']}" if pods else on_hosts,
+        "job": job["name"],
+        "where": job.get("where") or on_hosts,
         "state": status["state"],
-        "owner": (pods["user"] if pods else job.get("user")) or "",
+        "owner": job.get("user") or "",
         "started": _minute(str(status["started"])),
         "elapsed": elapsed(status, now),
         "left": progress.left(job["progress"]) if status["state"] == "running" and job["progress"] else "",
@@ -95,28 +94,24 @@ def _minute(time: str) -> str:
     return time[:16].replace("T", " ")
 
 
-def document(
+def entries(
     jobs: Sequence[Mapping[str, Any]], hosts: Mapping[str, Sequence[Mapping[str, Any]]]
-) -> dict[str, list[dict[str, Any]]]:
-    """Return jobs with their ranks for programs: {jobs: [{name, path, status, progress, ranks: [{host, ...}]}]}.
+) -> list[dict[str, Any]]:
+    """Return jobs with their ranks, as the JSON document has them: {name, path, user, status, progress, ranks}.
 
-    jobs, hosts: as in details.
+    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}. hosts: {host: the ranks
+    that it returns there}; each rank of a job is {host, ...}.
     """
-    return {
-        "jobs": [
-            {
-                "name": PurePosixPath(job["path"]).name,
-                **job,
-                "ranks": [
-                    {"host": host, **rank}
-                    for host, ranks in hosts.items()
-                    for rank in ranks
-                    if rank["job"] == job["path"]
-                ],
-            }
-            for job in jobs
-        ]
-    }
+    return [
+        {
+            "name": PurePosixPath(job["path"]).name,
+            **job,
+            "ranks": [
+                {"host": host, **rank} for host, ranks in hosts.items() for rank in ranks if rank["job"] == job["path"]
+            ],
+        }
+        for job in jobs
+    ]
 
 
 def without_secrets(job: Mapping[str, Any], hosts: Container[str]) -> dict[str, Any]:
@@ -128,14 +123,10 @@ def without_secrets(job: Mapping[str, Any], hosts: Container[str]) -> dict[str, 
 
 def details(
     job: Mapping[str, Any],
-    hosts: Mapping[str, Sequence[Mapping[str, Any]]],
     screen: Screen | None = None,
     now: datetime | None = None,
 ) -> str:
-    """Return one job in full: its status, and what each of its ranks does.
-
-    job: an entry of the module jobs_info. hosts: {host: that module's ranks there}.
-    """
+    """Return one job in full: its status, and what each of its ranks does. job: as entries() returns it."""
     status = job["status"]
     screen = screen or Screen()
     state = _screen.painted(status["state"], _COLOURS.get(status["state"], ""), screen.colours)
@@ -155,19 +146,17 @@ def details(
     if job["progress"]:
         lines.append(progress.describe(job["progress"]))
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]
-    for host, ranks in hosts.items():
-        for rank in ranks:
-            if rank["job"] == job["path"]:
-                rows.append(
-                    (
-                        host,
-                        str(rank["rank"]),
-                        str(rank["pid"]),
-                        f"{rank.get('cpu', 0.0):.2f}",
-                        rank["cpus"],
-                        str(rank["threads"]),
-                        f"{rank['rss_bytes'] / 2**30:.2f} GiB",
-                    )
-                )
+    rows += [
+        (
+            rank["host"],
+            str(rank["rank"]),
+            str(rank["pid"]),
+            f"{rank.get('cpu', 0.0):.2f}",
+            rank["cpus"],
+            str(rank["threads"]),
+            f"{rank['rss_bytes'] / 2**30:.2f} GiB",
+        )
+        for rank in job["ranks"]
+    ]
     lines += columns(rows) if rows[1:] else ["No rank of the job is running."]
     return "\n".join(lines)

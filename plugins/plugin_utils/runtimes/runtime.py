@@ -36,7 +36,7 @@ class Request:
     run: the job and its settings. override: the fields that won over the job file's, of which secrets are read again.
     plan: as plan.make_plan returns it; empty for a runtime that plans where the ranks start. env: the inventory's
     variables for jobs that name them in env_from. resume: whether it goes on from its last complete checkpoint.
-    shows_results: whether they are printed when it has ended. cached: {entry of a source: its path on the hosts}.
+    shows_results: whether they are printed when it has ended.
     """
 
     run: Run
@@ -47,7 +47,7 @@ class Request:
     shows_results: bool = True
 
 
-class JobEnded(ValueError):
+class JobEnded(Exception):
     """A job that was followed has ended without success. ended: as `Runtime.start` returns it."""
 
     def __init__(self, message: str, ended: Mapping[str, Any]) -> None:
@@ -61,13 +61,15 @@ class Jobs:
 
     entries: {name, path, status, progress, ranks, ...}, as the JSON document has them. problem: why they are not known.
     missing: what to answer where no runtime has the job that was named. document: further keys of the JSON document.
-    text: what is shown below the table of jobs.
+    notes: what is shown above the table of jobs. text: what is shown below it, about the jobs that were requested; no
+    job is missing where there is any.
     """
 
     entries: Sequence[Mapping[str, Any]] = ()
     problem: str = ""
     missing: str = ""
     document: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
     text: str = ""
 
 
@@ -75,15 +77,15 @@ class Jobs:
 class Stopped:
     """What became of a job that was stopped.
 
-    known: whether there is, or was, such a job; where not, and nothing is left of it, `missing` tells. ended: what was
-    ended or removed, and `what` that is, such as "orphaned processes ended". hosts: those on which processes of the job
-    may be left, on each of which `stop_rest` is run. note: what else a person needs to know.
+    what: what `ended` has, such as "orphaned processes ended", in check mode "orphaned processes that would be ended".
+    ended: what was ended or removed, a line each. missing: the message where there never was such a job, unless
+    something is left of it. hosts: those on which processes of the job may be left; on each, `stop_rest` is run.
+    note: what else a person needs to know, such as "its files stay on the volume".
     """
 
     was_running: bool
     what: str
     ended: Sequence[str] = ()
-    known: bool = True
     missing: str = ""
     hosts: Sequence[str] = ()
     note: str = ""
@@ -94,10 +96,12 @@ class Fetched:
     """A job directory that was fetched as a tar file.
 
     outcome: its results.json, or its status.json where there is none; with `started`, by which runs are told apart.
-    facts: what else the JSON document has, such as bytes and sha256. note: the same for a person.
+    files: {name among the results: file on the control node} that are not in the tar file. facts: what else the JSON
+    document has, such as bytes and sha256. note: the same for a person.
     """
 
     outcome: Mapping[str, Any]
+    files: Mapping[str, Path] = field(default_factory=dict)
     facts: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
 
@@ -150,24 +154,28 @@ class Runtime(ABC):
 
     @abstractmethod
     def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
-        """Show the progress of a job that was started until it ends; return what `start` does."""
+        """Show the progress of a job that was started until it ends; return what `start` does. Raises JobEnded."""
 
     @abstractmethod
     def log(self, job: str) -> dict[str, Any]:
-        """Show the log of a job until it ends; return at least {status}. Raises JobEnded as `start` does."""
+        """Show the log of a job until it ends; return what `start` does, as far as it is known. Raises JobEnded."""
 
     @abstractmethod
     def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
         """Return the jobs of this runtime, or the one named. gathered: {host: what jobs_info returned there}."""
 
     @abstractmethod
-    def details(self, entry: Mapping[str, Any], gathered: Mapping[str, Mapping[str, Any]]) -> str:
+    def details(self, entry: Mapping[str, Any]) -> str:
         """Return one of the jobs that `status` returned in full, for a person."""
 
     def where(self, entry: Mapping[str, Any]) -> str:
-        """Return where a job is, for the table of all jobs."""
+        """Return where a job is, for the table of all jobs; empty where that is on hosts of the inventory."""
         del entry
-        return "hosts"
+        return ""
+
+    def owner(self, entry: Mapping[str, Any]) -> str:
+        """Return who started a job, for the table of all jobs."""
+        return str(entry.get("user") or "")
 
     @abstractmethod
     def stop(self, job: str) -> Stopped:
@@ -180,7 +188,10 @@ class Runtime(ABC):
 
     @abstractmethod
     def fetch(self, job: str, to: Path) -> Fetched:
-        """Fetch the directory of a job that has ended into the tar file `to` on the control node."""
+        """Fetch the directory of a job into the tar file `to` on the control node. Not in check mode.
+
+        `to` lies in a private directory, which is removed afterwards. Raises ValueError where the job has not ended.
+        """
 
     # For runtimes
 
@@ -206,9 +217,31 @@ class Runtime(ABC):
         if found.get("unreachable"):
             raise AnsibleConnectionFailure(str(found.get("msg", "")))
         if found.get("failed"):
-            raise ValueError(str(found.get("msg") or f"{module} failed without a message"))
+            message = found.get("stderr") or found.get("msg") or f"{module} failed without a message"
+            raise ValueError(str(message).strip())
         return found
+
+    def fetch_file(self, source: str, to: Path, *, required: bool = True) -> None:
+        """Copy a file from the task's host to the control node. Raises ValueError where it cannot be, if required."""
+        task = self.action._task.copy()
+        task.args = {"src": source, "dest": str(to), "flat": True, "fail_on_missing": required}
+        action = self.action._shared_loader_obj.action_loader.get(
+            "ansible.builtin.fetch",
+            task=task,
+            connection=self.action._connection,
+            play_context=self.action._play_context,
+            loader=self.action._loader,
+            templar=self.action._templar,
+            shared_loader_obj=self.action._shared_loader_obj,
+        )
+        found = action.run(task_vars=dict(self.variables))
+        if found.get("failed"):
+            raise ValueError(str(found.get("msg") or f"{source} cannot be fetched"))
+
+    def commands(self, text: str) -> str:
+        """Return a text in which each playbook that it names is the command that runs it."""
+        return inventory_in_use.commands(text, self.variables)
 
     def show(self, text: str) -> None:
         """Print a text, in which a playbook becomes the command that runs it."""
-        display.display(inventory_in_use.commands(text, self.variables))
+        display.display(self.commands(text))

@@ -40,8 +40,6 @@ def text(role: str, *, running: bool, check: bool) -> str:
         ("kubernetes", True, False, "job demo was stopped; removed from namespace team: Job demo; its files stay"),
         ("kubernetes", True, True, "job demo would be stopped; would be removed from namespace team: Job demo; its"),
         ("kubernetes", False, True, "job demo was not running; would be removed from namespace team: Job demo; its"),
-        ("job", True, False, "job demo was stopped; orphaned processes ended: rank 0"),
-        ("job", True, True, "job demo would be stopped; orphaned processes that would be ended: rank 0"),
     ],
 )
 def test_check_mode_stops_nothing(role: str, running: bool, check: bool, expected: str) -> None:

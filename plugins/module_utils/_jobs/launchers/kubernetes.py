@@ -28,7 +28,16 @@ class Kubernetes(Launcher):
     # None of them is on a host of the inventory.
     processes = on_hosts = ()
     backends = ("gloo",)
-    in_inventory = False
+    runtime = "kubernetes"
+
+    def elsewhere(self, file: object = "") -> str:
+        """Return what to do about a job that needs ranks on hosts of the inventory. file: the job's."""
+        option = f" -e job={file}" if file else ""
+        return (
+            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: see what is derived for "
+            f"its pods (playbooks/manifest.yml{option}), run the job (playbooks/train.yml{option}), or set launcher to "
+            "mpirun"
+        )
 
     def for_ranks(self) -> dict[str, Any]:
         """Return what rank.py needs to know of the launcher: also where it finds the name of its pod."""
@@ -40,7 +49,7 @@ class Kubernetes(Launcher):
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
         """Refuse: what a run needs on Kubernetes is objects. Raises ValueError."""
-        raise ValueError(self.not_in_inventory())
+        raise ValueError(self.elsewhere())
 
     def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
         """Return the rank that torchrun reports as killed, in the pod that the plan has it in."""

@@ -30,8 +30,8 @@ class Launcher:
     number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
     rank.py does. processes: names of its own processes on the hosts. on_hosts: those of them that are on every host,
     where they start ranks. backends: the communication backends that work under it. settled: which further variables of
-    its own a job may not set, as regular expressions, each with what sets them. in_inventory: whether it starts ranks
-    on hosts of the inventory.
+    its own a job may not set, as regular expressions, each with what sets them. runtime: what starts, finds and stops
+    its jobs (plugin_utils/runtimes).
     """
 
     name: str
@@ -41,16 +41,15 @@ class Launcher:
     on_hosts: tuple[str, ...]
     backends: tuple[str, ...]
     settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
-    in_inventory: bool = True
+    runtime: str = "hosts"
 
-    def not_in_inventory(self, file: object = "") -> str:
-        """Return what to do about a job whose launcher starts no ranks on hosts of the inventory. file: the job's."""
-        option = f" -e job={file}" if file else ""
-        return (
-            f"launcher: {self.name} starts pods, not ranks on hosts of the inventory: see what is derived for "
-            f"its pods (playbooks/manifest.yml{option}), run the job (playbooks/train.yml{option}), or set launcher to "
-            "mpirun"
-        )
+    def elsewhere(self, file: object = "") -> str:
+        """Return what to do about a job that needs ranks on hosts of the inventory; empty where it starts them there.
+
+        file: the job's.
+        """
+        del file
+        return ""
 
     def for_ranks(self) -> dict[str, Any]:
         """Return what rank.py needs to know of the launcher, as plan.json has it."""

@@ -12,7 +12,7 @@ from ansible_collections.amx.cluster.plugins.action import (
     doctor_report,
     job_plan,
     job_read,
-    jobs_report,
+    job_status,
     verification_report,
 )
 from support.modules import run_action
@@ -35,12 +35,13 @@ def job(name: str) -> dict[str, Any]:
 
 
 def test_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    given = {"jobs": [job("demo"), job("mine")], "ranks": {"node0": [{"job": "/jobs/mine", "rank": 0}]}}
-    _answer, document = printed(capsys, jobs_report, **given)
+    seen = {"jobs": [job("demo"), job("mine")], "ranks": [{"job": "/jobs/mine", "rank": 0}]}
+    given = {"gathered": {"node0": seen, "node1": {"unreachable": True}}}
+    _answer, document = printed(capsys, job_status, **given)
     assert [(one["name"], len(one["ranks"])) for one in document["jobs"]] == [("demo", 0), ("mine", 1)]
-    _answer, document = printed(capsys, jobs_report, **given, name="mine", query="jobs[].[name, status.state]")
+    _answer, document = printed(capsys, job_status, **given, job="mine", query="jobs[].[name, status.state]")
     assert document == [["mine", "running"]]
-    missing = run_action(jobs_report, {**given, **JSON, "name": "other"})
+    missing = run_action(job_status, {**given, **JSON, "job": "other"})
     assert missing["msg"].startswith("no job other was started on this cluster: ansible-playbook playbooks/status.yml")
 
 
@@ -48,13 +49,14 @@ def test_a_job_whose_secrets_were_removed(capsys: pytest.CaptureFixture[str]) ->
     ended = job("demo")
     ended["status"] |= {"started": "2026-11-20T13:00:00+00:00", "secrets_left": ["node1", "node2"]}
     removed = {"node0": [], "node1": ["/jobs/demo/secrets.json"], "node2": None}
-    run_action(jobs_report, {"jobs": [ended], "name": "demo", "removed": removed})
+    given = {"gathered": {"node0": {"jobs": [ended]}, "node1": {}, "node2": {}}}
+    run_action(job_status, {**given, "job": "demo", "removed": removed})
     text = " ".join(capsys.readouterr().out.split())
     assert text.startswith("node1 had secrets of ended jobs, which were removed: /jobs/demo/secrets.json job demo")
     assert "node2 did not answer at its end, and may have its secrets.json still: " in text
-    _answer, document = printed(capsys, jobs_report, jobs=[ended], removed=removed)
+    _answer, document = printed(capsys, job_status, **given, removed=removed)
     assert document["jobs"][0]["status"]["secrets_left"] == ["node2"]
-    run_action(jobs_report, {"jobs": [ended], "name": "demo", "removed": {"node1": [], "node2": []}})
+    run_action(job_status, {**given, "job": "demo", "removed": {"node1": [], "node2": []}})
     assert "secrets" not in capsys.readouterr().out
 
 

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, document, overview
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, entries, overview
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen, cells
 
 PROGRESS = {
@@ -21,7 +21,13 @@ NOW = datetime(2026, 1, 1, 1, 2, 3, tzinfo=timezone.utc)
 
 def job(name: str, state: str, reason: str = "", **more: Any) -> dict[str, Any]:
     status = {"job": name, "state": state, "reason": reason, "started": "2026-01-01T00:00:00+00:00", **more}
-    return {"path": f"/jobs/{name}", "status": {"hosts": 2, "ranks": 4, **status}, "progress": {}}
+    return {
+        "name": name,
+        "path": f"/jobs/{name}",
+        "status": {"hosts": 2, "ranks": 4, **status},
+        "progress": {},
+        "ranks": [],
+    }
 
 
 def test_overview() -> None:
@@ -71,17 +77,16 @@ def test_states_have_colours_where_the_screen_has() -> None:
     shown = overview([job("demo", "running"), job("older", "failed", "it broke")], Screen(colours=True), NOW)
     assert "\x1b[32mrunning\x1b[0m" in shown
     assert "\x1b[31mfailed\x1b[0m" in shown
-    assert "\x1b[31mfailed\x1b[0m, it broke" in details(job("older", "failed", "it broke"), {}, Screen(colours=True))
+    assert "\x1b[31mfailed\x1b[0m, it broke" in details(job("older", "failed", "it broke"), Screen(colours=True))
 
 
 def test_details() -> None:
-    rank = {"job": "/jobs/demo", "rank": 1, "pid": 42, "cpu": 3.456, "cpus": "0-3", "threads": 9, "rss_bytes": 2**29}
-    other = {**rank, "job": "/jobs/other"}
+    rank = {"host": "node0", "rank": 1, "pid": 42, "cpu": 3.456, "cpus": "0-3", "threads": 9, "rss_bytes": 2**29}
     unmeasured = {key: value for key, value in rank.items() if key != "cpu"}
-    running = {**job("demo", "running"), "progress": PROGRESS}
+    running = {**job("demo", "running"), "progress": PROGRESS, "ranks": [rank, {**unmeasured, "host": "node1"}]}
     running["user"] = "train"
     now = NOW - timedelta(hours=1)
-    assert details(running, {"node0": [other, rank], "node1": [unmeasured]}, now=now) == (
+    assert details(running, now=now) == (
         "job demo: running\n"
         "started 2026-01-01T00:00:00+00:00 by train, running for 2 min 3 s\n"
         "step 4/8  loss 0.5  32.0 samples/s  2 s left\n"
@@ -89,19 +94,28 @@ def test_details() -> None:
         "node0  1     42   3.46       0-3      9        0.50 GiB\n"
         "node1  1     42   0.00       0-3      9        0.50 GiB"
     )
-    assert details(job("demo", "failed", "it broke", ended="2026-01-01T00:01:00+00:00"), {"node0": [other]}) == (
+    assert details(job("demo", "failed", "it broke", ended="2026-01-01T00:01:00+00:00")) == (
         "job demo: failed, it broke\nstarted 2026-01-01T00:00:00+00:00, ended "
         "2026-01-01T00:01:00+00:00, ran 1 min 0 s\n"
         "No rank of the job is running."
     )
-    assert details(job("demo", "lost", "it is gone", advice="start it anew"), {}) == (
+    assert details(job("demo", "lost", "it is gone", advice="start it anew")) == (
         "job demo: lost, it is gone\nstarted 2026-01-01T00:00:00+00:00\nstart it anew\nNo rank of the job is running."
     )
 
 
-def test_document() -> None:
+def test_a_rank_is_with_its_job() -> None:
     ranks = {"node0": [{"job": "/jobs/demo", "rank": 0}], "node1": [{"job": "/jobs/other", "rank": 0}]}
-    running = job("demo", "running")
-    assert document([running], ranks) == {
-        "jobs": [{"name": "demo", **running, "ranks": [{"host": "node0", "job": "/jobs/demo", "rank": 0}]}]
-    }
+    seen = {key: job("demo", "running")[key] for key in ("path", "status", "progress")}
+    assert entries([seen], ranks) == [
+        {"name": "demo", **seen, "ranks": [{"host": "node0", "job": "/jobs/demo", "rank": 0}]}
+    ]
+
+
+def test_a_column_tells_where_jobs_are_that_are_not_on_hosts() -> None:
+    pods = {**job("smoke", "running"), "where": "Job in training", "user": "anna"}
+    assert [line.split()[:2] for line in overview([job("demo", "failed"), pods], now=NOW).splitlines()] == [
+        ["job", "where"],
+        ["demo", "hosts"],
+        ["smoke", "Job"],
+    ]

@@ -246,7 +246,7 @@ def test_a_missing_job_is_told_with_those_that_are_there() -> None:
 
 def test_one_table_of_jobs_on_hosts_and_in_pods() -> None:
     on_host = {
-        "path": "/opt/jobs/demo",
+        "name": "demo",
         "status": {
             "state": "succeeded",
             "reason": "",
@@ -257,7 +257,8 @@ def test_one_table_of_jobs_on_hosts_and_in_pods() -> None:
         },
         "progress": {},
     }
-    jobs_of_both = [on_host, jobs.entry(found(pod(0, RUNNING)))]
+    in_pods = {**jobs.entry(found(pod(0, RUNNING))), "where": "PyTorchJob in training", "user": "anna"}
+    jobs_of_both = [on_host, in_pods]
     assert status.overview(jobs_of_both, Screen(160), NOW).splitlines() == [
         "job    where                   state      owner  started           elapsed     hosts  ranks  progress",
         "smoke  PyTorchJob in training  running    anna   2026-11-22 12:00  3 min 20 s  2      4",

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
-from ansible_collections.amx.cluster.plugins.modules import job_stop
+from ansible_collections.amx.cluster.plugins.modules import job_end
 from support import modules
 
 # One process ends when asked, one does not, and one is in a session of its own, as the starter's are.
@@ -28,7 +28,7 @@ wait
 
 
 def run(folder: Path, **options: Any) -> dict[str, Any]:
-    return modules.run(job_stop, path=str(folder), **options)
+    return modules.run(job_end, path=str(folder), **options)
 
 
 @pytest.fixture

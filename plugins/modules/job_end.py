@@ -5,8 +5,8 @@
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: job_stop
-short_description: Stop a job on a host
+module: job_end
+short_description: End a job on a host
 version_added: 1.0.0
 author:
   - The amx.cluster maintainers (@amx-cluster)
@@ -40,8 +40,8 @@ seealso:
 """
 
 EXAMPLES = r"""
-- name: Stop the job
-  amx.cluster.job_stop:
+- name: End the job
+  amx.cluster.job_end:
     path: /opt/amx-cluster/jobs/demo
 """
 

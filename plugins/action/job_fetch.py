@@ -1,0 +1,51 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import fetched
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import known
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.action import RuntimeAction, job_name
+
+
+class ActionModule(RuntimeAction):
+    """Fetches the results of a job into a directory on the control node."""
+
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        **RuntimeAction.JOB,
+        "results": {"type": "path", "required": True},
+        **document.ARGUMENTS,
+    }
+
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        job = job_name(options)
+        runtime = known.having(job, self, task_vars)
+        every = Path(options["results"]).expanduser().absolute()
+        to = every / job
+        if self._task.check_mode:
+            screen.show(f"Would be fetched: the results of job {job} into {to}")
+            return {"changed": True, "job": job, "outcome": {}}
+        every.mkdir(parents=True, exist_ok=True)
+        # Beside the results, on the same disk, and readable by nobody else: this play's own.
+        private = Path(tempfile.mkdtemp(prefix=f".{job}.", suffix=".part", dir=every))
+        try:
+            packed = private / "results.tar"
+            found = runtime.fetch(job, packed)
+            outcome = dict(found.outcome)
+            fetched.unpack(packed, to, outcome.get("started", ""))
+            for name, path in found.files.items():
+                shutil.copy(path, to / name)
+        finally:
+            shutil.rmtree(private, ignore_errors=True)
+        if options["format"] == "json":
+            document.emit({**outcome, "directory": str(to), **found.facts}, options)
+        else:
+            note = f", {found.note}" if found.note else ""
+            screen.show(f"{outcome.get('state', 'not ended')}: model, metrics and log are in {to}{note}")
+        return {"changed": True, "job": job, "outcome": outcome}

@@ -1,0 +1,190 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs on hosts of the inventory, each in a directory of its own, started and supervised on the head."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, results, status
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
+from ansible_collections.amx.cluster.plugins.plugin_utils import following, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
+    Fetched,
+    JobEnded,
+    Jobs,
+    Request,
+    Runtime,
+    Stopped,
+    display,
+)
+
+INTERVAL = 2.0
+"""Seconds between two looks at a job that is followed."""
+
+NOT_FETCHED = ("data", "models", "project", "secrets.json", ".amx-cluster.json")
+"""What of a job directory is not among the results."""
+
+
+class Hosts(Runtime):
+    """Ranks on hosts of the inventory, which the supervisor on the head starts by the job's launch.sh."""
+
+    name = "hosts"
+
+    @property
+    def jobs(self) -> str:
+        """The directory of all job directories, the same on every host."""
+        return f"{self.variable('job_prefix') or self.variable('cluster_prefix')}/jobs"
+
+    def folder(self, job: str) -> str:
+        return f"{self.jobs}/{job}"
+
+    def has(self, job: str) -> bool:
+        """Tell whether the head has such a job."""
+        path = f"{self.folder(job)}/status.json"
+        found = self.module("ansible.builtin.stat", path=path, get_checksum=False, get_mime=False)
+        return bool(found["stat"]["exists"])
+
+    def missing(self, job: str) -> str:
+        return directory.NO_JOB.format(job)
+
+    def start(self, request: Request) -> dict[str, Any]:
+        """Start the supervisor in the job directory, which every host has, and follow the job."""
+        job, folder = request.run.job.name, self.folder(request.run.job.name)
+        python = f"{request.plan['environment']}/bin/python"
+        argv = [python, "-S", "supervise.py", folder, request.run.settings.start]
+        self.module("ansible.legacy.command", argv=argv, chdir=folder)
+        return self.follow(job, shows_results=request.shows_results)
+
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
+        return self._follow(job, shows_log=False, shows_results=shows_results)
+
+    def log(self, job: str) -> dict[str, Any]:
+        return self._follow(job, shows_log=True, shows_results=True)
+
+    def _follow(self, job: str, *, shows_log: bool, shows_results: bool) -> dict[str, Any]:
+        """Show what the job does until it ends."""
+        progress = following.Progress(job, restarts_only=shows_log)
+        come_back = f"Ctrl-C leaves job {job} running. Its log: playbooks/logs.yml -e job={job}"
+        offset, log = 0, ""
+        with contextlib.closing(progress):
+            while True:
+                seen = self._look(job, offset)
+                ended = seen["status"]["state"] != "running"
+                if come_back and not ended:
+                    self.show(come_back)
+                come_back = ""
+                for line in seen["log"].splitlines():
+                    (display.display if shows_log else display.v)(line)
+                offset, log = seen["log_offset"], log + seen["log"]
+                progress.show(seen)
+                if ended and not seen["log"]:
+                    break
+                if not ended:
+                    time.sleep(INTERVAL)
+        return self._conclude(seen, log, shows_results=shows_results)
+
+    def _look(self, job: str, offset: int) -> dict[str, Any]:
+        try:
+            return self.module("amx.cluster.job_info", path=self.folder(job), log_offset=offset)
+        except AnsibleConnectionFailure as error:
+            words = f"The job does not need this connection; playbooks/status.yml -e job={job} shows its status."
+            raise AnsibleConnectionFailure(self.commands(f"{error}\n{words}")) from None
+
+    @staticmethod
+    def _conclude(seen: Mapping[str, Any], log: str, *, shows_results: bool) -> dict[str, Any]:
+        """Show the results. Raises JobEnded, with what its log tells, where the job failed."""
+        found = {key: seen[key] for key in ("status", "outcome", "progress")}
+        if seen["outcome"] and shows_results:
+            display.display(results.table(seen["outcome"]))
+        state = seen["status"]["state"]
+        if state == "succeeded":
+            return found
+        told = following.reason(seen["status"])
+        if state == "failed" and seen["status"].get("returncode"):
+            told += f"\n{first_failure(log)}"
+        raise JobEnded(told, found)
+
+    def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
+        """Return the jobs that the head has, with the ranks that each host has, which jobs_info has gathered.
+
+        gathered: also `removed`, the files with secrets that were removed on the host; null where it did not answer.
+        """
+        removed = {host: seen["removed"] for host, seen in gathered.items() if seen.get("removed") is not None}
+        every = gathered.get(self.variables["inventory_hostname"], {}).get("jobs", [])
+        entries = status.entries(
+            [status.without_secrets(one, removed) for one in every],
+            {host: seen.get("ranks") or [] for host, seen in gathered.items()},
+        )
+        notes = [
+            f"{host} had secrets of ended jobs, which were removed: {', '.join(files)}"
+            for host, files in removed.items()
+            if files
+        ]
+        named = [entry for entry in entries if not job or entry["name"] == job]
+        return Jobs(named, missing="" if named else self.missing(job), notes=notes)
+
+    def details(self, entry: Mapping[str, Any]) -> str:
+        return status.details(entry, screen.current())
+
+    def stop(self, job: str) -> Stopped:
+        """Stop the supervisor, which ends the ranks of all hosts, and end what is left on the head."""
+        seen = self._stop(job)
+        others = [host for host in self.variable("job_hosts") if host != self.variables["inventory_hostname"]]
+        return Stopped(
+            was_running=seen["was_running"],
+            what=f"orphaned processes {'that would be ' if self.check_mode else ''}ended",
+            ended=seen["lines"],
+            missing="" if seen["known"] else self.missing(job),
+            hosts=others,
+        )
+
+    def stop_rest(self, job: str) -> list[str]:
+        return list(self._stop(job)["lines"])
+
+    def _stop(self, job: str) -> dict[str, Any]:
+        return self.module("amx.cluster.job_end", path=self.folder(job), host=self.variables["inventory_hostname"])
+
+    def fetch(self, job: str, to: Path) -> Fetched:
+        """Pack the job directory on the head, without data and models, and fetch it."""
+        folder = self.folder(job)
+        seen = self.module("amx.cluster.job_info", path=folder)
+        if not seen["outcome"]:
+            raise ValueError(f"Job {job} is {seen['status']['state']} and has no results yet.")
+        self.module("ansible.builtin.file", path=f"{folder}/secrets.json", state="absent")
+        # The directory of all jobs can be read by everyone, and others may fetch the same job now.
+        private = self.module("amx.cluster.own_path", path=f"{self.jobs}/.{job}.", state="temporary")["path"]
+        try:
+            packed = f"{private}/results.tar"
+            self.module("ansible.legacy.command", argv=pack(folder, packed))
+            self.fetch_file(packed, to)
+        finally:
+            self.module("ansible.builtin.file", path=private, state="absent")
+        # The versions that the job ran with; its virtual environment may have been replaced since.
+        stack = to.with_name("stack.json")
+        environment = plan_of(to).get("environment")
+        if environment:
+            self.fetch_file(f"{environment}/amx-cluster.json", stack, required=False)
+        return Fetched(seen["outcome"], files={stack.name: stack} if stack.exists() else {})
+
+
+def pack(folder: str, to: str) -> Sequence[str]:
+    """Return the command that packs the results of a job directory."""
+    excluded = [f"--exclude=./{name}" for name in NOT_FETCHED]
+    return ["tar", "--create", f"--file={to}", f"--directory={folder}", *excluded, "."]
+
+
+def plan_of(packed: Path) -> dict[str, Any]:
+    """Return plan.json of a packed job directory; empty where it has none."""
+    with tarfile.open(packed) as archive, contextlib.suppress(KeyError, ValueError):
+        stream = archive.extractfile("./plan.json")
+        return dict(json.load(stream)) if stream else {}
+    return {}

@@ -1,0 +1,36 @@
+"""What is read of a job for the purpose that it is run for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from ansible_collections.amx.cluster.plugins.action import job_read
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.purposes import PURPOSES
+from support.modules import run_action
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "demo.yml").write_text("{name: demo, script: train.py, launcher: kubernetes, hosts: 8}")
+    return str(tmp_path / "demo.yml")
+
+
+def test_a_job_that_runs_elsewhere_has_no_hosts(file: str) -> None:
+    read = run_action(job_read, {"file": file, "hosts": ["node0"], "settings": {"user": "anna"}})
+    assert (read["hosts"], read["members"]) == ([], [])
+    assert read["run"]["job"]["name"] == "demo"
+    assert read["run"]["settings"]["user"] == "anna"
+
+
+@pytest.mark.parametrize("purpose", sorted(set(PURPOSES) - {"train"}))
+def test_what_needs_ranks_on_hosts_refuses_it(file: str, purpose: str) -> None:
+    refused = run_action(job_read, {"file": file, "hosts": ["node0"], "purpose": purpose})
+    assert "launcher: kubernetes starts pods, not ranks on hosts of the inventory" in refused["msg"]
+    assert "run the job (ansible-playbook playbooks/train.yml -e job=" in refused["msg"]
+
+
+def test_what_follows_from_the_purpose_is_returned(file: str) -> None:
+    assert run_action(job_read, {"file": file})["purpose"]["keeps_previous"] is True
+    assert run_action(job_read, {"file": file, "purpose": "trial"})["purpose"]["keeps_previous"] is False
