@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -12,19 +12,28 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action im
 class ActionModule(ControlNodeAction):
     """Checks the request of a prediction on the control node."""
 
-    ARGUMENTS = predictions.ARGUMENTS
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "job": {"type": "str", "default": ""},
+        "model": {"type": "str", "default": ""},
+        "data": {"type": "str", "default": ""},
+        "setting": {"type": "raw"},
+        "task": {"type": "str", "default": ""},
+        "columns": {"type": "raw", "default": []},
+        "predict_name": {"type": "str", "default": ""},
+        "output_file": {"type": "str", "default": ""},
+        "override": {"type": "raw"},
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "results": {"type": "path", "required": True},
+        "program": {"type": "path", "required": True},
+        "again": {"type": "bool", "default": False},
+    }
+    # What a user can set with -e.
+    OPTIONS = (*(set(ARGUMENTS) - {"hosts", "results", "program"}), "format", "query", "output")
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        requested.refuse_misspelt(self._loader, predictions.OPTIONS)
+        requested.refuse_misspelt(self._loader, self.OPTIONS)
         wanted = predictions.read(options)
         refused = predictions.refusal(wanted, options["again"])
         if refused:
             raise ValueError(refused)
-        return {
-            "name": wanted.name,
-            "trained_by": wanted.trained_by,
-            "model": wanted.model,
-            "data": wanted.data,
-            "hosts": wanted.hosts,
-            "directory": str(wanted.folder),
-        }
+        return {"request": wanted.to_json()}

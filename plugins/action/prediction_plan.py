@@ -3,13 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-import base64
-import json
+import secrets
 from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -25,27 +26,28 @@ class ActionModule(ControlNodeAction):
     """Makes the job of a prediction on the control node, and says how it goes on."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        **predictions.ARGUMENTS,
-        "found": {"type": "dict", "default": {}},
-        "described": {"type": "dict", "default": {}},
-        "described_sha256": {"type": "str", "default": ""},
-        "described_directory": {"type": "str", "default": ""},
-        "status": {"type": "dict", "default": {}},
-        "job_json": {"type": "str", "default": ""},
+        "request": {"type": "dict", "required": True},
+        "found": {"type": "dict", "required": True},
+        "program": {"type": "path", "required": True},
+        "again": {"type": "bool", "default": False},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        return self.plan(predictions.read(options), requested.plain(options))
+        plain = requested.plain(options)
+        return self.plan(predictions.Wanted.from_json(plain["request"]), plain["found"], plain)
 
-    def plan(self, wanted: predictions.Wanted, options: dict[str, Any]) -> dict[str, Any]:
-        """Return the job and what is to be done. Raises ValueError for what cannot be, before a change."""
-        model = options["found"] if options["found"] else predictions.model_here(wanted)
-        described = options["described"] or wanted.described
-        where = f"{wanted.data.removeprefix(logic.HEAD)}"
+    def plan(self, wanted: predictions.Wanted, found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+        """Return the job and what is to be done. Raises ValueError for what cannot be, before a change.
+
+        found: what the module prediction_find has found on the head.
+        """
+        model = found["model"] or prediction_files.of_directory(Path(wanted.model), Record())
+        described = found["data"].get("described") or wanted.described
+        where = wanted.data.removeprefix(logic.HEAD)
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], described, where)
         name = Path(where).name
-        data = wanted.found["data"] or {"name": name, "sha256": options["described_sha256"]}
+        data = wanted.found["data"] or {key: found["data"][key] for key in ("name", "sha256")}
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"])
         now = logic.compared(data, {"name": wanted.model_name(), "sha256": model["sha256"]}, columns, cell)
         refused = predictions.refusal(wanted, options["again"], now)
@@ -59,7 +61,7 @@ class ActionModule(ControlNodeAction):
             "started": requested.now(),
             "ended": "",
             "request": now,
-            "token": predictions.fresh_token(),
+            "token": secrets.token_hex(8),
             "chunk_rows": logic.chunk_rows(described["rows"], cell["batch_size"]),
             "hosts": wanted.hosts,
         }
@@ -73,15 +75,15 @@ class ActionModule(ControlNodeAction):
             "hosts": wanted.hosts,
             "cell": cell,
         }
-        how = self.how(wanted, request["digest"], options)
+        how = self.how(wanted, request["digest"], found["previous"])
         on_head = bool(wanted.trained_by) or wanted.model.startswith(logic.HEAD)
         fields = logic.job_fields(
             wanted.name,
             Path(options["program"]).resolve(),
             request,
             {"directory": model["directory"], **({"at": "head"} if on_head else {})},
-            {"directory": options["described_directory"], "at": "head"}
-            if options["described_directory"]
+            {"directory": found["data"]["directory"], "at": "head"}
+            if found["data"]
             else {"directory": str(wanted.folder / logic.INPUT)},
             wanted.setting,
         )
@@ -91,23 +93,16 @@ class ActionModule(ControlNodeAction):
         return {"how": how, "file": str(file), "digest": request["digest"], "request": request}
 
     @staticmethod
-    def how(wanted: predictions.Wanted, digest: str, options: dict[str, Any]) -> str:
-        """Return start, follow (it runs) or collect (it has ended), from the job of this name on the head."""
-        status = options["status"].get("status") or {}
-        try:
-            job = json.loads(base64.b64decode(options["job_json"]) or b"{}").get("job", {})
-            same = json.loads(job.get("args", {}).get("request", "{}")).get("digest") == digest
-        except (ValueError, AttributeError):
-            same = False
-        if status.get("state") == "running" and not same:
+    def how(wanted: predictions.Wanted, digest: str, previous: dict[str, str]) -> str:
+        """Return start, follow (it runs) or collect (it has ended), from the previous start on the head."""
+        state, same = previous.get("state", ""), previous.get("digest") == digest
+        if state == "running" and not same:
             raise ValueError(
-                f"job {wanted.name} is running since {status['started']} for another prediction: wait for its end "
+                f"job {wanted.name} is running since {previous['started']} for another prediction: wait for its end "
                 f"(playbooks/logs.yml -e job={wanted.name}), stop it (playbooks/stop.yml -e job={wanted.name}), or "
                 "name this one with -e predict_name=NAME"
             )
-        if not same:
-            return "start"
-        return {"running": "follow", "succeeded": "collect"}.get(status.get("state", ""), "start")
+        return {"running": "follow", "succeeded": "collect"}.get(state, "start") if same else "start"
 
     @staticmethod
     def write(

@@ -6,44 +6,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: prediction_chunks
-short_description: Go on with the chunks of an interrupted prediction
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Runs on a host after the directory of a prediction was created, and before it is started. Chunks of the same
-    prediction in directories that were moved aside are linked into the new one, but for damaged ones.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.idempotent_module
+short_description: Link the chunks of an interrupted prediction into its new job directory
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The job directory.
-    type: path
-    required: true
-  digest:
-    description: The digest of the prediction. Chunks of another one are left where they are.
-    type: str
-    required: true
-seealso:
-  - module: amx.cluster.prediction_plan
-  - module: amx.cluster.prediction_collect
+  path: {type: path, required: true, description: The job directory}
+  digest: {type: str, required: true, description: The digest of the prediction; chunks of another one are left alone}
 """
-
-EXAMPLES = r"""
-- name: Go on with the chunks that are there
-  amx.cluster.prediction_chunks:
-    path: /opt/amx-cluster/jobs/demo-predict
-    digest: 3f1c52d1f0a94a6a
-"""
-
-RETURN = r"""
-chunks:
-  description: The numbers of the chunks that the host has.
-  returned: success
-  type: list
-  elements: int
-"""
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

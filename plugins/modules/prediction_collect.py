@@ -6,53 +6,14 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: prediction_collect
-short_description: Bring the chunks of a prediction together on the head
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Runs on the head when the ranks of a prediction have ended. Copies the chunks of the other hosts there over the
-    cluster's SSH, verifies each by its SHA-256, and writes the output of all of them in the order of the data.
-  - A row is in the output once, or in the file of rejected rows, however often its chunk was computed.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.idempotent_module
+short_description: Copy the chunks of a prediction to the head, verify and join them
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The job directory.
-    type: path
-    required: true
-  host:
-    description: The name of the head.
-    type: str
-    required: true
-  shared:
-    description: Whether the hosts share the job directory, so that nothing needs to be copied.
-    type: bool
-    default: false
-seealso:
-  - module: amx.cluster.prediction_chunks
-  - module: amx.cluster.prediction_report
+  path: {type: path, required: true, description: The job directory}
+  host: {type: str, required: true, description: The name of the head}
+  shared: {type: bool, default: false, description: Whether the hosts share the job directory}
 """
-
-EXAMPLES = r"""
-- name: Bring the chunks together
-  amx.cluster.prediction_collect:
-    path: /opt/amx-cluster/jobs/demo-predict
-    host: node0
-"""
-
-RETURN = r"""
-summary:
-  description: The content of C(output/prediction.json).
-  returned: success
-  type: dict
-  sample: {rows: 1000, predicted: 998, rejected: 2, rows_per_second: 512.3}
-problem:
-  description: Which chunks are missing or damaged.
-  returned: failure
-  type: str
-"""
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 

@@ -5,19 +5,14 @@
 
 from __future__ import annotations
 
-import json
-import os
-import secrets
-import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
-from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
@@ -25,25 +20,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
-
-ARGUMENTS: dict[str, Any] = {
-    "job": {"type": "str", "default": ""},
-    "model": {"type": "str", "default": ""},
-    "data": {"type": "str", "default": ""},
-    "setting": {"type": "raw"},
-    "task": {"type": "str", "default": ""},
-    "columns": {"type": "raw", "default": []},
-    "predict_name": {"type": "str", "default": ""},
-    "output_file": {"type": "str", "default": ""},
-    "override": {"type": "raw"},
-    "hosts": {"type": "list", "elements": "str", "required": True},
-    "results": {"type": "path", "required": True},
-    "program": {"type": "path", "required": True},
-    "again": {"type": "bool", "default": False},
-}
-OPTIONS = tuple(name for name in ARGUMENTS if name not in ("hosts", "results", "program"))
-OPTIONS = (*OPTIONS, "format", "query", "output")
-PROGRAM = directory.PREDICTION
 
 
 @dataclass(frozen=True)
@@ -72,6 +48,15 @@ class Wanted:
         """The path of prediction.json."""
         return self.folder / predictions.FILE
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as JSON can hold it; from_json is the way back."""
+        return {**asdict(self), "folder": str(self.folder), "output_file": str(self.output_file or "")}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Wanted:
+        output_file = Path(content["output_file"]) if content["output_file"] else None
+        return cls(**{**content, "folder": Path(content["folder"]), "output_file": output_file})
+
     def earlier(self) -> dict[str, Any] | None:
         """Return the prediction of this name that there is already."""
         return read_json(self.path)
@@ -82,7 +67,10 @@ class Wanted:
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
-    """Check the request as far as that needs no host. options: see ARGUMENTS. Raises ValueError and OSError."""
+    """Check the request as far as that needs no host. Raises ValueError and OSError.
+
+    options: those of the action prediction_check.
+    """
     trained_by, model = _model(options)
     data = options["data"]
     if not data:
@@ -174,26 +162,17 @@ def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:
     if not isinstance(override, dict):
         raise ValueError("override is no mapping of fields, as with -e '{override: {hosts: 2}}'")
     wanted = FIELDS["hosts"](override["hosts"], Path()) if "hosts" in override else None
-    return choose_hosts(Job(file=Path("override"), name=name, script=Path(PROGRAM), hosts=wanted), options["hosts"])
+    job = Job(file=Path("override"), name=name, script=Path(directory.PREDICTION), hosts=wanted)
+    return choose_hosts(job, options["hosts"])
 
 
 def describe(path: Path, program: Path) -> dict[str, Any]:
-    """Return what run_prediction.describe does of a file here. Raises ValueError with what is wrong with it."""
-    ran = subprocess.run(
-        [sys.executable, "-B", PROGRAM, "--describe", str(path)],
-        cwd=program,
-        env={**os.environ, "PYTHONPATH": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if ran.returncode:
-        said = (ran.stderr.strip().splitlines() or ["the data cannot be described"])[-1]
-        if "has no pyarrow" in said:
-            said += ": install pyarrow there, or put the file on the head and name it with -e data=head:/PATH"
-        raise ValueError(f"data: {said}")
-    described: dict[str, Any] = json.loads(ran.stdout)
-    return described
+    """Return what prediction_files.describe does of a file here. Raises ValueError with what is wrong with it."""
+    try:
+        return prediction_files.describe(Path(sys.executable), program, path)
+    except ValueError as error:
+        hint = ": install pyarrow there, or put the file on the head and name it with -e data=head:/PATH"
+        raise ValueError(f"data: {error}{hint if 'has no pyarrow' in str(error) else ''}") from None
 
 
 def refusal(wanted: Wanted, again: bool, now: Mapping[str, Any] | None = None) -> str:
@@ -228,13 +207,3 @@ def refusal(wanted: Wanted, again: bool, now: Mapping[str, Any] | None = None) -
             "there is moved aside."
         )
     return ""
-
-
-def fresh_token() -> str:
-    """Return what tells a prediction that begins now from all others."""
-    return secrets.token_hex(8)
-
-
-def model_here(wanted: Wanted) -> dict[str, Any]:
-    """Return what the module prediction_model does, for a model in a directory on the control node."""
-    return prediction_files.of_directory(Path(wanted.model), Record())

@@ -24,6 +24,8 @@ WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 LEFT_OUT = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "predictions", "prediction.json")
 LEFT_OUT_ENDS = ("_results.json", ".md", ".lock", ".log")
 CHUNKS = "output/predictions"
+# Below the prefix on the head: models and data of predictions, by their content, and the program that describes data.
+CACHE = "cache/predictions"
 # Arguments of training scripts that name a file of training data.
 TRAINING_FILES = ("train_file", "dataset_file", "validation_file")
 
@@ -56,6 +58,19 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
     args = job.get("args", {})
     found = _read(output, files, record, f"job {name}")
     return {**found, "args": args, "trained_on": trained_on(folder, args)}
+
+
+def keep(jobs: Path, name: str, cache: Path, record: Record, *, dry: bool = False) -> tuple[dict[str, Any], bool]:
+    """Return what of_job does, and whether the model was linked into the cache, which outlives the job's directory.
+
+    dry: whether nothing is linked. Raises OSError, ValueError.
+    """
+    found = of_job(jobs, name, record)
+    target = cache / "models" / found["sha256"]
+    is_new = not target.is_dir()
+    if is_new and not dry:
+        link(Path(found["directory"]), found["files"], target)
+    return {**found, "directory": str(target)}, is_new
 
 
 def _is_of_model(name: str) -> bool:
@@ -114,6 +129,58 @@ def link(source: Path, names: Sequence[str], target: Path) -> None:
         part.replace(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> dict[str, Any]:
+    """Return what a prediction needs of a file on the head: {name, sha256, directory, described}.
+
+    directory: one with the file alone. described: as `describe` does; empty where dry. Raises OSError, ValueError.
+    """
+    if not path.is_file():
+        raise ValueError(f"data: there is no file {path} on the head")
+    sha256, cache = file_set.recorded_sha256(path, record), prefix / CACHE
+    folder = cache / "data" / sha256[:16]
+    found = {"name": path.name, "sha256": sha256, "directory": str(folder), "described": {}}
+    if dry:
+        return found
+    try:
+        described = describe(prefix / "env/bin/python", cache / "program", path)
+    except ValueError as error:
+        raise ValueError(f"data: {error} (on the head)") from None
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    target = folder / path.name
+    if not target.is_symlink() or target.readlink() != path:
+        target.unlink(missing_ok=True)
+        target.symlink_to(path)
+    return {**found, "described": described}
+
+
+def describe(python: Path, program: Path, path: Path) -> dict[str, Any]:
+    """Return what run_prediction.py in the directory `program` prints about a file. Raises OSError, ValueError."""
+    ran = subprocess.run(
+        [python, "-B", directory.PREDICTION, "--describe", path],
+        cwd=program,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if ran.returncode:
+        raise ValueError((ran.stderr.strip().splitlines() or ["the data cannot be described"])[-1])
+    described: dict[str, Any] = json.loads(ran.stdout)
+    return described
+
+
+def previous(folder: Path) -> dict[str, str]:
+    """Return what became of the previous start in a job directory: {state, started, digest}; empty without one."""
+    try:
+        status = directory.look(folder, limit=0)["status"]
+    except ValueError:
+        return {}
+    return {
+        **{key: status.get(key, "") for key in ("state", "started")},
+        "digest": request_of(folder).get("digest", ""),
+    }
 
 
 def request_of(folder: Path) -> dict[str, Any]:

@@ -46,8 +46,11 @@ def test_the_model_of_a_job(jobs: Path) -> None:
     assert found["config"] == {"architectures": ["BertForSequenceClassification"]}
     assert found["args"]["max_seq_length"] == 32
     assert found["trained_on"] == ["sentence1", "sentence2", "label"]
-    target = jobs / "cache" / found["sha256"]
-    prediction_files.link(Path(found["directory"]), found["files"], target)
+    would, is_new = prediction_files.keep(jobs, "demo", jobs / "cache", Record(), dry=True)
+    target = Path(would["directory"])
+    assert (is_new, target.exists()) == (True, False)
+    assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, True)
+    assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, False)
     assert sorted(path.name for path in target.iterdir()) == found["files"]
     # The job is run again, and its new model is another one.
     (jobs / "demo").rename(jobs / "demo.20260101T000000Z")
@@ -125,3 +128,35 @@ def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
     contents = [shards.read_chunk(shards.path_of(folder / prediction_files.CHUNKS, chunk), "d1")[1] for chunk in (1, 5)]
     assert contents == [b"new 1", b"old 5"]
     assert prediction_files.request_of(tmp_path / "none") == {}
+
+
+def test_data_on_the_head(tmp_path: Path) -> None:
+    """A file alone in a directory by its content, described by the program that predicts."""
+    data = tmp_path / "rows.csv"
+    data.write_text("id,text\n1,one\n2,two\n")
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "env/bin/python").symlink_to(sys.executable)
+    would = prediction_files.of_data(data, tmp_path, Record(), dry=True)
+    assert (would["name"], would["described"], Path(would["directory"]).exists()) == ("rows.csv", {}, False)
+    (tmp_path / prediction_files.CACHE).mkdir(parents=True)
+    (tmp_path / prediction_files.CACHE / "program").symlink_to(INFERENCE)
+    for _again in range(2):
+        found = prediction_files.of_data(data, tmp_path, Record())
+        assert found["described"]["rows"] == 2
+        assert [path.readlink() for path in Path(found["directory"]).iterdir()] == [data]
+    data.write_text("id,text\n")
+    with pytest.raises(ValueError, match=r"^data: .*rows.csv is empty: there is no row in it.* \(on the head\)$"):
+        prediction_files.of_data(data, tmp_path, Record())
+    with pytest.raises(ValueError, match=r"^data: there is no file .*none.csv on the head$"):
+        prediction_files.of_data(tmp_path / "none.csv", tmp_path, Record())
+
+
+def test_the_previous_start_of_a_prediction(tmp_path: Path) -> None:
+    assert prediction_files.previous(tmp_path) == {}
+    (tmp_path / "status.json").write_text(
+        '{"job": "demo", "state": "failed", "started": "2026", "pid": 1, "reason": ""}'
+    )
+    assert prediction_files.previous(tmp_path) == {"state": "failed", "started": "2026", "digest": ""}
+    job = {"script": "run_prediction.py", "args": {"request": '{"digest": "1f"}'}}
+    (tmp_path / "job.json").write_text(json.dumps({"job": job}))
+    assert prediction_files.previous(tmp_path)["digest"] == "1f"
