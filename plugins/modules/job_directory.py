@@ -7,118 +7,27 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: job_directory
 short_description: Create the directory of a job on a host
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Creates a new directory with the files that a run of a job needs. The directory of a previous run is moved aside, to
-    its name with the time it was made, unless O(keep_earlier=false).
-  - With O(run) the files are rendered on the control node.
-  - Only the user who runs the module can read the directory.
-  - Fails while the job in it is running, and while orphaned processes of the job are on the host.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: none
-    details:
-      - Each run of a job gets a directory of its own.
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The job directory.
-    type: path
-    required: true
-  files:
-    description: The content of each file, by its path in the job directory. They win over those of O(run).
-    type: dict
-    default: {}
-  run:
-    description: The run whose files are rendered, as M(amx.cluster.job_read) returns it.
-    type: dict
-  plan:
-    description: The plan of O(run), as M(amx.cluster.job_plan) returns it.
-    type: dict
-  stack:
-    description: The stack that O(run) uses.
-    type: dict
-  role_files:
-    description: The directory on the control node that has the programs which start and supervise ranks.
-    type: path
-  project:
-    description: The project of the run, as M(amx.cluster.job_read) returns it. Empty for a run without one.
-    type: dict
-    default: {}
-  store:
-    description: The directory on the host that has the contents of the project's files, each under its SHA-256.
-    type: path
-  cached:
-    description: The paths of models, data and metrics in the host's cache, by their names there. They are linked.
-    type: dict
-    default: {}
-  links:
-    description: The target of each symbolic link, by its path in the job directory.
-    type: dict
-    default: {}
-  job_env:
-    description: Values of the variables that C(env_from) of O(run) names. They become O(secrets).
-    type: dict
-    default: {}
-  override:
-    description: The fields that won over those of the job file in O(run), as M(amx.cluster.job_read) received them.
-    type: raw
-  secrets:
-    description:
-      - Environment variables of the ranks that are in no other file than C(secrets.json), which the supervisor removes
-        when the job ends. They win over those of O(run).
-    type: dict
-    default: {}
-  keep_earlier:
-    description:
-      - Whether the directory of a previous run is moved aside. With V(false), the directory is that of a derived job,
-        and replaces one that carries the mark of such a job; anything else is moved aside.
-    type: bool
-    default: true
-  resume:
-    description:
-      - Whether the run resumes from the last complete checkpoint of the previous one. What the host has of checkpoints
-        is linked into the new directory. It fails where the job's head has none.
-    type: bool
-    default: false
-  host:
-    description: The host's name in the inventory, by which it is locked.
-    type: str
-    default: this host
-seealso:
-  - module: amx.cluster.job_plan
-  - module: amx.cluster.job_info
+  path: {type: path, required: true, description: The job directory}
+  files: {type: dict, default: {}, description: "The content of each file, by its path in the job directory"}
+  run: {type: dict, description: The run whose files the action renders on the control node}
+  plan: {type: dict, description: The plan of the run}
+  stack: {type: dict, description: The stack of the run}
+  role_files: {type: path, description: The directory on the control node with the programs that supervise ranks}
+  project: {type: dict, default: {}, description: The project of the run}
+  store: {type: path, description: "The directory on the host with the project's files, by their SHA-256"}
+  cached: {type: dict, default: {}, description: "The paths of models, data and metrics on the host, by their names"}
+  links: {type: dict, default: {}, description: "The target of each symbolic link, by its path in the job directory"}
+  job_env: {type: dict, default: {}, description: Values of the variables that the job takes from the inventory}
+  override: {type: raw, description: "The fields that won over those of the job file, of which secrets are read"}
+  secrets: {type: dict, default: {}, description: Environment variables of the ranks that are in secrets.json only}
+  keep_earlier: {type: bool, default: true,
+    description: Whether the directory of a previous run is moved aside; that of a derived job is replaced otherwise}
+  resume: {type: bool, default: false, description: Whether the run resumes from the last complete checkpoint}
+  host: {type: str, default: this host, description: "The host's name in the inventory, by which it is locked"}
 """
-
-EXAMPLES = r"""
-- name: Create the job directory
-  amx.cluster.job_directory:
-    path: /opt/amx-cluster/jobs/demo
-    files:
-      hostfile: |
-        node0
-        node1
-    links:
-      models/minilm: /opt/amx-cluster/packages/minilm-1.0/model
-"""
-
-RETURN = r"""
-path:
-  description: The job directory.
-  returned: success
-  type: str
-moved_to:
-  description: Where the directory of the previous run is now.
-  returned: when there was one
-  type: str
-"""
+EXAMPLES = "\n# Internal\n"
 
 import contextlib
 import json

@@ -6,69 +6,16 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: job_end
-short_description: End a job on a host
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - On the head, has the job's supervisor stop the job, and waits until it has.
-  - Then ends the job's orphaned processes on this host, by SIGTERM and then by SIGKILL, and removes the
-    job's secrets from this host.
-  - Fails when the supervisor, or one of these processes, is still there after that.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.idempotent_module
+short_description: End a job on a host, or what it has left there
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The job directory.
-    type: path
-    required: true
-  grace:
-    description: Seconds that each process has to end by itself.
-    type: int
-    default: 20
-  patience:
-    description: Seconds that the supervisor has to end the ranks on all hosts, and to fetch what they have written.
-    type: int
-    default: 150
-  host:
-    description: The host's name in RV(lines), such as C(inventory_hostname).
-    type: str
-    default: this host
-seealso:
-  - module: amx.cluster.job_info
+  path: {type: path, required: true, description: The job directory}
+  grace: {type: int, default: 20, description: Seconds that each process has to end by itself}
+  patience: {type: int, default: 150,
+    description: Seconds that the supervisor has to end the ranks on all hosts and to fetch what they have written}
+  host: {type: str, default: this host, description: "The host's name in what is returned"}
 """
-
-EXAMPLES = r"""
-- name: End the job
-  amx.cluster.job_end:
-    path: /opt/amx-cluster/jobs/demo
-"""
-
-RETURN = r"""
-known:
-  description: Whether there is a job directory on this host.
-  returned: success
-  type: bool
-was_running:
-  description: Whether the job's supervisor was running on this host.
-  returned: success
-  type: bool
-ended:
-  description: The processes of the job that were still running on this host after that, and were ended.
-  returned: success
-  type: list
-  elements: dict
-  sample:
-    - {pid: 4242, rank: 1, command: python train.py}
-lines:
-  description: RV(ended) as a line for each process.
-  returned: success
-  type: list
-  elements: str
-  sample:
-    - node1 rank 1 (process 4242)
-"""
+EXAMPLES = "\n# Internal\n"
 
 import contextlib
 import os

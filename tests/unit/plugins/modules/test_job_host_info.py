@@ -45,7 +45,6 @@ def install(prefix: Path, backend: str) -> None:
 def test_each_part_is_what_its_own_module_returns(tmp_path: Path, backend: str, check_mode: bool) -> None:
     install(tmp_path, backend)
     found = run(tmp_path, REQUEST, _ansible_check_mode=check_mode)
-    assert set(modules.documented(job_host_info)) <= set(found)
     assert found["changed"] is False
     theirs = modules.run(venv_info, prefix=str(tmp_path))
     assert (found["venv"], found["stack"]) == (theirs["path"], theirs["stack"])
