@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration
 
-# What a rank's observer prints around its traceback (roles/job/files/observe/sitecustomize.py).
+# What is printed around the traceback of a rank: by its observer (roles/job/files/observe), in pods by pod_rounds.py.
 FAILURE = re.compile(
     r"^--- rank (\d+) on (\S+) failed ---\n(.*?)(?:^--- end of rank \1 ---$|\Z)", re.MULTILINE | re.DOTALL
 )
