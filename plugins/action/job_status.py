@@ -42,7 +42,7 @@ class ActionModule(RuntimeAction):
         notes = [note for _runtime, jobs in seen for note in jobs.notes]
         shown = self.one(job, seen) if job else [self.all(seen)]
         for text in [*notes, *shown, *(jobs.text for _runtime, jobs in seen if jobs.text), *problems]:
-            screen.show(there[0].commands(text))
+            screen.show(text)
         return {}
 
     @staticmethod

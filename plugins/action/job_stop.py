@@ -27,7 +27,7 @@ class ActionModule(RuntimeAction):
             "changed": stopped.was_running or bool(stopped.ended),
             "ended": list(stopped.ended),
             "hosts": list(stopped.hosts),
-            "missing": inventory_in_use.commands(stopped.missing, task_vars),
+            "missing": inventory_in_use.commands(stopped.missing),
             "text": f"job {job} {done}; {stopped.what}",
             "note": stopped.note,
         }

@@ -27,8 +27,7 @@ class RuntimeAction(ControlNodeAction):
         try:
             return super().run(tmp, task_vars)
         except JobEnded as error:
-            told = inventory_in_use.commands(str(error), task_vars)
-            return {"changed": False, "failed": True, **error.ended, "msg": told}
+            return {"changed": False, "failed": True, **error.ended, "msg": inventory_in_use.commands(str(error))}
 
 
 def job_name(options: Mapping[str, Any]) -> str:

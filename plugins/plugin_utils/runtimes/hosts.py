@@ -16,7 +16,7 @@ from typing import Any
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, results, status
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
-from ansible_collections.amx.cluster.plugins.plugin_utils import following, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
     Fetched,
     JobEnded,
@@ -97,7 +97,7 @@ class Hosts(Runtime):
             return self.module("amx.cluster.job_info", path=self.folder(job), log_offset=offset)
         except AnsibleConnectionFailure as error:
             words = f"The job does not need this connection; playbooks/status.yml -e job={job} shows its status."
-            raise AnsibleConnectionFailure(self.commands(f"{error}\n{words}")) from None
+            raise AnsibleConnectionFailure(inventory_in_use.commands(f"{error}\n{words}")) from None
 
     @staticmethod
     def _conclude(seen: Mapping[str, Any], log: str, *, shows_results: bool) -> dict[str, Any]:

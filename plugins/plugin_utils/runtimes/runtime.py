@@ -238,10 +238,7 @@ class Runtime(ABC):
         if found.get("failed"):
             raise ValueError(str(found.get("msg") or f"{source} cannot be fetched"))
 
-    def commands(self, text: str) -> str:
-        """Return a text in which each playbook that it names is the command that runs it."""
-        return inventory_in_use.commands(text, self.variables)
-
-    def show(self, text: str) -> None:
+    @staticmethod
+    def show(text: str) -> None:
         """Print a text, in which a playbook becomes the command that runs it."""
-        display.display(self.commands(text))
+        display.display(inventory_in_use.commands(text))
