@@ -34,6 +34,7 @@ class ActionModule(ControlNodeAction):
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "file": {"type": "str", "default": ""},
+        "default": {"type": "str", "default": ""},
         "override": {"type": "raw"},
         "hosts": {"type": "list", "elements": "str", "default": []},
         "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.TRAIN.name},
@@ -52,10 +53,11 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        if not options["file"]:
-            raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
         purpose = purposes.PURPOSES[options["purpose"]]
-        job = load(Path(options["file"]), options["override"])
+        file = options["file"] or ("" if purpose.named else options["default"])
+        if not file:
+            raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
+        job = load(Path(file), options["override"])
         if job.kind == kinds.INFERENCE.name and not options["derive"]:
             raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/infer.yml -e job={job.file} runs it")
         if options["verify_with"]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 class Purpose:
     """What follows from what a job is run for.
 
-    anywhere: any launcher will do; the others need ranks on hosts of the inventory. refuses_locked: a host that another
+    named: a job has to be named; the others take one with every field by default. anywhere: any launcher will do; the
+    others need ranks on hosts of the inventory. refuses_locked: a host that another
     job has locked is refused. changes: what the run leaves counts as a change, because somebody uses it afterwards.
     keeps_previous: the directory of the previous run is moved aside, else replaced. provides_once: what such runs of
     a play have in common (models, data, packages) is provided by the first one. shows_plan, shows_results: the plan in
@@ -20,6 +21,7 @@ class Purpose:
     """
 
     name: str
+    named: bool = True
     anywhere: bool = False
     refuses_locked: bool = True
     changes: bool = True
@@ -32,8 +34,8 @@ class Purpose:
 TRAIN = Purpose("train", anywhere=True, keeps_previous=True, shows_results=True)
 PREDICT = Purpose("predict", keeps_previous=True)
 TRIAL = Purpose("trial", provides_once=True)
-MEASURE = Purpose("measure", changes=False)
-VERIFY = Purpose("verify", refuses_locked=False, changes=False)
-PLAN = Purpose("plan", changes=False, shows_plan=True)
+MEASURE = Purpose("measure", named=False, changes=False)
+VERIFY = Purpose("verify", named=False, refuses_locked=False, changes=False)
+PLAN = Purpose("plan", named=False, changes=False, shows_plan=True)
 
 PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, TRIAL, MEASURE, VERIFY, PLAN)}

@@ -31,6 +31,11 @@ def test_what_needs_ranks_on_hosts_refuses_it(file: str, purpose: str) -> None:
     assert "run the job (ansible-playbook playbooks/train.yml -e job=" in refused["msg"]
 
 
+def test_a_job_that_is_not_named(file: str) -> None:
+    assert run_action(job_read, {"default": file, "purpose": "plan"})["job"]["name"] == "demo"
+    assert run_action(job_read, {"default": file})["msg"].startswith("no job was named: add -e job=FILE")
+
+
 def test_what_follows_from_the_purpose_is_returned(file: str) -> None:
     assert run_action(job_read, {"file": file})["purpose"]["keeps_previous"] is True
     assert run_action(job_read, {"file": file, "purpose": "trial"})["purpose"]["keeps_previous"] is False
