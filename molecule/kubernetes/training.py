@@ -11,8 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, objects, reader, settings, starts
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
+    live,
+    objects,
+    reader,
+    settings,
+    starts,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from pods import NAMESPACE, STORAGE, admin, directory, left, play, pods, read, smoke, user
 from pods import settings as pods_settings
 from support.cluster import EPHEMERAL, Play, until, words

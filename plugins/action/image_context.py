@@ -9,7 +9,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import image
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 
 # The directory of module_utils in the package, as library_files has it.
 COLLECTION = Path(__file__).parents[2]

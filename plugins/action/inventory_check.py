@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from ansible import context
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import settings
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, objects
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import live, objects
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
 
 display = Display()

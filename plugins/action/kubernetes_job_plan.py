@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_f
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets as values_of
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import (
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
     api,
     checks,
     derivation,

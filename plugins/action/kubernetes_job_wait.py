@@ -12,8 +12,8 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import results
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes, settings, training
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes, settings, training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, pods
 
 display = Display()

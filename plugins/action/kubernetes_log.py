@@ -8,9 +8,15 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, objects, observed_pods, reader
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import Found
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
+    jobs,
+    live,
+    objects,
+    observed_pods,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.jobs import Found
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
 
 display = Display()
@@ -106,7 +112,7 @@ class ActionModule(ActionBase):
         start = found.start if found else ""
         if not start:
             start = live.newest(live.ask(api, namespace, pod, objects.READS, ["list"], live.PACKING)["jobs"], name)
-        command = [*reader.PROGRAM, "log", f"{name}-{start}"]
+        command = [*interface.PROGRAM, "log", f"{name}-{start}"]
         code, out, errors = api.exec(namespace, pod, objects.READS, command, live.PACKING)
         if code:
             raise ValueError((errors.strip() or f"exit code {code}").splitlines()[-1].removeprefix("amx.cluster: "))

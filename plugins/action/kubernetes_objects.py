@@ -13,7 +13,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_f
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, objects, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
+    derivation,
+    manifest,
+    objects,
+    settings,
+)
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, job_on_kubernetes
 
 display = Display()

@@ -7,7 +7,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import live, reader
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import live, reader
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
 
 display = Display()

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import starts
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import starts
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
 
 

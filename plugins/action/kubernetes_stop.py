@@ -9,9 +9,9 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import jobs, live, observed_pods
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import Found
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, live, observed_pods
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.jobs import Found
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, jobs_in_pods
 
 display = Display()

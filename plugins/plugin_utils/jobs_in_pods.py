@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, jobs, live, settings
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.jobs import Found
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.settings import Settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, jobs, live, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.jobs import Found
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import Settings
 
 # The options of every action about jobs on Kubernetes.
 ARGUMENTS: dict[str, Any] = {

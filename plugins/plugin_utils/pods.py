@@ -12,11 +12,14 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import FAILURE, first_failure
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import causes, objects, observed_pods, training
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.derivation import PREFIX
-
-POD_PROGRAM = (f"{PREFIX}/env/bin/python", "-S", f"{PREFIX}/programs/pod.py")
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
+    causes,
+    objects,
+    observed_pods,
+    training,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PROGRAM
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class JobOfPods:
     def ask(self, pod: Mapping[str, Any], *words: str, timeout: float = 30) -> dict[str, Any]:
         """Return what pod.py prints in a pod. Raises ApiError where it cannot be run, or fails."""
         name = str(pod["metadata"]["name"])
-        code, out, errors = self.api.exec(self.namespace, name, self.container(pod), [*POD_PROGRAM, *words], timeout)
+        code, out, errors = self.api.exec(self.namespace, name, self.container(pod), [*PROGRAM, *words], timeout)
         lines = [line for line in out.splitlines() if line.strip()]
         try:
             if code == 0:

@@ -26,7 +26,7 @@ import yaml
 from ansible_collections.amx.cluster.plugins.action.image_context import programs
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import manifest
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import manifest
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive
 

@@ -13,7 +13,7 @@ import kubernetes_validate
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import derivation, manifest, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, manifest, settings
 from kubeflow_trainer_api import models as trainer
 from support.checkout import ROOT
 

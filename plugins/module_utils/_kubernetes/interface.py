@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the programs in an image fit the objects that the control node has rendered: both have this file."""
+"""What the control node and the programs in an image agree on, and whether they fit each other: both have this file.
+
+control/ runs on the control node, pod/ in the pods of a job; neither imports from the other.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+# Where things are in a pod; the image has PREFIX, the ConfigMap is mounted at JOB and the volume at STORAGE.
+PREFIX, JOB, STORAGE, SCRATCH = "/opt/amx-cluster", "/etc/amx-cluster/job", "/storage", "/run/amx-cluster"
+# The command of every container, before its action (pod/main.py).
+PROGRAM = (f"{PREFIX}/env/bin/python", "-S", f"{PREFIX}/programs/pod.py")
+FAILED = 1
+"""The exit code of pod.py when the job has failed: Kubernetes starts a pod again that was lost, and none with this."""
+# Seconds: how long a pod lives that is only read through, and how long it has to end.
+READER_SECONDS, READER_ENDING = 3600, 10
+
 VERSION = 2
 """Of the files in the ConfigMap and on the volume: another one where older programs would misread them."""
 
-ROOMS = ("_cores", "_data", "_hosts", "_jobs", "_kubernetes", "_stacks")
+ROOMS = ("_cores", "_data", "_hosts", "_jobs", "_kubernetes/pod", "_stacks")
 
 
 def digest() -> str:

@@ -44,7 +44,7 @@ class Kubernetes(Launcher):
         return {**super().for_ranks(), "host_variable": POD}
 
     def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
-        """Return nothing: what torchrun needs is in the pod's command, see _kubernetes/pod.py."""
+        """Return nothing: what torchrun needs is in the pod's command, see _kubernetes/pod/main.py."""
         return {}
 
     def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:

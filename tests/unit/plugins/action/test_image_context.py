@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action import image_context
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import image
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 from support.checkout import BIN
 from support.kubernetes_jobs import STACK
 from support.modules import run_action
@@ -46,7 +46,7 @@ def test_the_directory(tmp_path: Path, house: Path) -> None:
     found = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
     library = "programs/lib/ansible_collections/amx/cluster/plugins/module_utils"
     assert {"Dockerfile", "wheels/torch-2.13.0.whl", "programs/pod.py", "programs/rank.py", "stack.json"} <= found
-    assert {f"{library}/_kubernetes/pod.py", "programs/observe/sitecustomize.py"} <= found
+    assert {f"{library}/_kubernetes/pod/main.py", "programs/observe/sitecustomize.py"} <= found
     assert "--hash=sha256:" in (made / "requirements.txt").read_text()
     assert {path.stat().st_mtime for path in made.rglob("[!.]*") if path.is_file()} == {image.TIME}
     lines = (made / "Dockerfile").read_text().splitlines()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action import kubernetes_job_wait
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api, ApiError
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.plugin_utils.pods import JobOfPods
 from support.api_server import api_server, status
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action.kubernetes_stop import ActionModule
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.api import Api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from support.api_server import api_server
 
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"

@@ -33,3 +33,14 @@ def test_a_room_imports_what_it_declares_and_nothing_else(name: str) -> None:
 
 def test_rooms_are_in_no_circle() -> None:
     assert list(TopologicalSorter(DECLARED).static_order())
+
+
+def test_the_control_node_and_pods_share_their_interface_only() -> None:
+    inside = ROOT / "_kubernetes"
+    crossed = [
+        path
+        for room, other in (("control", "pod"), ("pod", "control"))
+        for path in (inside / room).rglob("*.py")
+        if f"_kubernetes.{other}" in path.read_text(encoding="utf-8")
+    ]
+    assert crossed == []

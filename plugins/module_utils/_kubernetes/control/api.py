@@ -1,0 +1,471 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the control node reads of a cluster's API server, follows and runs in pods, and writes on one condition.
+
+Objects are plain dicts, as the API has them. The client of Kubernetes is imported when it is used: other playbooks do
+not need it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import JOB_LABEL, Object
+
+Objects = list[Object]
+CLIENT = "kubernetes==35.0.0"
+DEFAULT_KUBECONFIG = "~/.kube/config"
+# Seconds for a connection, for an answer, and until a command or a log that is followed begins.
+CONNECT, ANSWER, HANDSHAKE = 5, 30, 30
+# The resources of kinds that every server has; those of others are asked of the server.
+RESOURCES = {
+    ("v1", "ConfigMap"): "configmaps",
+    ("v1", "Event"): "events",
+    ("v1", "Namespace"): "namespaces",
+    ("v1", "Node"): "nodes",
+    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
+    ("v1", "Pod"): "pods",
+    ("v1", "Secret"): "secrets",
+    ("v1", "Service"): "services",
+    ("batch/v1", "Job"): "jobs",
+}
+CLUSTER_WIDE = ("namespaces", "nodes")
+# With which errors of connections begin: names of the client's objects, and numbers.
+UNREADABLE = re.compile(
+    r"^(<[^>]*>: |\S*Connection\S*\(.*?\): |Failed to establish a new connection: |\[Errno -?\d+\] )+"
+)
+# Of a command in a pod: what it prints, its errors, and how it ended (the protocol v4.channel.k8s.io).
+CHANNELS = (1, 2, 3)
+
+
+class ApiError(ValueError):
+    """What the API server refused, with the status code of HTTP; 0 where it did not answer at all."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def kubeconfig_paths(kubeconfig: str = "") -> list[Path]:
+    """Return the files of a kubeconfig: the one given, else those of KUBECONFIG, else ~/.kube/config.
+
+    Raises ValueError where none of them exists.
+    """
+    text = kubeconfig or os.environ.get("KUBECONFIG", "") or DEFAULT_KUBECONFIG
+    given = [Path(part).expanduser() for part in text.split(os.pathsep) if part]
+    found = [path for path in given if path.is_file()]
+    if not found:
+        raise ValueError(
+            f"there is no kubeconfig at {', '.join(map(str, given)) or text}: name yours in cluster_kubernetes "
+            "(kubeconfig), or set the environment variable KUBECONFIG"
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class Api:
+    """A connection to an API server. client: a kubernetes.client.ApiClient. server: its URL. context: its name."""
+
+    client: Any
+    server: str
+    context: str
+    _resources: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def connect(cls, kubeconfig: str = "", context: str = "") -> Api:
+        """Return a connection by a context of a kubeconfig, by default the current one of the user's own.
+
+        Raises ValueError where there is no such file or context, or no server answers.
+        """
+        paths = kubeconfig_paths(kubeconfig)
+        try:
+            import kubernetes.client
+            import kubernetes.config
+            import yaml
+        except ImportError:
+            raise ValueError(
+                "the client of Kubernetes is missing on the control node (requirements.txt): "
+                f"pip install {CLIENT}, with the Python that runs Ansible"
+            ) from None
+        shown = ", ".join(map(str, paths))
+        text = os.pathsep.join(map(str, paths))
+        # The client raises what it meets in a file that is none.
+        of_client = (kubernetes.config.ConfigException, yaml.YAMLError)
+        try:
+            contexts, current = kubernetes.config.list_kube_config_contexts(config_file=text)
+            names = sorted(str(one["name"]) for one in contexts)
+            if context and context not in names:
+                raise ApiError(f"no context {context} in {shown}; there are: {', '.join(names) or 'none'}")
+            settings = kubernetes.client.Configuration()
+            settings.retries = False
+            kubernetes.config.load_kube_config(
+                config_file=text, context=context or None, client_configuration=settings, persist_config=False
+            )
+        except ApiError:
+            raise
+        except (*of_client, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+            raise ValueError(f"{shown} cannot be used as a kubeconfig: {_first_line(error)}") from None
+        api = cls(kubernetes.client.ApiClient(settings), settings.host, context or str(current["name"]))
+        api.version()
+        return api
+
+    # Requests
+
+    def get(self, path: str, **query: object) -> Any:
+        """Return what the server has at a path, as JSON. Raises ApiError."""
+        return self._request("GET", path, query)
+
+    def _request(
+        self, method: str, path: str, query: dict[str, object], body: Any = None, *, streams: bool = False
+    ) -> Any:
+        """Return the answer, as JSON or as a stream. One that is followed may pause, once it has begun.
+
+        A body that is a list is a JSON patch.
+        """
+        import kubernetes.client
+        import urllib3.exceptions
+
+        try:
+            return self.client.call_api(
+                path,
+                method,
+                query_params=[(name, _text(value)) for name, value in query.items() if value not in (None, "", False)],
+                header_params={
+                    "Accept": "*/*" if streams else "application/json",
+                    **({"Content-Type": "application/json-patch+json"} if isinstance(body, list) else {}),
+                },
+                body=body,
+                auth_settings=["BearerToken"],
+                response_type=None if streams else "object",
+                _return_http_data_only=True,
+                _preload_content=not streams,
+                _request_timeout=(CONNECT, HANDSHAKE if query.get("follow") else ANSWER),
+            )
+        except kubernetes.client.ApiException as error:
+            raise self._error(error) from None
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiError(f"cannot reach {self.server}: {_reason(error)}") from None
+
+    def _error(self, error: Any) -> ApiError:
+        """Return an error of the client as ours."""
+        status = int(error.status or 0)
+        if status == 0:
+            return ApiError(f"cannot reach {self.server}: {_reason(error.reason)}")
+        if status == 401:
+            return ApiError(
+                f"{self.server} does not accept the credentials of context {self.context}: log in again, or name "
+                "another context in cluster_kubernetes",
+                status,
+            )
+        return ApiError(_message(error.body) or f"{self.server} answered {status} {error.reason}", status)
+
+    def version(self) -> tuple[int, int]:
+        """Return the server's version, such as (1, 30), and (0, 0) for a build that has none. Raises ApiError."""
+        found = self.get("/version")
+        if not isinstance(found, dict) or "gitVersion" not in found:
+            raise ApiError(f"cannot reach {self.server}: what answers there is no API server of Kubernetes")
+        numbers = re.match(r"v?(\d+)\.(\d+)", str(found["gitVersion"]))
+        return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+
+    def resource(self, api_version: str, kind: str) -> str:
+        """Return the name of a kind in the API, such as pytorchjobs; empty where the server has no such kind."""
+        key = api_version, kind
+        if key in RESOURCES:
+            return RESOURCES[key]
+        if key not in self._resources:
+            try:
+                found = self.get(_base(api_version))["resources"]
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                found = []
+            names = [str(one["name"]) for one in found if one["kind"] == kind and "/" not in one["name"]]
+            self._resources[key] = names[0] if names else ""
+        return self._resources[key]
+
+    def allowed(self, verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
+        """Tell whether this user may do something. resource: with a subresource as in pods/exec. Raises ApiError."""
+        name, _slash, subresource = resource.partition("/")
+        attributes = {"verb": verb, "resource": name, "subresource": subresource, "group": group}
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {**attributes, "namespace": namespace}},
+        }
+        found = self._request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {}, review)
+        return bool(found.get("status", {}).get("allowed"))
+
+    def read(self, api_version: str, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+        """Return an object; None where it is not there, nor its kind. Raises ApiError."""
+        resource = self.resource(api_version, kind)
+        if not resource:
+            return None
+        try:
+            found = self.get(f"{_path(api_version, resource, namespace)}/{quote(name, safe='')}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            return None
+        return dict(found)
+
+    def list(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> Objects:
+        """Return the objects of a kind, of all namespaces without one. selector: of labels. Raises ApiError.
+
+        None are returned where the server has no such kind.
+        """
+        return self._list(api_version, kind, namespace, labelSelector=selector)
+
+    def _list(self, api_version: str, kind: str, namespace: str, **query: object) -> Objects:
+        resource = self.resource(api_version, kind)
+        if not resource:
+            return []
+        items = self.get(_path(api_version, resource, namespace), **query).get("items") or []
+        # The items of a list have no kind of their own.
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
+
+    def nodes(self) -> Objects:
+        """Return the nodes of the cluster. Raises ApiError."""
+        return self._list("v1", "Node", "")
+
+    def pods(self, namespace: str, job: str) -> Objects:
+        """Return the pods of a job, by the name of its objects. Raises ApiError."""
+        return self._list("v1", "Pod", namespace, labelSelector=f"{JOB_LABEL}={job}")
+
+    def events(self, namespace: str, uid: str) -> Objects:
+        """Return the events about an object, the oldest first. Raises ApiError.
+
+        Events stay for an hour, also those of a deleted object of the same name: only its uid tells them apart.
+        """
+        found = self._list("v1", "Event", namespace, fieldSelector=f"involvedObject.uid={uid}")
+        return sorted(found, key=event_time)
+
+    # On the condition that nobody else was first
+
+    def create(self, definition: Object) -> Object:
+        """Create an object, and return it. Raises ApiError with the status 409 where there is one of its name."""
+        made = self._request("POST", self._path_of(definition), {}, definition)
+        return dict(made)
+
+    def replace(self, definition: Object, version: str) -> Object:
+        """Replace labels, annotations and data of an object, and return it. version: its resourceVersion.
+
+        Raises ApiError with the status 409 where it has another version, and 404 where it is not there.
+        """
+        about = definition["metadata"]
+        changes = {
+            "metadata/resourceVersion": version,
+            **{f"metadata/{key}": about.get(key) or {} for key in ("labels", "annotations")},
+            **{key: definition.get(key) or {} for key in ("data", "binaryData")},
+        }
+        body = [{"op": "add", "path": f"/{path}", "value": value} for path, value in changes.items()]
+        return dict(self._request("PATCH", f"{self._path_of(definition)}/{quote(about['name'], safe='')}", {}, body))
+
+    def _path_of(self, definition: Object) -> str:
+        api_version, about = definition["apiVersion"], definition["metadata"]
+        return _path(api_version, self.resource(api_version, definition["kind"]), about["namespace"])
+
+    # In pods
+
+    def log(
+        self,
+        namespace: str,
+        pod: str,
+        container: str = "",
+        follow: bool = False,
+        since: str = "",
+        tail: int = 0,
+        previous: bool = False,
+    ) -> Iterator[str]:
+        """Return the lines of a container's log, without their ends; with `follow` until it ends.
+
+        since: a time (RFC 3339). tail: the last so many lines only. previous: of the container before its restart.
+        Raises ApiError at once where there is no such log, or none begins in HANDSHAKE seconds (servers are silent
+        until the first line is there), and later where the connection is lost.
+        """
+        query = {
+            "container": container,
+            "follow": follow,
+            "sinceTime": since,
+            "tailLines": tail or None,
+            "previous": previous,
+        }
+        path = f"{_path('v1', 'pods', namespace)}/{quote(pod, safe='')}/log"
+        response = self._request("GET", path, query, streams=True)
+        opened = getattr(response.connection, "sock", None)
+        if follow and opened is not None:
+            opened.settimeout(None)
+        return self._lines(response)
+
+    def _lines(self, response: Any) -> Iterator[str]:
+        import urllib3.exceptions
+
+        rest = b""
+        try:
+            for chunk in response.stream(amt=65536, decode_content=True):
+                *lines, rest = (rest + chunk).split(b"\n")
+                yield from (line.decode("utf-8", "replace") for line in lines)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise ApiError(f"the connection to {self.server} was lost: {_reason(error)}") from None
+        finally:
+            response.release_conn()
+        if rest:
+            yield rest.decode("utf-8", "replace")
+
+    def exec(
+        self, namespace: str, pod: str, container: str, command: Sequence[str], timeout: float = ANSWER
+    ) -> tuple[int, str, str]:
+        """Run a command in a container: (its exit code, what it printed, its errors). timeout: seconds.
+
+        Raises ApiError where it cannot be started, or has not ended in time.
+        """
+        import kubernetes.client
+        import websocket
+
+        name = " ".join(command[-2:])
+        try:
+            stream = self._begin(namespace, pod, container, command)
+        except queue.Empty:
+            raise ApiError(
+                f"{self.server} has not answered for {HANDSHAKE:g} s when {name} was to be run in pod {pod}: see "
+                f"whether it is reachable (kubectl --context {self.context} get pods), and whether a proxy or firewall "
+                "blocks WebSocket connections to it; then try again"
+            ) from None
+        except kubernetes.client.ApiException as error:
+            found = re.search(r"Handshake status (\d+)", str(error.reason))
+            status = int(found[1]) if found else int(error.status or 0)
+            raise ApiError(f"{name} cannot be run in pod {pod}: {_handshake(str(error.reason))}", status) from None
+        until = time.monotonic() + timeout
+        stream.sock.settimeout(timeout)  # for the rest of a message of which a part has come
+        try:
+            while stream.is_open() and time.monotonic() < until:
+                stream.update(timeout=max(0.0, until - time.monotonic()))
+            if stream.is_open():
+                raise ApiError(f"{name} in pod {pod} has not ended in {timeout:.0f} s")
+            out, errors, status_text = (str(stream.read_channel(channel)) for channel in CHANNELS)
+        except (OSError, ValueError, websocket.WebSocketException) as error:
+            if isinstance(error, ApiError):
+                raise
+            raise ApiError(f"the connection to pod {pod} was lost: {_reason(error)}") from None
+        finally:
+            stream.close()
+        return _exit_code(status_text, pod), out, errors
+
+    def _begin(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Any:
+        """Return the connection to a command that was started. Raises ApiException, and Empty without an answer.
+
+        The client knows no time limit for that, so that it waits in a thread of its own.
+        """
+        import kubernetes.client
+        import kubernetes.stream
+
+        outcomes: queue.Queue[Any] = queue.Queue()
+        given_up = threading.Event()
+        # While it connects, a client takes no other requests.
+        core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self.client.configuration))
+
+        def connect() -> None:
+            try:
+                stream = kubernetes.stream.stream(
+                    core.connect_get_namespaced_pod_exec,
+                    pod,
+                    namespace,
+                    container=container,
+                    command=list(command),
+                    stdin=False,
+                    stdout=True,
+                    stderr=True,
+                    tty=False,
+                    _preload_content=False,
+                )
+            except Exception as error:  # raised where it is waited for
+                outcomes.put(error)
+                return
+            outcomes.put(stream)
+            if given_up.is_set():
+                stream.close()
+
+        threading.Thread(target=connect, daemon=True).start()
+        try:
+            outcome = outcomes.get(timeout=HANDSHAKE)
+        except queue.Empty:
+            given_up.set()
+            raise
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+def event_time(event: dict[str, Any]) -> str:
+    """Return when an event was last seen (RFC 3339); what reports it decides in which field."""
+    return str(
+        event.get("lastTimestamp")
+        or (event.get("series") or {}).get("lastObservedTime")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+        or ""
+    )
+
+
+def _base(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+
+
+def _path(api_version: str, resource: str, namespace: str) -> str:
+    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace and resource not in CLUSTER_WIDE else ""
+    return f"{_base(api_version)}{inside}/{resource}"
+
+
+def _text(value: object) -> str:
+    return "true" if value is True else str(value)
+
+
+def _message(body: object) -> str:
+    """Return the message of the server's own status, empty for an answer that is none."""
+    try:
+        found = json.loads(body if isinstance(body, (str, bytes)) else "")
+        return str(found["message"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+
+
+def _exit_code(status: str, pod: str) -> int:
+    """Return the exit code of a command by the status that the server sends at its end. Raises ApiError without one."""
+    try:
+        found = json.loads(status)
+        if found["status"] == "Success":
+            return 0
+        causes = found.get("details", {}).get("causes", [])
+        codes = [int(one["message"]) for one in causes if one.get("reason") == "ExitCode"]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise ApiError(f"the connection to pod {pod} was lost before its command ended") from None
+    if not codes:
+        raise ApiError(f"the command cannot be run in pod {pod}: {found.get('message', 'no reason was given')}")
+    return codes[0]
+
+
+def _handshake(reason: str) -> str:
+    """Return what the server said when it refused a websocket: the message of its status in the client's error."""
+    found = re.search(r'"message": ?"((?:[^"\\]|\\.)*)"', reason)
+    return re.sub(r'\\+"', '"', found[1]) if found else reason.splitlines()[0] if reason else "no reason was given"
+
+
+def _reason(error: object) -> str:
+    """Return why a connection failed, without the object that the client names."""
+    inner = getattr(error, "reason", None) or error
+    text = str(inner).strip() or type(inner).__name__
+    return UNREADABLE.sub("", text.replace("\n", ": "))
+
+
+def _first_line(error: object) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

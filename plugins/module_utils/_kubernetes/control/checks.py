@@ -1,0 +1,297 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a cluster must have before the objects of a job are created: gathered from its API, then checked completely."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
+    jobs,
+    objects,
+    quantities,
+    resources,
+    training,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.derivation import Derived
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import Object
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import claim_refusal
+
+RIGHTS_FILE = "roles/kubernetes/files/rbac.yml"
+# Indexed Jobs are stable, and pods of a Job have host names, since then.
+LEAST_VERSION = (1, 24)
+# What installs the operators.
+OPERATORS = {
+    "PyTorchJob": (
+        "Kubeflow's training operator: kubectl apply --server-side -k "
+        "'github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.0'"
+    ),
+    "TrainJob": (
+        "Kubeflow Trainer: kubectl apply --server-side -k "
+        "'github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.1.0'"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Right:
+    """Something that a user may do or not. resource: with a subresource as in pods/exec. group: empty for core."""
+
+    verb: str
+    resource: str
+    group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a cluster has for a job.
+
+    missing: rights. nodes: None where this user may not list them. namespace: whether it is there, None where that is
+    unknown; so with pull_secret. claim: of the job's volume. taken: the objects that have a name of the job's own, and
+    earlier: those of a previous start. kinds: {kind: whether the server has it}.
+    """
+
+    version: tuple[int, int]
+    kinds: Mapping[str, bool]
+    missing: Sequence[Right] = ()
+    nodes: Sequence[Object] | None = None
+    namespace: bool | None = True
+    claim: Object | None = None
+    pull_secret: bool | None = None
+    taken: Sequence[Object] = ()
+    earlier: Sequence[Object] = ()
+
+
+def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, str], str]) -> list[Right]:
+    """Return what this user must be allowed to do in the namespace, to start the job and to follow it.
+
+    made: the objects. names: {(API version, kind): the resource's name}.
+    """
+    own = {"v1": ["ConfigMap", *(["Secret"] if derived.secret else [])]}
+    for one in made:
+        kind = one["kind"]
+        if kind != "Namespace":
+            own.setdefault(one["apiVersion"], []).append(kind)
+    found = []
+    for version, kinds in own.items():
+        group = version.rpartition("/")[0]
+        for kind in dict.fromkeys(kinds):
+            resource = names.get((version, kind), "")
+            verbs = ("get", "create") if kind == "PersistentVolumeClaim" else ("get", "list", "create", "delete")
+            found += [Right(verb, resource, group) for verb in verbs if resource]
+    if derived.settings.pvc:
+        found.append(Right("get", "persistentvolumeclaims"))
+    if derived.settings.create_namespace:
+        found += [Right(verb, "namespaces") for verb in ("get", "create")]
+    found.append(Right("patch", "configmaps"))
+    followed = [("get", "pods"), ("list", "pods"), ("get", "pods/log"), ("list", "events")]
+    found += [Right(verb, resource) for verb, resource in followed]
+    # A command over a websocket begins with GET, and creates.
+    return [*found, *(Right(verb, "pods/exec") for verb in ("get", "create"))]
+
+
+def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
+    """Return what a cluster has for a job and its objects. Raises ApiError where the server does not answer."""
+    settings, namespace = derived.settings, derived.settings.namespace
+    kinds = {(one["apiVersion"], one["kind"]) for one in made} | {("v1", "Secret"), ("v1", "ConfigMap")}
+    names = {key: api.resource(*key) for key in sorted(kinds)}
+    wanted = rights(derived, made, names)
+    missing = [one for one in wanted if not api.allowed(one.verb, one.resource, one.group, namespace)]
+
+    def may(verb: str, resource: str, group: str = "") -> bool:
+        return Right(verb, resource, group) not in missing
+
+    claim, pull_secret = None, None
+    if may("get", "persistentvolumeclaims"):
+        claim = api.read("v1", "PersistentVolumeClaim", namespace, derived.claim)
+    if settings.image_pull_secret and api.allowed("get", "secrets", "", namespace):
+        pull_secret = api.read("v1", "Secret", namespace, settings.image_pull_secret) is not None
+    taken = []
+    for one in made:
+        group = one["apiVersion"].rpartition("/")[0]
+        if one["kind"] in objects.SHARED or not may("get", names[one["apiVersion"], one["kind"]], group):
+            continue
+        there = api.read(one["apiVersion"], one["kind"], namespace, one["metadata"]["name"])
+        taken += [{**there, "apiVersion": one["apiVersion"], "kind": one["kind"]}] if there else []
+    return Found(
+        api.version(),
+        {kind: bool(name) for (_version, kind), name in names.items()},
+        missing,
+        _optional(api.nodes),
+        _optional(lambda: api.read("v1", "Namespace", "", namespace) is not None),
+        claim,
+        pull_secret,
+        taken,
+        _earlier(api, derived, may),
+    )
+
+
+def _optional(call: Any) -> Any:
+    """Return what a call returns, None where this user may not know."""
+    try:
+        return call()
+    except ApiError as error:
+        if error.status != 403:
+            raise
+        return None
+
+
+def _earlier(api: Api, derived: Derived, may: Callable[..., bool]) -> list[Object]:
+    """Return the objects that a previous start of the job has left, of whatever kind it was; none of others."""
+    selector = jobs.selector(derived.name)
+    found: list[Object] = []
+    for version, kind in objects.KINDS_OF_JOBS:
+        resource = api.resource(version, kind)
+        if resource and may("list", resource, version.rpartition("/")[0]):
+            found += _optional(partial(api.list, version, kind, derived.settings.namespace, selector)) or []
+    return found
+
+
+def refusals(derived: Derived, found: Found, user: str = "", nodes: bool = True) -> list[str]:
+    """Return why the job cannot be started on this cluster, one line for each reason.
+
+    user: the name of the context. nodes: whether its nodes are checked, too.
+    """
+    return [
+        *_of_server(derived, found),
+        *_of_rights(derived, found, user),
+        *_of_namespace(derived, found),
+        *_of_objects(derived, found),
+        *(_of_nodes(derived, found) if nodes else []),
+    ]
+
+
+def _of_server(derived: Derived, found: Found) -> Iterator[str]:
+    kind = derived.settings.kind
+    if kind == "Job" and (0, 0) < found.version < LEAST_VERSION:
+        yield (
+            f"kind: Job needs Kubernetes {_version(LEAST_VERSION)} or later, and the server has "
+            f"{_version(found.version)}: set kind in cluster_kubernetes to PyTorchJob or TrainJob, or use a later one"
+        )
+    missing = [one for one, there in found.kinds.items() if not there]
+    if missing:
+        yield (
+            f"kind: the cluster has no {' and no '.join(missing)}: install {OPERATORS.get(kind, 'them')}; or set kind "
+            "in cluster_kubernetes to Job, which needs no operator"
+        )
+
+
+def _version(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def _of_rights(derived: Derived, found: Found, user: str) -> Iterator[str]:
+    if not found.missing:
+        return
+    by_resource: dict[str, list[str]] = {}
+    for one in found.missing:
+        resource = str(one).partition(" ")[2]
+        by_resource.setdefault(resource, []).append(one.verb)
+    listed = "; ".join(f"{', '.join(verbs)} {resource}" for resource, verbs in by_resource.items())
+    yield (
+        f"the user of context {user} may not, in namespace {derived.settings.namespace}: {listed}: have an "
+        f"administrator apply {RIGHTS_FILE} with your name"
+    )
+
+
+def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
+    settings = derived.settings
+    if found.namespace is False and not settings.create_namespace:
+        yield (
+            f"namespace: the cluster has no {settings.namespace}: kubectl create namespace {settings.namespace}, or "
+            "set create_namespace: true in cluster_kubernetes"
+        )
+        return
+    may_read = Right("get", "persistentvolumeclaims") not in found.missing
+    if settings.pvc and found.claim is None and may_read:
+        yield (
+            f"pvc: namespace {settings.namespace} has no claim {settings.pvc}: create it, or leave pvc out and set "
+            "storage_class, so that one is made"
+        )
+    if found.claim is not None:
+        refused = claim_refusal(found.claim, derived.pods)
+        if refused:
+            yield refused
+        if found.claim.get("status", {}).get("phase") == "Lost":
+            yield f"pvc: the volume of {derived.claim} is lost (its PersistentVolume was deleted): use another claim"
+    if settings.image_pull_secret and found.pull_secret is False:
+        yield (
+            f"image_pull_secret: namespace {settings.namespace} has no Secret {settings.image_pull_secret}: kubectl "
+            f"create secret docker-registry {settings.image_pull_secret} -n {settings.namespace} --docker-server=..."
+        )
+
+
+def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
+    name = derived.run.job.name
+    running = [one for one in found.earlier if training.runs_pods(one) and not training.ended(one)]
+    starting = [one for one in found.earlier if one["kind"] == "ConfigMap" and jobs.is_starting(one)]
+    # While a job's data are prepared, nothing of it trains yet.
+    does = "is running" if any(map(training.is_training, running)) else "prepares its data"
+    if running:
+        yield (
+            f"job {name} {does} {_since(running[0])}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
+            f"stop it (playbooks/stop.yml -e job={name}), or give this job another name"
+        )
+    elif starting:
+        yield (
+            f"job {name} is being started {_since(starting[0])}: wait until it runs, or, if that start was "
+            f"interrupted, end it (playbooks/stop.yml -e job={name})"
+        )
+    for other in _with_the_same_objects(derived, found):
+        yield (
+            f"job {other} has the objects {derived.name} in namespace {derived.settings.namespace}, and so would job "
+            f"{name}: give this job another name, or remove those (playbooks/stop.yml -e job={other} -e remove=true)"
+        )
+    for one in found.taken:
+        if one["metadata"].get("labels", {}).get(objects.JOB_LABEL) != derived.name or not jobs.ours(one):
+            yield (
+                f"{one['kind']} {one['metadata']['name']} in namespace {derived.settings.namespace} is not of a job of "
+                "the collection: give this job another name"
+            )
+
+
+def _since(one: Object) -> str:
+    """Return since when an object is there, and who has created it."""
+    notes = one["metadata"].get("annotations", {})
+    since = notes.get(objects.SINCE) or one["metadata"].get("creationTimestamp", "")
+    return f"since {since}" + (f", started by {notes[objects.BY_USER]}" if notes.get(objects.BY_USER) else "")
+
+
+def _with_the_same_objects(derived: Derived, found: Found) -> list[str]:
+    """Return the other jobs whose objects have the names of this one's: a.b and a-b both give a-b."""
+    configs = [one for one in found.earlier if one["kind"] == "ConfigMap"]
+    runs = [jobs.Found(derived.name, derived.settings.namespace, config=one).run for one in configs]
+    return sorted({str(run["job"]["name"]) for run in runs if run} - {derived.run.job.name})
+
+
+def _of_nodes(derived: Derived, found: Found) -> Iterator[str]:
+    if found.nodes is None:
+        return
+    selector, wanted = derived.settings.node_selector, derived.resources
+    refused = resources.unfit(wanted, selector, list(found.nodes))
+    if refused:
+        yield refused
+        return
+    fitting = resources.room(wanted, selector, list(found.nodes))
+    if sum(fitting.values()) < derived.least_pods:
+        listed = ", ".join(f"{name} {number}" for name, number in fitting.items() if number)
+        yield (
+            f"workers: {derived.least_pods} pods of {wanted.cpus} CPUs and {quantities.memory(wanted.memory)} of "
+            f"memory, and nodes can take {sum(fitting.values())} ({listed}): set hosts in the job file, or workers in "
+            "cluster_kubernetes, to at most that"
+        )
+
+
+def notes(found: Found) -> list[str]:
+    """Return what could not be checked."""
+    if found.nodes is None:
+        return ["this user may not list nodes: whether a pod fits one is not checked"]
+    return []

@@ -1,0 +1,200 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the control node reads of a job's directory on the volume, by a command in one of its pods.
+
+pod.py status | log | stop [START]     of the pod's own job, or of the directory that ends in START
+pod.py list                            of all jobs on the volume
+pod.py pack START                      makes a tar file of the job's results on the volume, for this pod
+pod.py wait                            does nothing, for a pod that is only read through; removes such files at its end
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import tarfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import READER_SECONDS
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import rounds
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.places import Job, Places
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.supervisor import STOP
+
+# What is not packed: it is on the volume for all jobs, was brought along, or is nobody else's business.
+NOT_PACKED = frozenset(("data", "models", project.DIRECTORY, secret_env.FILE, rounds.PODS, rounds.ENDPOINT, ".reserve"))
+
+
+def directory_of(places: Places, start: str) -> Path:
+    """Return the directory of a job on the volume. start: how its name ends; empty for this pod's own job.
+
+    Raises ValueError where there is none, or several.
+    """
+    jobs = places.storage / "jobs"
+    if not start:
+        return Job.read(places.job).kept(places)
+    if "/" in start or start.startswith("."):
+        raise ValueError(f"{start!r} is not a start of a job")
+    found = [path for path in _directories(jobs) if path.name == start or path.name.endswith(f"-{start}")]
+    if len(found) != 1:
+        what = ", ".join(path.name for path in found) or "no job"
+        raise ValueError(f"{start}: the volume has {what} in jobs/")
+    return found[0]
+
+
+def _directories(jobs: Path) -> list[Path]:
+    try:
+        return sorted(path for path in jobs.iterdir() if path.is_dir() and not path.name.startswith("."))
+    except FileNotFoundError:
+        return []
+
+
+def status(directory: Path) -> dict[str, Any]:
+    """Return how a job stands: what its supervisor has written, null where that is missing."""
+    ranks = read_json(directory / "ranks.json")
+    return {
+        "version": 1,
+        "status": read_json(directory / "status.json"),
+        "progress": read_json(directory / "progress.json") or progress.of_rows(ranks or {}) or None,
+        "ranks": ranks,
+        "outcome": read_json(directory / "results.json"),
+        "directory": f"jobs/{directory.name}",
+    }
+
+
+def jobs(places: Places) -> dict[str, Any]:
+    """Return all jobs on the volume, the newest first; state: "created" where none of its pods has run."""
+    found = []
+    for directory in _directories(places.storage / "jobs"):
+        told = read_json(directory / "status.json") or {}
+        derived, run = (read_json(directory / name) or {} for name in ("kubernetes.json", "job.json"))
+        name, _dash, start = directory.name.rpartition("-")
+        if derived and run:
+            name, start = derived["name"], run["settings"]["start"]
+        found.append(
+            {
+                "name": name,
+                "start": start,
+                "state": told.get("state", "created"),
+                "reason": told.get("reason", ""),
+                "started": told.get("started"),
+                "ended": told.get("ended"),
+                "bytes": size(directory),
+            }
+        )
+    return {"version": 1, "jobs": sorted(found, key=lambda job: str(job["started"] or ""), reverse=True)}
+
+
+def size(directory: Path) -> int:
+    """Return the bytes of the files in a directory; what has gone meanwhile, or cannot be read, counts nothing."""
+    total = 0
+    for folder, _directories_in_it, names in os.walk(directory):
+        for name in names:
+            try:
+                total += (Path(folder) / name).lstat().st_size
+            except OSError:
+                continue
+    return total
+
+
+def stop(directory: Path) -> dict[str, Any]:
+    """Ask the supervisor of a job to end it; return its state before. Raises OSError."""
+    told = read_json(directory / "status.json") or {}
+    if told.get("state", "running") in ("running", "lost"):
+        directory.mkdir(parents=True, exist_ok=True)
+        write_json(directory / STOP, {"version": 1, "requested": time.time()}, 0o600)
+    return {"version": 1, "directory": f"jobs/{directory.name}", "state": told.get("state")}
+
+
+def packed_by(jobs_directory: Path, reader: str = "*", job: str = "*") -> list[Path]:
+    """Return the tar files of results that are on the volume. reader: the pod that made them. job: their directory."""
+    return [path for end in ("tar", "tar.part") for path in jobs_directory.glob(f".{job}.{reader}.{end}")]
+
+
+def remove_packed(paths: Iterable[Path], age: float = 0) -> None:
+    """Remove tar files, of these only those that were last written so many seconds ago."""
+    for path in paths:
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime >= age:
+                path.unlink()
+
+
+def pack(directory: Path, reader: str) -> dict[str, Any]:
+    """Make the tar file of a job's results; return its path on the volume, its size and its SHA-256. Raises OSError.
+
+    reader: the pod that does this: another one may pack the same directory at the same time.
+    """
+    # Of pods that could not remove theirs, such as those of nodes that were lost.
+    remove_packed(packed_by(directory.parent, job=directory.name), 2 * READER_SECONDS)
+    path = directory.with_name(f".{directory.name}.{reader}.tar")
+    part = path.with_name(f"{path.name}.part")
+    digest = hashlib.sha256()
+    opened = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    try:
+        with (
+            os.fdopen(opened, "wb") as stream,
+            tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT) as tar,
+        ):
+            tar.add(directory, arcname=".", filter=_packed)
+    except OSError:
+        part.unlink(missing_ok=True)  # of a volume that is full, it has taken the rest
+        raise
+    with part.open("rb") as made:
+        for piece in iter(lambda: made.read(1 << 20), b""):
+            digest.update(piece)
+    part.replace(path)
+    return {"version": 1, "path": str(path), "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+
+
+def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if member.name.partition("./")[2].partition("/")[0] in NOT_PACKED else member
+
+
+def wait(places: Places, reader: str) -> None:
+    """Sleep until this process is to end, then remove what this pod has packed."""
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_signal: ending.set())
+    while not ending.wait(60):
+        pass
+    remove_packed(packed_by(places.storage / "jobs", reader))
+
+
+def read(places: Places, words: Sequence[str], reader: str = "") -> None:
+    """Do one of the actions above, and print what it gives. reader: this pod's name. Raises ValueError, OSError."""
+    action, start = words[0], "".join(words[1:2])
+    if action == "wait":
+        wait(places, reader)
+        return
+    if action == "list":
+        _print(jobs(places))
+        return
+    if action == "pack" and not start:
+        raise ValueError("usage: pod.py pack START")
+    directory = directory_of(places, start)
+    if action == "status":
+        _print(status(directory))
+    elif action == "stop":
+        _print(stop(directory))
+    elif action == "pack":
+        _print(pack(directory, reader))
+    elif (directory / "log").exists():
+        with (directory / "log").open("rb") as log:
+            shutil.copyfileobj(log, sys.stdout.buffer)
+        sys.stdout.flush()
+
+
+def _print(content: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(content) + "\n")

@@ -1,0 +1,236 @@
+"""The connection to an API server: what it sends, what it returns, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
+from support.api_server import Server, api_server, status
+
+PODS = "/api/v1/namespaces/team/pods"
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with api_server() as running:
+        yield running
+
+
+@pytest.fixture
+def connected(server: Server, tmp_path: Path) -> Api:
+    return Api.connect(server.kubeconfig(tmp_path))
+
+
+def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=rf"there is no kubeconfig at {tmp_path}/none: name yours in cluster_kube"):
+        Api.connect(str(tmp_path / "none"))
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+    with pytest.raises(ValueError, match=rf"there is no kubeconfig at {tmp_path}/a, {tmp_path}/b: .* KUBECONFIG$"):
+        Api.connect()
+    monkeypatch.delenv("KUBECONFIG")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(ValueError, match=rf"there is no kubeconfig at {tmp_path}/.kube/config: "):
+        Api.connect()
+
+
+def test_one_of_several_files_is_enough(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/none:{server.kubeconfig(tmp_path)}")
+    assert Api.connect().context == "test"
+
+
+def test_no_context(server: Server, tmp_path: Path) -> None:
+    path = server.kubeconfig(tmp_path, "prod", "lab")
+    with pytest.raises(ValueError, match=rf"^no context tset in {path}; there are: lab, prod$"):
+        Api.connect(path, "tset")
+    assert Api.connect(path, "lab").context == "lab"
+    assert Api.connect(path).context == "prod"
+
+
+@pytest.mark.parametrize("text", ["", "{", "a: b", "clusters: []\ncontexts: []\n", "[]"])
+def test_no_kubeconfig_in_the_file(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "config"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=rf"^{path} cannot be used as a kubeconfig: \S"):
+        Api.connect(str(path))
+
+
+def test_no_server(tmp_path: Path) -> None:
+    with api_server() as stopped:
+        path = stopped.kubeconfig(tmp_path)
+    with pytest.raises(ApiError, match=rf"^cannot reach {stopped.url}: Connection refused$"):
+        Api.connect(path)
+
+
+def test_another_server(server: Server, tmp_path: Path) -> None:
+    server.answers["/version"] = {"version": "nginx"}
+    with pytest.raises(ApiError, match=r"^cannot reach http.*: what answers there is no API server of Kubernetes$"):
+        Api.connect(server.kubeconfig(tmp_path))
+
+
+def test_version_and_credentials(connected: Api, server: Server) -> None:
+    assert connected.version() == (1, 30)
+    assert server.requests[-1]["token"] == "Bearer t0ken"
+    server.answers["/version"] = status(401, "Unauthorized")
+    with pytest.raises(ApiError, match=r"does not accept the credentials of context test") as raised:
+        connected.version()
+    assert raised.value.status == 401
+
+
+def test_rights(connected: Api, server: Server) -> None:
+    def review(request: dict[str, Any]) -> Any:
+        asked = request["body"]["spec"]["resourceAttributes"]
+        return 201, {"status": {"allowed": asked["verb"] == "get" and asked.get("subresource") == "log"}}
+
+    server.answers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = review
+    assert connected.allowed("get", "pods/log", "", "team")
+    assert not connected.allowed("create", "pytorchjobs", "kubeflow.org", "team")
+    assert server.requests[-1]["body"]["spec"]["resourceAttributes"] == {
+        "verb": "create",
+        "resource": "pytorchjobs",
+        "subresource": "",
+        "group": "kubeflow.org",
+        "namespace": "team",
+    }
+
+
+def test_objects(connected: Api, server: Server) -> None:
+    server.answers[f"{PODS}/demo-0"] = {"kind": "Pod", "metadata": {"name": "demo-0"}}
+    server.answers[f"{PODS}/secret"] = status(403, 'pods "secret" is forbidden')
+    server.answers[PODS] = {"kind": "PodList", "items": [{"metadata": {"name": "demo-0"}}]}
+    assert (connected.read("v1", "Pod", "team", "demo-0") or {})["metadata"]["name"] == "demo-0"
+    assert connected.read("v1", "Pod", "team", "demo-1") is None
+    with pytest.raises(ApiError, match=r'^pods "secret" is forbidden$') as raised:
+        connected.read("v1", "Pod", "team", "secret")
+    assert raised.value.status == 403
+    assert connected.pods("team", "demo") == [{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "demo-0"}}]
+    assert server.requests[-1]["query"] == {"labelSelector": "amx.cluster/job=demo"}
+
+
+def test_kinds_are_asked_of_the_server(connected: Api, server: Server) -> None:
+    server.answers["/apis/kubeflow.org/v1"] = {
+        "resources": [
+            {"name": "pytorchjobs/status", "kind": "PyTorchJob"},
+            {"name": "pytorchjobs", "kind": "PyTorchJob"},
+        ]
+    }
+    server.answers["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/demo"] = {"metadata": {"name": "demo"}}
+    assert connected.read("kubeflow.org/v1", "PyTorchJob", "team", "demo") is not None
+    assert connected.resource("kubeflow.org/v1", "MPIJob") == ""
+    assert connected.resource("trainer.kubeflow.org/v1alpha1", "TrainJob") == ""
+    assert connected.read("trainer.kubeflow.org/v1alpha1", "TrainJob", "team", "demo") is None
+    assert connected.list("trainer.kubeflow.org/v1alpha1", "TrainJob", "team") == []
+
+
+def test_events_come_in_their_order(connected: Api, server: Server) -> None:
+    times = [{"lastTimestamp": "2026-11-22T12:00:02Z"}, {"eventTime": "2026-11-22T12:00:01.5Z"}]
+    items = [{"metadata": {"name": f"e{place}"}, **one} for place, one in enumerate(times)]
+    server.answers["/api/v1/namespaces/team/events"] = {"items": items}
+    assert [event["metadata"]["name"] for event in connected.events("team", "u-1")] == ["e1", "e0"]
+    assert server.requests[-1]["query"] == {"fieldSelector": "involvedObject.uid=u-1"}
+
+
+def test_a_log_that_never_comes_is_not_waited_for(
+    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "ANSWER", 0.1)
+    refused = threading.Event()
+
+    def answer(_request: dict[str, Any]) -> str:
+        refused.wait(5)
+        return "late"
+
+    server.answers[f"{PODS}/demo-0/log"] = answer
+    with pytest.raises(ApiError, match="cannot reach"):
+        list(connected.log("team", "demo-0", "train"))
+    refused.set()
+
+
+def test_a_log_that_is_followed_begins_soon_and_may_pause(
+    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api, "HANDSHAKE", 0.3)
+    dead = threading.Event()
+
+    def pauses(_request: dict[str, Any]) -> Iterator[str]:
+        for text in ("first\n", "second\n"):
+            yield text
+            time.sleep(0.6)
+
+    server.answers[f"{PODS}/demo-0/log"] = lambda request: pauses(request)
+    assert list(connected.log("team", "demo-0", "train", follow=True)) == ["first", "second"]
+    server.answers[f"{PODS}/demo-0/log"] = lambda _request: str(dead.wait(20))
+    began = time.monotonic()
+    with pytest.raises(ApiError, match=f"^cannot reach {server.url}: .*timed out") as no:
+        list(connected.log("team", "demo-0", "train", follow=True))
+    assert time.monotonic() - began < 10
+    assert no.value.status == 0
+    dead.set()
+
+
+def test_a_server_that_dies_when_a_command_is_to_begin(
+    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has accepted the connection, and answers nothing."""
+    monkeypatch.setattr(api, "HANDSHAKE", 0.3)
+    dead = threading.Event()
+    server.answers[f"{PODS}/demo-0/exec"] = lambda _request: str(dead.wait(20))
+    expected = (
+        f"{server.url} has not answered for 0.3 s when pod.py status was to be run in pod demo-0: see whether it is "
+        "reachable (kubectl --context test get pods), and whether a proxy or firewall blocks WebSocket connections to "
+        "it; then try again"
+    )
+    with pytest.raises(ApiError, match=f"^{re.escape(expected)}$") as no:
+        connected.exec("team", "demo-0", "train", ["python", "pod.py", "status"])
+    assert no.value.status == 0
+    assert connected.version() == (1, 30), "the client is still of use"
+    dead.set()
+
+
+def test_logs(connected: Api, server: Server) -> None:
+    server.answers[f"{PODS}/demo-0/log"] = "first\nsecond ä\nno end"
+    assert list(connected.log("team", "demo-0", "train", tail=9, since="2026-11-22T12:00:00Z")) == [
+        "first",
+        "second ä",
+        "no end",
+    ]
+    assert server.requests[-1]["query"] == {
+        "container": "train",
+        "tailLines": "9",
+        "sinceTime": "2026-11-22T12:00:00Z",
+    }
+    refused = 'container "train" in pod "demo-1" is waiting to start: ContainerCreating'
+    server.answers[f"{PODS}/demo-1/log"] = status(400, refused)
+    with pytest.raises(ApiError, match=f"^{refused}$"):
+        connected.log("team", "demo-1", "train", follow=True)
+
+
+def test_a_command_that_cannot_be_run(connected: Api, server: Server) -> None:
+    server.answers[f"{PODS}/demo-0/exec"] = status(403, 'pods "demo-0" is forbidden: cannot create "pods/exec"')
+    with pytest.raises(ApiError, match=r'^pod.py status cannot be run in pod demo-0: pods "demo-0" is forbidden') as no:
+        connected.exec("team", "demo-0", "train", ["python", "pod.py", "status"])
+    assert no.value.status == 403
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('{"status": "Success"}', 0),
+        ('{"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "3"}]}}', 3),
+    ],
+)
+def test_exit_codes(text: str, code: int) -> None:
+    assert api._exit_code(text, "demo-0") == code
+
+
+def test_no_exit_code() -> None:
+    with pytest.raises(ApiError, match=r"lost before its command ended"):
+        api._exit_code("", "demo-0")
+    with pytest.raises(ApiError, match=r"cannot be run in pod demo-0: no such file"):
+        api._exit_code('{"status": "Failure", "message": "no such file", "details": {}}', "demo-0")

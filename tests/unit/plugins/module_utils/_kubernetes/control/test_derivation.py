@@ -1,0 +1,111 @@
+"""What follows from a job and the description of the nodes, and which jobs are refused with which words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS
+from hypothesis import given
+from hypothesis import strategies as st
+from support.checkout import ROOT
+from support.kubernetes_jobs import CCL_STACK, derive
+
+SQUAD = ROOT / "jobs/squad-bert-large.yml"
+
+
+def test_the_published_example() -> None:
+    """The job of Hugging Face's guide on nodes of 200 CPUs and 128 GiB, as inventories/kubernetes describes them."""
+    given_there = yaml.safe_load((ROOT / "inventories/kubernetes/group_vars/cluster.yml").read_text())
+    derived = derive(SQUAD, None, **given_there["cluster_kubernetes"])
+    assert (derived.pods, derived.ranks, derived.resources.cpus) == (4, 2, 198)
+    assert (derived.backend, derived.run.job.precision, derived.claim) == ("gloo", "bf16", "transformers-pvc")
+    assert derived.is_prepared
+    assert "4 pod(s), 2 rank(s) each, 2 restart(s)" in derivation.describe(derived)
+
+
+@pytest.mark.parametrize(
+    ("fields", "given_settings", "errors"),
+    [
+        ({"hosts": ["node0", "node1"]}, {}, ["hosts: node0, node1 are hosts of the inventory, and pods have none"]),
+        ({"hosts": 5}, {}, ["hosts: 5 pods, and cluster_kubernetes has 4 workers"]),
+        ({"min_hosts": 5}, {}, ["min_hosts: 5 of 4 pods"]),
+        ({"min_hosts": 2}, {"kind": "TrainJob"}, ["min_hosts: 2 of 4: a TrainJob restarts with all of its nodes only"]),
+        ({"env_launcher": {"I_MPI_DEBUG": "3"}}, {}, ["env_launcher: is for mpirun and torchrun on hosts"]),
+        ({"wait": True, "keep_global_batch": True}, {}, ["wait: is for hosts", "keep_global_batch: is not available"]),
+        ({"backend": "mpi"}, {}, ["launcher: kubernetes cannot start ranks with backend mpi; it works with gloo"]),
+        ({"gradient_compression": "bf16"}, {}, ["gradient_compression: bf16 needs backend mpi"]),
+        ({"data": {"x": {"directory": "/data/x", "at": "head"}}}, {}, ["data: x: /data/x is a directory on the head"]),
+        (
+            {"requirements": ["git+https://example.com/a.git@v1"]},
+            {},
+            ["requirements: git+https://example.com/a.git@v1"],
+        ),
+        ({"name": "x" * 60}, {}, ["name: " + "x" * 60 + " gives no name for pods"]),
+        ({"ranks_per_node": 300}, {}, ["ranks_per_node: 300 ranks in a pod of 198 CPUs"]),
+        ({}, {"memory": "256Mi"}, ["memory: 256Mi of a node, of which its kubelet and system keep"]),
+        ({}, {"shm": "100Gi"}, ["shm: 100Gi of /dev/shm is more than half of a pod's"]),
+    ],
+)
+def test_refusals(fields: dict[str, Any], given_settings: dict[str, Any], errors: list[str]) -> None:
+    with pytest.raises(ValueError) as refused:
+        derive(override=fields, **given_settings)
+    first, *lines = str(refused.value).splitlines()
+    assert first.endswith("cannot run on Kubernetes:")
+    assert [line[: len(error) + 2] for line, error in zip(lines, errors)] == [f"- {error}" for error in errors]
+    assert len(lines) == len(errors)
+
+
+def test_oneccl_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot start ranks with backend ccl; it works with gloo"):
+        derive(stack=CCL_STACK)
+
+
+def test_such_a_job_does_not_run_on_hosts() -> None:
+    job = load(ROOT / "jobs/smoke.yml", {"launcher": "kubernetes"})
+    with pytest.raises(ValueError, match=r"launcher: kubernetes starts pods.*playbooks/train.yml"):
+        choose_hosts(job, ["node0"])
+    assert derive(override={"launcher": "kubernetes"}) == derive(override={"launcher": "torchrun"})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "selector", "chosen"),
+    [
+        ("auto", {BF16_LABELS[0]: "true"}, "bf16"),
+        ("auto", {BF16_LABELS[1]: "true"}, "bf16"),
+        ("auto", {BF16_LABELS[0]: "false"}, "fp32"),
+        ("auto", {}, "fp32"),
+        ("fp32", {BF16_LABELS[0]: "true"}, "fp32"),
+    ],
+)
+def test_precision(wanted: str, selector: dict[str, str], chosen: str) -> None:
+    assert derive(override={"precision": wanted}, node_selector=selector).run.job.precision == chosen
+
+
+@given(st.from_regex(r"[a-z0-9][a-z0-9._-]{0,40}", fullmatch=True))
+def test_names_are_those_of_the_api(job: str) -> None:
+    name = derivation.object_name(job)
+    assert derivation.NAME.fullmatch(name) and len(name) <= derivation.LONGEST_NAME
+
+
+def test_no_path_of_the_control_node(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "train.py").write_text("")
+    path = tmp_path / "mine.yml"
+    fields = {
+        "name": "mine",
+        "script": "train.py",
+        "data": {"x": {"directory": "data"}},
+        "prepare": {"script": "train.py"},
+    }
+    path.write_text(yaml.safe_dump(fields))
+    derived = derive(path)
+    assert str(tmp_path) not in str(derived.run.to_json())
+    assert derived.run.job.file.name == "job.yml"
+    (note,) = [note for note in derived.notes if note.startswith("data")]
+    assert note == f"data: x: copy {tmp_path}/data to datasets/x on the volume before the pods start"
