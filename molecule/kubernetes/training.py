@@ -11,13 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
-    live,
-    objects,
-    reader,
-    settings,
-    starts,
-)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, settings, start, volume
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from pods import NAMESPACE, STORAGE, admin, directory, left, play, pods, read, smoke, user
 from pods import settings as pods_settings
@@ -39,11 +34,15 @@ exit 1
 """
 
 
+def connected() -> Api:
+    """Return the connection of this user."""
+    return Api.connect(str(node.USER), node.CONTEXT, NAMESPACE)
+
+
 def in_pod(pod: str, script: str) -> str:
     """Run a shell script in a pod as this user does, and return what it printed."""
     [container] = [one["spec"]["containers"][0]["name"] for one in pods_named(pod)]
-    api = Api.connect(str(node.USER), node.CONTEXT)
-    code, printed, said = api.exec(NAMESPACE, pod, container, ["sh", "-c", script], 60)
+    code, printed, said = connected().exec(pod, container, ["sh", "-c", script], 60)
     check(code == 0, f"in pod {pod}: exit code {code}: {said}")
     return str(printed)
 
@@ -108,7 +107,7 @@ def two_users_fetch_results_at_the_same_time() -> list[str]:
     own.parent.mkdir(parents=True, exist_ok=True)
     own.write_text("of the user")
     places = [RESULTS / str(number) for number in range(2)]
-    fetches = [play("results", "-e", f"job={TOGETHER}", "-e", f"kubernetes_results={place}") for place in places]
+    fetches = [play("results", "-e", f"job={TOGETHER}", "-e", f"job_results={place}") for place in places]
     listed = play("status", "-e", "volume=true")
     there = sums(directory(TOGETHER) / "output")
     for place, fetch in zip(places, fetches):
@@ -131,14 +130,13 @@ def readers() -> list[str]:
 
 def the_reader_of_an_interrupted_play_is_removed() -> list[str]:
     """It ends by itself, removes what it has packed, and is deleted by the next play."""
-    api = Api.connect(str(node.USER), node.CONTEXT)
-    made = reader.pod(settings.read(pods_settings()), "interrupted-reader-1", TOGETHER)
+    api = connected()
+    made = volume.pod(settings.read(pods_settings()), "interrupted-reader-1", TOGETHER)
     made["spec"]["activeDeadlineSeconds"] = 20
     api.create(made)
-    live.wait_for(api, NAMESPACE, "interrupted-reader-1", 120)
-    start = directory(TOGETHER).name.rpartition("-")[2]
-    packed = live.ask(api, NAMESPACE, "interrupted-reader-1", objects.READS, ["pack", start])["path"]
-    file = STORAGE / "jobs" / Path(packed).name
+    reader = volume.wait_for(api, made, print, 120)
+    packed = Path(jobs.ask(api, reader, ["pack", directory(TOGETHER).name])["path"])
+    file = STORAGE / packed.relative_to(interface.STORAGE)
     check(file.exists(), f"{file} is not there")
     check(until(lambda: not file.exists(), 90), f"{file} was not removed")
     check(until(lambda: phase("interrupted-reader-1") == "Failed", 60), f"{phase('interrupted-reader-1')}")
@@ -153,22 +151,22 @@ def phase(name: str) -> str:
 
 def one_of_several_starts_is_first() -> list[str]:
     """The API server takes one ConfigMap of several written at the same time, with and without a previous run."""
-    api = Api.connect(str(node.USER), node.CONTEXT)
+    api = connected()
     about = {"name": "claimed", "namespace": NAMESPACE}
     version = ""
     for previous in (False, True):
 
-        def start(number: int, version: str = version) -> str:
+        def begin(number: int, version: str = version) -> str:
             notes = {"amx.cluster/user": f"user {number}"}
             made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**about, "annotations": notes}}
             try:
-                written = starts.write(api, "claimed", {**made, "data": {"number": str(number)}}, version)
+                written = start.write(api, "claimed", {**made, "data": {"number": str(number)}}, version)
             except ValueError as error:
                 return str(error)
             return f"version {written['metadata']['resourceVersion']}"
 
         with ThreadPoolExecutor(4) as pool:
-            said = list(pool.map(start, range(4)))
+            said = list(pool.map(begin, range(4)))
         first = [one for one in said if one.startswith("version ")]
         refused = [one for one in said if "at the same time" in one]
         check((len(first), len(refused)) == (1, 3), f"previous run: {previous}: {said}")

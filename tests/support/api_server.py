@@ -14,6 +14,27 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+
+def resources(**kinds: str) -> dict[str, Any]:
+    """Return an API's kinds, each with the name that it has in paths. Those of a cluster end with a slash."""
+    listed = [{"kind": kind, "name": name.strip("/"), "namespaced": "/" not in name} for kind, name in kinds.items()]
+    return {"resources": [*listed, *({**one, "name": f"{one['name']}/status"} for one in listed)]}
+
+
+KINDS = {
+    "/api/v1": resources(
+        ConfigMap="configmaps",
+        Event="events",
+        Namespace="namespaces/",
+        Node="nodes/",
+        PersistentVolumeClaim="persistentvolumeclaims",
+        Pod="pods",
+        Secret="secrets",
+        Service="services",
+    ),
+    "/apis/batch/v1": resources(Job="jobs"),
+}
+PLURALS = {one["name"] for api in KINDS.values() for one in api["resources"]} | {"pytorchjobs"}
 VERSION = {"major": "1", "minor": "30+", "gitVersion": "v1.30.1-eks-1"}
 
 
@@ -32,6 +53,7 @@ class Server:
     url: str
     answers: dict[str, Any] = field(default_factory=dict)
     requests: list[dict[str, Any]] = field(default_factory=list)
+    others: Any = field(default_factory=lambda: status(404, "not found"))
 
     def kubeconfig(self, folder: Path, *contexts: str) -> str:
         """Write a kubeconfig whose contexts, the first of them current, are all this server. Returns its path."""
@@ -49,10 +71,61 @@ class Server:
         return str(path)
 
 
+class Store:
+    """The objects of an API server, by their paths: they are created, changed, listed and deleted."""
+
+    def __init__(self) -> None:
+        self.there: dict[str, dict[str, Any]] = {}
+        self.version = 0
+        self.lock = threading.Lock()
+
+    def keep(self, path: str, one: dict[str, Any]) -> dict[str, Any]:
+        self.version += 1
+        uid = one["metadata"].get("uid") or f"uid-{self.version}"
+        self.there[path] = {**one, "metadata": {**one["metadata"], "uid": uid, "resourceVersion": str(self.version)}}
+        return self.there[path]
+
+    def answer(self, request: dict[str, Any]) -> Any:
+        with self.lock:
+            return self._answer(request["method"], request["path"], request["body"], request["query"])
+
+    def _answer(self, method: str, path: str, body: Any, query: dict[str, str]) -> Any:
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+            return status(409, f"{path} already exists") if path in self.there else (201, self.keep(path, body))
+        if path not in self.there:
+            below = {key: one for key, one in self.there.items() if key.rpartition("/")[0] == path}
+            wanted = [term.split("=") for term in query.get("labelSelector", "").split(",") if term]
+            listed = [
+                one
+                for one in below.values()
+                if all(one["metadata"].get("labels", {}).get(key[0]) in key[1:] or not key[1:] for key in wanted)
+            ]
+            is_list = method == "GET" and path.rpartition("/")[2] in PLURALS
+            return {"items": listed} if is_list else status(404, f"{path} not found")
+        one = self.there[path]
+        if method == "DELETE":
+            if (body.get("preconditions") or {}).get("uid", one["metadata"]["uid"]) != one["metadata"]["uid"]:
+                return status(409, "the UID in the precondition does not match")
+            return self.there.pop(path)
+        if method == "PATCH" and isinstance(body, dict):
+            notes = {**(one["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
+            return self.keep(path, {**one, "metadata": {**one["metadata"], "annotations": notes}})
+        if method == "PATCH":
+            changes = {change["path"]: change["value"] for change in body}
+            about = one["metadata"]
+            if changes.pop("/metadata/resourceVersion") != about["resourceVersion"]:
+                return status(409, "the object has been modified")
+            notes = {key: changes.pop(f"/metadata/{key}") for key in ("labels", "annotations")}
+            made = {**one, **{key[1:]: value for key, value in changes.items()}}
+            return self.keep(path, {**made, "metadata": {**about, **notes}})
+        return one
+
+
 @contextmanager
 def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
-    """Run a server with these answers; /version has one."""
-    server = Server("", {"/version": VERSION, **(answers or {})})
+    """Run a server with these answers; /version has one, and so have the kinds of every server."""
+    server = Server("", {"/version": VERSION, **KINDS, **(answers or {})})
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -67,7 +140,7 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             request = {"method": self.command, "path": parts.path, "query": query, "body": body}
             server.requests.append({**request, "token": self.headers.get("Authorization", "")})
-            found = server.answers.get(parts.path, status(404, f"{parts.path} not found"))
+            found = server.answers.get(parts.path, server.others)
             if isinstance(found, Callable):  # type: ignore[arg-type]
                 found = found(request)
             code, content = found if isinstance(found, tuple) else (200, found)
@@ -89,7 +162,7 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             except ConnectionError:  # the client has not waited
                 self.close_connection = True
 
-        do_GET = do_POST = do_PATCH = answer
+        do_GET = do_POST = do_PATCH = do_DELETE = answer
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.url = f"http://127.0.0.1:{httpd.server_address[1]}"

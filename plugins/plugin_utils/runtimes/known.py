@@ -10,10 +10,11 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.hosts import Hosts
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.kubernetes import Kubernetes
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import NO_NAME, Runtime
 
 # A job that several of them have is the first one's.
-RUNTIMES: tuple[type[Runtime], ...] = (Hosts,)
+RUNTIMES: tuple[type[Runtime], ...] = (Hosts, Kubernetes)
 
 
 def configured(action: ActionBase, variables: Mapping[str, Any]) -> list[Runtime]:

@@ -13,7 +13,7 @@ from support.kubernetes_node.processes import until
 
 USER = "trainer"
 CLAIM = "training"
-RIGHTS = ROOT / "roles/kubernetes/files/rbac.yml"
+RIGHTS = ROOT / "roles/manifest/files/rbac.yml"
 CRD = Path(__file__).with_name("pytorchjob.yml")
 # The pods' user.
 OWNER = 1000

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the control node reads of a cluster's API server, follows and runs in pods, and writes on one condition.
+"""The connection to the API server of a cluster, in one namespace: requests, logs, and commands in pods.
 
-Objects are plain dicts, as the API has them. The client of Kubernetes is imported when it is used: other playbooks do
-not need it.
+Objects are plain dicts, as the API has them. Names of resources are asked of the server as the client's own dynamic
+client does, which is not used: it keeps what it found in a file of a guessable name in /tmp, for every user and for
+whatever server is at that address next. The client is imported when it is used: other playbooks do not need it.
 """
 
 from __future__ import annotations
@@ -15,36 +16,25 @@ import queue
 import re
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import JOB_LABEL, Object
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import Object
 
 Objects = list[Object]
 CLIENT = "kubernetes==35.0.0"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 # Seconds for a connection, for an answer, and until a command or a log that is followed begins.
 CONNECT, ANSWER, HANDSHAKE = 5, 30, 30
-# The resources of kinds that every server has; those of others are asked of the server.
-RESOURCES = {
-    ("v1", "ConfigMap"): "configmaps",
-    ("v1", "Event"): "events",
-    ("v1", "Namespace"): "namespaces",
-    ("v1", "Node"): "nodes",
-    ("v1", "PersistentVolumeClaim"): "persistentvolumeclaims",
-    ("v1", "Pod"): "pods",
-    ("v1", "Secret"): "secrets",
-    ("v1", "Service"): "services",
-    ("batch/v1", "Job"): "jobs",
-}
-CLUSTER_WIDE = ("namespaces", "nodes")
+PAUSE = 1.0  # seconds between two looks at an object that is being deleted
 # With which errors of connections begin: names of the client's objects, and numbers.
 UNREADABLE = re.compile(
     r"^(<[^>]*>: |\S*Connection\S*\(.*?\): |Failed to establish a new connection: |\[Errno -?\d+\] )+"
 )
+PATCH = {True: "application/json-patch+json", False: "application/merge-patch+json"}
 # Of a command in a pod: what it prints, its errors, and how it ended (the protocol v4.channel.k8s.io).
 CHANNELS = (1, 2, 3)
 
@@ -75,15 +65,19 @@ def kubeconfig_paths(kubeconfig: str = "") -> list[Path]:
 
 @dataclass(frozen=True)
 class Api:
-    """A connection to an API server. client: a kubernetes.client.ApiClient. server: its URL. context: its name."""
+    """A connection to an API server. client: a kubernetes.client.ApiClient. server: its URL. context: its name.
+
+    namespace: that of all objects of which it is asked.
+    """
 
     client: Any
     server: str
     context: str
-    _resources: dict[tuple[str, str], str] = field(default_factory=dict, repr=False, compare=False)
+    namespace: str
+    _resources: dict[str, dict[str, tuple[str, bool]]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def connect(cls, kubeconfig: str = "", context: str = "") -> Api:
+    def connect(cls, kubeconfig: str = "", context: str = "", namespace: str = "default") -> Api:
         """Return a connection by a context of a kubeconfig, by default the current one of the user's own.
 
         Raises ValueError where there is no such file or context, or no server answers.
@@ -116,7 +110,7 @@ class Api:
             raise
         except (*of_client, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{shown} cannot be used as a kubeconfig: {_first_line(error)}") from None
-        api = cls(kubernetes.client.ApiClient(settings), settings.host, context or str(current["name"]))
+        api = cls(kubernetes.client.ApiClient(settings), settings.host, context or str(current["name"]), namespace)
         api.version()
         return api
 
@@ -131,7 +125,7 @@ class Api:
     ) -> Any:
         """Return the answer, as JSON or as a stream. One that is followed may pause, once it has begun.
 
-        A body that is a list is a JSON patch.
+        The body of a PATCH is a JSON patch, a list, or a part of the object, which is merged into it.
         """
         import kubernetes.client
         import urllib3.exceptions
@@ -143,7 +137,7 @@ class Api:
                 query_params=[(name, _text(value)) for name, value in query.items() if value not in (None, "", False)],
                 header_params={
                     "Accept": "*/*" if streams else "application/json",
-                    **({"Content-Type": "application/json-patch+json"} if isinstance(body, list) else {}),
+                    "Content-Type": PATCH[isinstance(body, list)] if method == "PATCH" else "application/json",
                 },
                 body=body,
                 auth_settings=["BearerToken"],
@@ -180,82 +174,70 @@ class Api:
 
     def resource(self, api_version: str, kind: str) -> str:
         """Return the name of a kind in the API, such as pytorchjobs; empty where the server has no such kind."""
-        key = api_version, kind
-        if key in RESOURCES:
-            return RESOURCES[key]
-        if key not in self._resources:
+        return self._resource(api_version, kind)[0]
+
+    def _resource(self, api_version: str, kind: str) -> tuple[str, bool]:
+        """Return the name of a kind, and whether its objects are in a namespace."""
+        if api_version not in self._resources:
             try:
                 found = self.get(_base(api_version))["resources"]
             except ApiError as error:
                 if error.status != 404:
                     raise
                 found = []
-            names = [str(one["name"]) for one in found if one["kind"] == kind and "/" not in one["name"]]
-            self._resources[key] = names[0] if names else ""
-        return self._resources[key]
+            own = [one for one in found if "/" not in one["name"]]  # pods/log is no resource of its own
+            self._resources[api_version] = {one["kind"]: (one["name"], one.get("namespaced", True)) for one in own}
+        return self._resources[api_version].get(kind, ("", True))
 
-    def allowed(self, verb: str, resource: str, group: str = "", namespace: str = "") -> bool:
+    def _path(self, api_version: str, kind: str, name: str = "") -> str:
+        """Return the path of the objects of a kind, or of one of them. Raises ApiError where there is no such kind."""
+        resource, namespaced = self._resource(api_version, kind)
+        if not resource:
+            raise ApiError(f"{self.server} has no {kind} ({api_version})", 404)
+        inside = f"/namespaces/{quote(self.namespace, safe='')}" if namespaced else ""
+        return f"{_base(api_version)}{inside}/{resource}" + (f"/{quote(name, safe='')}" if name else "")
+
+    def allowed(self, verb: str, resource: str, group: str = "") -> bool:
         """Tell whether this user may do something. resource: with a subresource as in pods/exec. Raises ApiError."""
         name, _slash, subresource = resource.partition("/")
         attributes = {"verb": verb, "resource": name, "subresource": subresource, "group": group}
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {**attributes, "namespace": namespace}},
+            "spec": {"resourceAttributes": {**attributes, "namespace": self.namespace}},
         }
         found = self._request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {}, review)
         return bool(found.get("status", {}).get("allowed"))
 
-    def read(self, api_version: str, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
+    def read(self, api_version: str, kind: str, name: str) -> Object | None:
         """Return an object; None where it is not there, nor its kind. Raises ApiError."""
-        resource = self.resource(api_version, kind)
-        if not resource:
-            return None
         try:
-            found = self.get(f"{_path(api_version, resource, namespace)}/{quote(name, safe='')}")
+            return dict(self.get(self._path(api_version, kind, name)))
         except ApiError as error:
             if error.status != 404:
                 raise
             return None
-        return dict(found)
 
-    def list(self, api_version: str, kind: str, namespace: str = "", selector: str = "") -> Objects:
-        """Return the objects of a kind, of all namespaces without one. selector: of labels. Raises ApiError.
-
-        None are returned where the server has no such kind.
-        """
-        return self._list(api_version, kind, namespace, labelSelector=selector)
-
-    def _list(self, api_version: str, kind: str, namespace: str, **query: object) -> Objects:
-        resource = self.resource(api_version, kind)
-        if not resource:
+    def list(self, api_version: str, kind: str, labels: str = "", fields: str = "") -> Objects:
+        """Return the objects of a kind that selectors match; none where there is no such kind. Raises ApiError."""
+        if not self.resource(api_version, kind):
             return []
-        items = self.get(_path(api_version, resource, namespace), **query).get("items") or []
+        found = self.get(self._path(api_version, kind), labelSelector=labels, fieldSelector=fields)
         # The items of a list have no kind of their own.
-        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in found.get("items") or []]
 
-    def nodes(self) -> Objects:
-        """Return the nodes of the cluster. Raises ApiError."""
-        return self._list("v1", "Node", "")
-
-    def pods(self, namespace: str, job: str) -> Objects:
-        """Return the pods of a job, by the name of its objects. Raises ApiError."""
-        return self._list("v1", "Pod", namespace, labelSelector=f"{JOB_LABEL}={job}")
-
-    def events(self, namespace: str, uid: str) -> Objects:
+    def events(self, uid: str) -> Objects:
         """Return the events about an object, the oldest first. Raises ApiError.
 
         Events stay for an hour, also those of a deleted object of the same name: only its uid tells them apart.
         """
-        found = self._list("v1", "Event", namespace, fieldSelector=f"involvedObject.uid={uid}")
-        return sorted(found, key=event_time)
+        return sorted(self.list("v1", "Event", fields=f"involvedObject.uid={uid}"), key=event_time)
 
-    # On the condition that nobody else was first
+    # Changes
 
     def create(self, definition: Object) -> Object:
         """Create an object, and return it. Raises ApiError with the status 409 where there is one of its name."""
-        made = self._request("POST", self._path_of(definition), {}, definition)
-        return dict(made)
+        return dict(self._request("POST", self._path(definition["apiVersion"], definition["kind"]), {}, definition))
 
     def replace(self, definition: Object, version: str) -> Object:
         """Replace labels, annotations and data of an object, and return it. version: its resourceVersion.
@@ -269,17 +251,38 @@ class Api:
             **{key: definition.get(key) or {} for key in ("data", "binaryData")},
         }
         body = [{"op": "add", "path": f"/{path}", "value": value} for path, value in changes.items()]
-        return dict(self._request("PATCH", f"{self._path_of(definition)}/{quote(about['name'], safe='')}", {}, body))
+        path = self._path(definition["apiVersion"], definition["kind"], about["name"])
+        return dict(self._request("PATCH", path, {}, body))
 
-    def _path_of(self, definition: Object) -> str:
-        api_version, about = definition["apiVersion"], definition["metadata"]
-        return _path(api_version, self.resource(api_version, definition["kind"]), about["namespace"])
+    def annotate(self, api_version: str, kind: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Add annotations to an object, whatever else it has. Raises ApiError."""
+        body = {"metadata": {"annotations": dict(annotations)}}
+        self._request("PATCH", self._path(api_version, kind, name), {}, body)
+
+    def delete(self, api_version: str, kind: str, name: str, *, uid: str = "", seconds: float = 0) -> bool:
+        """Delete an object with all that it owns; return whether it was there.
+
+        uid: of the only object of that name which is meant. seconds: in which it has to be gone. Raises ApiError.
+        """
+        options = {"propagationPolicy": "Foreground", **({"preconditions": {"uid": uid}} if uid else {})}
+        path = self._path(api_version, kind, name)
+        try:
+            self._request("DELETE", path, {}, options)
+        except ApiError as error:
+            if error.status == 404 or (uid and error.status == 409):
+                return False
+            raise
+        until = time.monotonic() + seconds
+        while seconds and self.read(api_version, kind, name) is not None:
+            if time.monotonic() > until:
+                raise ApiError(f"{kind} {name} was deleted, and is still there after {seconds:.0f} s")
+            time.sleep(PAUSE)
+        return True
 
     # In pods
 
     def log(
         self,
-        namespace: str,
         pod: str,
         container: str = "",
         follow: bool = False,
@@ -300,8 +303,7 @@ class Api:
             "tailLines": tail or None,
             "previous": previous,
         }
-        path = f"{_path('v1', 'pods', namespace)}/{quote(pod, safe='')}/log"
-        response = self._request("GET", path, query, streams=True)
+        response = self._request("GET", f"{self._path('v1', 'Pod', pod)}/log", query, streams=True)
         opened = getattr(response.connection, "sock", None)
         if follow and opened is not None:
             opened.settimeout(None)
@@ -322,9 +324,7 @@ class Api:
         if rest:
             yield rest.decode("utf-8", "replace")
 
-    def exec(
-        self, namespace: str, pod: str, container: str, command: Sequence[str], timeout: float = ANSWER
-    ) -> tuple[int, str, str]:
+    def exec(self, pod: str, container: str, command: Sequence[str], timeout: float = ANSWER) -> tuple[int, str, str]:
         """Run a command in a container: (its exit code, what it printed, its errors). timeout: seconds.
 
         Raises ApiError where it cannot be started, or has not ended in time.
@@ -334,7 +334,7 @@ class Api:
 
         name = " ".join(command[-2:])
         try:
-            stream = self._begin(namespace, pod, container, command)
+            stream = self._begin(pod, container, command)
         except queue.Empty:
             raise ApiError(
                 f"{self.server} has not answered for {HANDSHAKE:g} s when {name} was to be run in pod {pod}: see "
@@ -361,7 +361,7 @@ class Api:
             stream.close()
         return _exit_code(status_text, pod), out, errors
 
-    def _begin(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> Any:
+    def _begin(self, pod: str, container: str, command: Sequence[str]) -> Any:
         """Return the connection to a command that was started. Raises ApiException, and Empty without an answer.
 
         The client knows no time limit for that, so that it waits in a thread of its own.
@@ -379,7 +379,7 @@ class Api:
                 stream = kubernetes.stream.stream(
                     core.connect_get_namespaced_pod_exec,
                     pod,
-                    namespace,
+                    self.namespace,
                     container=container,
                     command=list(command),
                     stdin=False,
@@ -419,11 +419,6 @@ def event_time(event: dict[str, Any]) -> str:
 
 def _base(api_version: str) -> str:
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-
-
-def _path(api_version: str, resource: str, namespace: str) -> str:
-    inside = f"/namespaces/{quote(namespace, safe='')}" if namespace and resource not in CLUSTER_WIDE else ""
-    return f"{_base(api_version)}{inside}/{resource}"
 
 
 def _text(value: object) -> str:

@@ -5,12 +5,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import observed_pods, training
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds, pods
 
 # What the scheduler says about nodes, and what to do about it; the first that it says counts.
 SCHEDULING = (
@@ -23,6 +22,10 @@ SCHEDULING = (
     ("taint", "set tolerations in cluster_kubernetes"),
     ("Too many pods", "wait for the end of other pods"),
 )
+# Why a container waits: an image that cannot be pulled, and what may pass, as a Secret that is created later, or a
+# container runtime that is too busy to answer.
+PULLING = ("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
+CREATING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 RESUMED = "(-e job_resume=true continues from its last checkpoint)"
 LOST = ("NodeLost", "NodeShutdown", "Shutdown", "Terminated")
 
@@ -39,19 +42,19 @@ class Cause:
 
 
 def of_waiting(
-    pods: Sequence[Mapping[str, Any]],
+    of_job: Sequence[Mapping[str, Any]],
     events: Mapping[str, Sequence[Mapping[str, Any]]],
     maker: Mapping[str, Any] | None = None,
     made: int = 0,
 ) -> list[Cause]:
-    """Return why pods do not run yet, for each that does not. events: by the uid of the object, the oldest first.
+    """Return why pods of a job do not run yet, for each that does not. events: by the object's uid, the oldest first.
 
     maker: the object that makes the pods, of which it has made so many; where some are missing, its events tell why.
     A pod that is being deleted is of a previous run, or is replaced.
     """
     found = [
         cause
-        for pod in pods
+        for pod in of_job
         if not pod["metadata"].get("deletionTimestamp")
         for cause in _of_pending(pod, events.get(pod["metadata"].get("uid", ""), ()))
     ]
@@ -62,7 +65,7 @@ def _of_missing(
     maker: Mapping[str, Any], made: int, events: Mapping[str, Sequence[Mapping[str, Any]]]
 ) -> Iterator[Cause]:
     """Return why an object has not made all of its pods. Its controller tries again: a refusal counts when it lasts."""
-    about, wanted = maker["metadata"], training.wanted(maker)
+    about, wanted = maker["metadata"], kinds.wanted(maker)
     refused = [
         event
         for event in events.get(about.get("uid", ""), ())
@@ -87,7 +90,11 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             yield Cause(name, f"pod {name} waits for a node: {_advised(str(condition.get('message', '')))}")
             return
-    waiting = [(one, one["state"]["waiting"]) for one in _containers(pod) if one.get("state", {}).get("waiting")]
+    waiting = [
+        (one, one["state"]["waiting"])
+        for one in pods.containers(pod, also_init=True)
+        if one.get("state", {}).get("waiting")
+    ]
     node = pod.get("spec", {}).get("nodeName", "")
     for container, state in waiting:
         reason, message = str(state.get("reason", "")), str(state.get("message", "")).strip()
@@ -101,7 +108,7 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
             )
         elif reason == "InvalidImageName":
             yield Cause(name, f"pod {name}: {image} is no name of an image: correct image in cluster_kubernetes", True)
-        elif reason in observed_pods.PULLING:
+        elif reason in PULLING:
             yield Cause(
                 name,
                 f"pod {name}: node {node} cannot pull image {image} ({reason}): {_pull_error(message, events)}: "
@@ -109,7 +116,7 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
                 "image_pull_secret",
                 lasting=True,
             )
-        elif reason in observed_pods.CREATING:
+        elif reason in CREATING:
             yield Cause(
                 name,
                 f"pod {name} on node {node} cannot be started ({reason}): {message}: correct it, and run again",
@@ -121,7 +128,7 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
         else:
             yield _of_creation(name, node, events)
         return
-    if not _containers(pod) and status.get("phase") in (None, "Pending") and node:
+    if not pods.containers(pod, also_init=True) and status.get("phase") in (None, "Pending") and node:
         yield _of_creation(name, node, events)
 
 
@@ -151,49 +158,30 @@ def _advised(message: str) -> str:
     return f"{message.rstrip('. ') or 'the scheduler has not seen it yet'}: {todo}"
 
 
-def _containers(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    status = pod.get("status", {})
-    return [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
-
-
 def _image(pod: Mapping[str, Any], container: object) -> str:
     images = [one["image"] for one in pod.get("spec", {}).get("containers", []) if one.get("name") == container]
     return str(images[0]) if images else ""
 
 
-def outcome(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a pod wrote about its end (/dev/termination-log); empty where it wrote none."""
-    for container in _containers(pod):
-        for place in ("state", "lastState"):
-            text = ((container.get(place) or {}).get("terminated") or {}).get("message", "")
-            try:
-                found = json.loads(text)
-            except ValueError:
-                continue
-            if isinstance(found, dict) and "state" in found:
-                return found
-    return {}
-
-
-def of_failure(pods: Sequence[Mapping[str, Any]], trains: Mapping[str, Any] | None = None) -> Cause:
-    """Return why a job failed. pods: all of them, also those that prepare. trains: its training object.
+def of_failure(of_job: Sequence[Mapping[str, Any]], trains: Mapping[str, Any] | None = None) -> Cause:
+    """Return why a job failed. of_job: all of its pods, also those that prepare. trains: its training object.
 
     What ended a pod from outside comes first, then what pods wrote about their end, the first pod before the others,
     then exit codes, then what the training object says.
     """
     for judge in (_forced, _told, _exited):
-        for pod in sorted(pods, key=_order):
+        for pod in sorted(of_job, key=_order):
             found = judge(pod)
             if found:
                 return found
-    reason, message = training.failure(trains or {})
+    _state, reason, message = kinds.conclusion(trains or {})
     if reason == "DeadlineExceeded":
         return Cause("", "the job has run longer than its activeDeadlineSeconds (DeadlineExceeded): set it higher")
     return Cause("", f"{reason or 'failed'}: {message}" if message else "no pod tells why it failed")
 
 
 def _order(pod: Mapping[str, Any]) -> tuple[bool, int, str]:
-    place = observed_pods.number_of(pod)
+    place = pods.number_of(pod)
     return place < 0, place, str(pod["metadata"]["name"])
 
 
@@ -202,19 +190,11 @@ def _where(pod: Mapping[str, Any]) -> str:
     return f"pod {pod['metadata']['name']}{f' on node {node}' if node else ''}"
 
 
-def _terminated(pod: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for container in _containers(pod):
-        for place in ("state", "lastState"):
-            found = (container.get(place) or {}).get("terminated")
-            if found:
-                yield found
-
-
 def _forced(pod: Mapping[str, Any]) -> Cause | None:
     """Return what ended a pod from outside: memory, eviction, preemption, a deadline or a lost node."""
     name, status = str(pod["metadata"]["name"]), pod.get("status", {})
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip().rstrip(".")
-    if any(end.get("reason") == "OOMKilled" for end in _terminated(pod)):
+    if any(end.get("reason") == "OOMKilled" for end in pods.ends(pod, also_init=True)):
         limits = [one.get("resources", {}).get("limits", {}) for one in pod.get("spec", {}).get("containers", [])]
         limit = next((found["memory"] for found in limits if "memory" in found), "unknown")
         return Cause(
@@ -248,14 +228,14 @@ def _forced(pod: Mapping[str, Any]) -> Cause | None:
 
 
 def _told(pod: Mapping[str, Any]) -> Cause | None:
-    found = outcome(pod)
+    found = pods.outcome(pod)
     if found.get("state") in ("failed", "lost") and found.get("reason"):
         return Cause(str(pod["metadata"]["name"]), f"{_where(pod)}: {found['reason']}")
     return None
 
 
 def _exited(pod: Mapping[str, Any]) -> Cause | None:
-    for end in _terminated(pod):
+    for end in pods.ends(pod, also_init=True):
         if end.get("exitCode"):
             return Cause(str(pod["metadata"]["name"]), f"{_where(pod)}: {_ended(end)}")
     return None

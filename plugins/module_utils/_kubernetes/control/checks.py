@@ -5,37 +5,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
     jobs,
+    kinds,
     objects,
     quantities,
     resources,
-    training,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.derivation import Derived
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import Object
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import claim_refusal
 
-RIGHTS_FILE = "roles/kubernetes/files/rbac.yml"
+RIGHTS_FILE = "roles/manifest/files/rbac.yml"
 # Indexed Jobs are stable, and pods of a Job have host names, since then.
 LEAST_VERSION = (1, 24)
-# What installs the operators.
-OPERATORS = {
-    "PyTorchJob": (
-        "Kubeflow's training operator: kubectl apply --server-side -k "
-        "'github.com/kubeflow/training-operator.git/manifests/overlays/standalone?ref=v1.9.0'"
-    ),
-    "TrainJob": (
-        "Kubeflow Trainer: kubectl apply --server-side -k "
-        "'github.com/kubeflow/trainer.git/manifests/overlays/manager?ref=v2.1.0'"
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -70,6 +59,25 @@ class Found:
     earlier: Sequence[Object] = ()
 
 
+# To run commands in pods: over a websocket they begin with GET, and create; servers check one or the other.
+EXEC = (("get", "pods/exec"), ("create", "pods/exec"))
+READER = (*((verb, "pods") for verb in ("get", "list", "create", "delete")), *EXEC)
+LOG = (("get", "pods/log"),)
+
+
+def require(api: Api, of_task: Iterable[tuple[str, ...]], why: str = "") -> None:
+    """Raise ValueError with all of the rights, (verb, resource[, group]), that this user does not have.
+
+    why: what follows from that.
+    """
+    missing = [f"{verb} {resource}" for verb, resource, *group in of_task if not api.allowed(verb, resource, *group)]
+    if missing:
+        raise ValueError(
+            f"context {api.context} may not {', '.join(missing)} in namespace {api.namespace}{why}: have the role in "
+            f"{RIGHTS_FILE} bound to its user"
+        )
+
+
 def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, str], str]) -> list[Right]:
     """Return what this user must be allowed to do in the namespace, to start the job and to follow it.
 
@@ -81,9 +89,9 @@ def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, s
         if kind != "Namespace":
             own.setdefault(one["apiVersion"], []).append(kind)
     found = []
-    for version, kinds in own.items():
+    for version, of_version in own.items():
         group = version.rpartition("/")[0]
-        for kind in dict.fromkeys(kinds):
+        for kind in dict.fromkeys(of_version):
             resource = names.get((version, kind), "")
             verbs = ("get", "create") if kind == "PersistentVolumeClaim" else ("get", "list", "create", "delete")
             found += [Right(verb, resource, group) for verb in verbs if resource]
@@ -94,39 +102,38 @@ def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, s
     found.append(Right("patch", "configmaps"))
     followed = [("get", "pods"), ("list", "pods"), ("get", "pods/log"), ("list", "events")]
     found += [Right(verb, resource) for verb, resource in followed]
-    # A command over a websocket begins with GET, and creates.
-    return [*found, *(Right(verb, "pods/exec") for verb in ("get", "create"))]
+    return [*found, *(Right(*one) for one in EXEC)]
 
 
 def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
     """Return what a cluster has for a job and its objects. Raises ApiError where the server does not answer."""
-    settings, namespace = derived.settings, derived.settings.namespace
-    kinds = {(one["apiVersion"], one["kind"]) for one in made} | {("v1", "Secret"), ("v1", "ConfigMap")}
-    names = {key: api.resource(*key) for key in sorted(kinds)}
+    settings = derived.settings
+    of_job = {(one["apiVersion"], one["kind"]) for one in made} | {("v1", "Secret"), ("v1", "ConfigMap")}
+    names = {key: api.resource(*key) for key in sorted(of_job)}
     wanted = rights(derived, made, names)
-    missing = [one for one in wanted if not api.allowed(one.verb, one.resource, one.group, namespace)]
+    missing = [one for one in wanted if not api.allowed(one.verb, one.resource, one.group)]
 
     def may(verb: str, resource: str, group: str = "") -> bool:
         return Right(verb, resource, group) not in missing
 
     claim, pull_secret = None, None
     if may("get", "persistentvolumeclaims"):
-        claim = api.read("v1", "PersistentVolumeClaim", namespace, derived.claim)
-    if settings.image_pull_secret and api.allowed("get", "secrets", "", namespace):
-        pull_secret = api.read("v1", "Secret", namespace, settings.image_pull_secret) is not None
+        claim = api.read("v1", "PersistentVolumeClaim", derived.claim)
+    if settings.image_pull_secret and api.allowed("get", "secrets"):
+        pull_secret = api.read("v1", "Secret", settings.image_pull_secret) is not None
     taken = []
     for one in made:
         group = one["apiVersion"].rpartition("/")[0]
-        if one["kind"] in objects.SHARED or not may("get", names[one["apiVersion"], one["kind"]], group):
+        if one["kind"] in kinds.SHARED or not may("get", names[one["apiVersion"], one["kind"]], group):
             continue
-        there = api.read(one["apiVersion"], one["kind"], namespace, one["metadata"]["name"])
+        there = api.read(one["apiVersion"], one["kind"], one["metadata"]["name"])
         taken += [{**there, "apiVersion": one["apiVersion"], "kind": one["kind"]}] if there else []
     return Found(
         api.version(),
         {kind: bool(name) for (_version, kind), name in names.items()},
         missing,
-        _optional(api.nodes),
-        _optional(lambda: api.read("v1", "Namespace", "", namespace) is not None),
+        _optional(partial(api.list, "v1", "Node")),
+        _optional(lambda: api.read("v1", "Namespace", settings.namespace) is not None),
         claim,
         pull_secret,
         taken,
@@ -148,10 +155,10 @@ def _earlier(api: Api, derived: Derived, may: Callable[..., bool]) -> list[Objec
     """Return the objects that a previous start of the job has left, of whatever kind it was; none of others."""
     selector = jobs.selector(derived.name)
     found: list[Object] = []
-    for version, kind in objects.KINDS_OF_JOBS:
+    for kind, version in kinds.OF_JOBS.items():
         resource = api.resource(version, kind)
         if resource and may("list", resource, version.rpartition("/")[0]):
-            found += _optional(partial(api.list, version, kind, derived.settings.namespace, selector)) or []
+            found += _optional(partial(api.list, version, kind, selector)) or []
     return found
 
 
@@ -178,9 +185,10 @@ def _of_server(derived: Derived, found: Found) -> Iterator[str]:
         )
     missing = [one for one, there in found.kinds.items() if not there]
     if missing:
+        operator = kinds.TRAINING[kind].operator or "them"
         yield (
-            f"kind: the cluster has no {' and no '.join(missing)}: install {OPERATORS.get(kind, 'them')}; or set kind "
-            "in cluster_kubernetes to Job, which needs no operator"
+            f"kind: the cluster has no {' and no '.join(missing)}: install {operator}; or set kind in "
+            "cluster_kubernetes to Job, which needs no operator"
         )
 
 
@@ -231,10 +239,11 @@ def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
 
 def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
     name = derived.run.job.name
-    running = [one for one in found.earlier if training.runs_pods(one) and not training.ended(one)]
+    makers = [one for one in found.earlier if one["kind"] in kinds.TRAINING]
+    running = [one for one in makers if not kinds.conclusion(one)[0]]
     starting = [one for one in found.earlier if one["kind"] == "ConfigMap" and jobs.is_starting(one)]
     # While a job's data are prepared, nothing of it trains yet.
-    does = "is running" if any(map(training.is_training, running)) else "prepares its data"
+    does = "is running" if any(not kinds.prepares(one, derived.name) for one in running) else "prepares its data"
     if running:
         yield (
             f"job {name} {does} {_since(running[0])}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
@@ -268,7 +277,7 @@ def _since(one: Object) -> str:
 def _with_the_same_objects(derived: Derived, found: Found) -> list[str]:
     """Return the other jobs whose objects have the names of this one's: a.b and a-b both give a-b."""
     configs = [one for one in found.earlier if one["kind"] == "ConfigMap"]
-    runs = [jobs.Found(derived.name, derived.settings.namespace, config=one).run for one in configs]
+    runs = [jobs.JobInPods(derived.name, derived.settings.namespace, config=one).run for one in configs]
     return sorted({str(run["job"]["name"]) for run in runs if run} - {derived.run.job.name})
 
 

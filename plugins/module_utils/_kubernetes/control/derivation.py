@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import kubernetes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import quantities, resources
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds, quantities, resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.refusals import refusals
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.resources import Resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS, Settings
@@ -30,12 +30,6 @@ PORT = 29500
 """At which the first pod waits for the others: torchrun's usual one."""
 
 NAME = re.compile(r"[a-z]([a-z0-9-]*[a-z0-9])?")
-# The host name of the first pod, by the object that makes it.
-FIRST_POD = {
-    "Job": "{name}-0.{name}",
-    "PyTorchJob": "{name}-worker-0",
-    "TrainJob": "{name}-node-0-0.{name}",
-}
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class Derived:
     @property
     def first_pod(self) -> str:
         """The host name at which the pods meet."""
-        return FIRST_POD[self.settings.kind].format(name=self.name)
+        return kinds.TRAINING[self.settings.kind].first_pod.format(name=self.name)
 
     @property
     def claim(self) -> str:

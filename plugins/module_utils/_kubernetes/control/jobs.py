@@ -1,75 +1,90 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The jobs of a namespace by the objects that its API server has, in the form in which jobs on hosts are reported."""
+"""A job of which a cluster has objects: its state, what its pods do, and what of it can be removed.
+
+Gathered from the API server, with what its supervisor reports in its first pod, and reported in the form in which jobs
+on hosts are.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes, kinds
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import (
     BY_USER,
     JOB_LABEL,
+    MANAGED_BY,
+    MANAGER,
     PREPARES,
     READS,
-    ROLE_LABEL,
     SINCE,
     START,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.observed_pods import (
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.pods import (
+    began,
+    container_of,
     has_read,
     is_running,
-    message_of,
     metadata_of,
     number_of,
+    outcome,
     pod_row,
+    role_of,
     terminated,
+    training_pods,
     why,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PROGRAM
 
 Object = Mapping[str, Any]
 
-MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "amx.cluster"
 # Annotations of a job's ConfigMap, once its training object was deleted.
 STATE, REASON, ENDED = "amx.cluster/state", "amx.cluster/reason", "amx.cluster/ended"
 # On a job's ConfigMap: when its start began, until what trains is created; and for how many seconds that counts.
 STARTING, STARTING_SECONDS = "amx.cluster/starting", 600
-# What trains, by its API; in the order in which all objects of a job are removed.
-TRAINING = {
-    "PyTorchJob": "kubeflow.org/v1",
-    "TrainJob": "trainer.kubeflow.org/v1alpha1",
-    "Job": "batch/v1",
-}
-REMOVED = {
-    **TRAINING,
-    "TrainingRuntime": "trainer.kubeflow.org/v1alpha1",
-    "Pod": "v1",
-    "Service": "v1",
-    "Secret": "v1",
-    "ConfigMap": "v1",
-}
-SUCCEEDED, FAILED = ("Complete", "Succeeded"), ("Failed",)
 STATES = ("running", "succeeded", "failed", "stopped", "lost")
 
 
 @dataclass(frozen=True)
-class Found:
-    """A job of which the cluster has objects. name: of these. config: its ConfigMap. pods: all that train, the newest
-    of each number, by number."""
+class JobInPods:
+    """A job of which the cluster has objects. name: of these.
+
+    config: its ConfigMap. training: what makes its pods. prepare: the Job that prepares its data. all_pods: those of
+    its pods that are not readers. reported: what pod.py status printed in its first pod; empty where that does not
+    run, or cannot be asked: unanswered has why.
+    """
 
     name: str
     namespace: str
     config: Object = field(default_factory=dict)
     training: Object = field(default_factory=dict)
     prepare: Object = field(default_factory=dict)
-    prepares: tuple[Object, ...] = ()
-    pods: tuple[Object, ...] = ()
+    all_pods: tuple[Object, ...] = ()
+    reported: Mapping[str, Any] = field(default_factory=dict)
+    unanswered: str = ""
+
+    @property
+    def pods(self) -> tuple[Object, ...]:
+        """Those that train, the newest of each number, by number."""
+        return tuple(training_pods(self.all_pods).values())
+
+    @property
+    def prepares(self) -> tuple[Object, ...]:
+        """Those that prepare its data."""
+        return tuple(pod for pod in self.all_pods if role_of(pod) == PREPARES)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Its status.json, as its supervisor has last written it; empty where it has not reported."""
+        return dict(self.reported.get("status") or {})
 
     @property
     def derived(self) -> dict[str, Any]:
@@ -115,6 +130,11 @@ class Found:
         """Its first pod, which has the supervisor; None while that does not run."""
         return next((pod for pod in self.pods if number_of(pod) == 0 and is_running(pod)), None)
 
+    @property
+    def maker(self) -> Object:
+        """What makes its pods now: its training object, or the Job that prepares its data; empty for neither."""
+        return self.training or self.prepare
+
     def pod(self, number: int) -> Object:
         """Return a pod by its number. Raises ValueError where there is none."""
         for one in self.pods:
@@ -143,36 +163,108 @@ def selector(name: str = "") -> str:
     return f"{JOB_LABEL}{f'={name}' if name else ''},{MANAGED_BY}={MANAGER}"
 
 
-def group(
-    configs: Iterable[Object], trainings: Iterable[Object], pods: Iterable[Object], namespace: str
-) -> list[Found]:
-    """Return the jobs of a namespace, by name. trainings: also Jobs that prepare. Objects of others are left out."""
+def group(objects: Iterable[Object], namespace: str) -> list[JobInPods]:
+    """Return the jobs of a namespace, by name, from their objects. Those of others are left out."""
     parts: dict[str, dict[str, Any]] = {}
+    for one in filter(ours, objects):
+        name, kind = metadata_of(one)["labels"][JOB_LABEL], one["kind"]
+        of = parts.setdefault(name, {"all_pods": []})
+        if kind == "Pod":
+            if role_of(one) != READS:
+                of["all_pods"].append(one)
+        elif kind == "ConfigMap":
+            of["config"] = one
+        elif kinds.prepares(one, name):
+            of["prepare"] = one
+        elif kind in kinds.TRAINING:
+            of["training"] = one
+    parts = {name: of for name, of in parts.items() if len(of) > 1 or of["all_pods"]}
+    return [JobInPods(name, namespace, all_pods=tuple(of.pop("all_pods")), **of) for name, of in sorted(parts.items())]
 
-    def of(one: Object) -> dict[str, Any]:
-        name = metadata_of(one)["labels"][JOB_LABEL]
-        return parts.setdefault(name, {"pods": [], "prepares": []})
 
-    for one in filter(ours, configs):
-        of(one)["config"] = one
-    for one in filter(ours, trainings):
-        is_prepare = metadata_of(one)["name"] == f"{metadata_of(one)['labels'][JOB_LABEL]}-prepare"
-        of(one)["prepare" if is_prepare else "training"] = one
-    newest = sorted(filter(ours, pods), key=lambda one: metadata_of(one).get("creationTimestamp") or "", reverse=True)
-    for one in newest:
-        role = metadata_of(one)["labels"].get(ROLE_LABEL, "")
-        if role == PREPARES:
-            of(one)["prepares"].append(one)
-        elif role != READS and number_of(one) not in map(number_of, of(one)["pods"]):
-            of(one)["pods"].append(one)
-    found = []
-    for name, has in sorted(parts.items()):
-        numbered = tuple(sorted(has.pop("pods"), key=number_of))
-        found.append(Found(name, namespace, pods=numbered, prepares=tuple(has.pop("prepares")), **has))
-    return found
+def gather(api: Api, name: str = "", kind: str = "") -> list[JobInPods]:
+    """Return the jobs of the namespace, or the one of this name. kind: of what trains, where it is known.
+
+    Raises ApiError.
+    """
+    trainings = {key: one.api_version for key, one in kinds.TRAINING.items() if not kind or key in (kind, "Job")}
+    found = [
+        one
+        for key, version in {"ConfigMap": "v1", "Pod": "v1", **trainings}.items()
+        for one in _list(api, version, key, name)
+    ]
+    return group(found, api.namespace)
+
+
+def everything(api: Api, name: str) -> list[Object]:
+    """Return all objects of a job, those of its pods' own among them. Raises ApiError."""
+    return [one for kind, version in kinds.OF_JOBS.items() for one in _list(api, version, kind, name)]
+
+
+def _list(api: Api, version: str, kind: str, name: str) -> list[Object]:
+    """Return the objects of a kind; none of a kind that this user may not list, for the job may be of another."""
+    try:
+        return list(api.list(version, kind, selector(name)))
+    except ApiError as error:
+        if error.status != 403 or kind in ("ConfigMap", "Job"):
+            raise
+        return []
+
+
+# What its supervisor reports
+
+
+def ask(api: Api, pod: Object, words: Sequence[str], timeout: float = 30) -> Any:
+    """Return the JSON that pod.py prints for these words in a pod. Raises ValueError."""
+    name = metadata_of(pod)["name"]
+    code, out, errors = api.exec(name, container_of(pod), [*PROGRAM, *words], timeout)
+    if code:
+        said = (errors.strip() or out.strip() or f"exit code {code}").splitlines()[-1]
+        raise ValueError(f"pod.py {' '.join(words)} in pod {name}: {said.removeprefix('amx.cluster: ')}")
+    try:
+        return json.loads(out.strip().splitlines()[-1])
+    except (IndexError, ValueError):
+        raise ValueError(
+            f"pod.py {' '.join(words)} in pod {name} printed no JSON: its image is of another version of the "
+            "collection than this one; build it again with playbooks/image.yml"
+        ) from None
+
+
+def with_report(api: Api, job: JobInPods) -> JobInPods:
+    """Return a job with what its supervisor reports, where that can be asked and means this run."""
+    first = job.first_running
+    if first is None:
+        return job
+    try:
+        reported = dict(ask(api, first, ["status", *([job.start] if job.start else [])]))
+    except ValueError as error:  # a pod that ends just now cannot be asked: its state tells
+        return replace(job, unanswered=str(error))
+    return replace(job, reported=reported) if is_of(reported, job, began(first)) else job
+
+
+def is_of(reported: Mapping[str, Any], job: JobInPods, began_at: str) -> bool:
+    """Tell whether a status is of this run, not of the previous one in the same directory.
+
+    began_at: when the first pod did, by which runs are told apart that have no other time.
+    """
+    status, since = reported.get("status"), job.said(SINCE)
+    if not status:
+        return False
+    if since and "since" in status:
+        return bool(status["since"] == since)
+    if status.get("state") == "running":
+        return True
+    try:
+        return _seconds(str(status["started"])) >= _seconds(began_at) - 2
+    except (KeyError, ValueError):
+        return True
 
 
 # The state of a job
+
+
+def _seconds(text: str) -> float:
+    return datetime.fromisoformat(time_of(text)).timestamp()
 
 
 def time_of(text: str) -> str:
@@ -181,20 +273,11 @@ def time_of(text: str) -> str:
     return text + "+00:00" if text and not re.search(r"[+-]\d\d:\d\d$", text) else text
 
 
-def conclusion(training: Object) -> tuple[str, str]:
-    """Return how a training object ended, (state, message); two empty strings while it has not."""
-    for one in (training.get("status") or {}).get("conditions") or []:
-        if one.get("status") == "True" and one.get("type") in (*SUCCEEDED, *FAILED):
-            message = str(one.get("message") or one.get("reason") or "")
-            return ("succeeded", "") if one["type"] in SUCCEEDED else ("failed", message)
-    return "", ""
+def status(found: JobInPods) -> dict[str, Any]:
+    """Return the status of a job in the form of status.json.
 
-
-def status(found: Found, live: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the status of a job in the form of status.json. live: what pod.py status has printed in its first pod.
-
-    It is what its own supervisor says, as long as that can be asked; then what the pods have left, the training object
-    says, or was noted when it was stopped. "pending": no pod of it has run yet.
+    It is what its own supervisor reports, as long as that can be asked; then what the pods have left, the training
+    object says, or was noted when it was stopped. "pending": no pod of it has run yet.
     """
     derived = found.derived
     pods = int(derived.get("pods", len(found.pods)))
@@ -207,9 +290,8 @@ def status(found: Found, live: Mapping[str, Any] | None = None) -> dict[str, Any
         "ranks": pods * int(derived.get("ranks", 1)),
         "notes": [],
     }
-    own = (live or {}).get("status")
-    if own:
-        return {**base, **own}
+    if found.own:
+        return {**base, **found.own}
     state, reason = _state(found)
     base.update(state=state, reason=reason)
     ended = _ended(found)
@@ -222,17 +304,23 @@ def _created(one: Object) -> str:
     return str(metadata_of(one).get("creationTimestamp") or "")
 
 
-def _ended(found: Found) -> str:
+def _ended(found: JobInPods) -> str:
     times = [str(terminated(pod).get("finishedAt") or "") for pod in found.pods]
     last = (found.training.get("status") or {}).get("completionTime") or max(times, default="")
     return time_of(str(last or found.said(ENDED)))
 
 
-def _state(found: Found) -> tuple[str, str]:
+def _concluded(one: Object) -> tuple[str, str]:
+    """Return how an object has ended, and what it says about a failure."""
+    state, reason, message = kinds.conclusion(one)
+    return state, (message or reason) if state == "failed" else ""
+
+
+def _state(found: JobInPods) -> tuple[str, str]:
     """Return (state, reason) without what its supervisor says."""
-    messages = [message_of(pod) for pod in found.pods]
+    messages = [outcome(pod) for pod in found.pods]
     first = next((said for pod, said in zip(found.pods, messages) if number_of(pod) == 0 and said), {})
-    concluded, message = conclusion(found.training)
+    concluded, message = _concluded(found.training)
     if concluded:
         if first.get("state") in STATES[1:]:
             return str(first["state"]), str(first.get("reason") or message)
@@ -259,9 +347,9 @@ def _state(found: Found) -> tuple[str, str]:
     return "pending", _first_reason(found) or _preparing(found)[1] or "its pods have not been started yet"
 
 
-def _preparing(found: Found) -> tuple[str, str]:
+def _preparing(found: JobInPods) -> tuple[str, str]:
     """Return state and reason of a job whose models and data are put on the volume first."""
-    concluded, message = conclusion(found.prepare)
+    concluded, message = _concluded(found.prepare)
     reason = next((f"pod {metadata_of(pod)['name']}: {why(pod)}" for pod in found.prepares if why(pod)), "")
     if concluded == "failed":
         return "failed", f"its data could not be prepared: {reason or message}"
@@ -270,7 +358,7 @@ def _preparing(found: Found) -> tuple[str, str]:
     return "pending", ""
 
 
-def _first_reason(found: Found) -> str:
+def _first_reason(found: JobInPods) -> str:
     """Return why the first pod that does not run does not, in the words of train.yml."""
     causes_of_waiting = causes.of_waiting(found.pods, {})
     if causes_of_waiting:
@@ -296,18 +384,20 @@ def has_ended(state: str) -> bool:
     return state in STATES[1:]
 
 
-def entry(found: Found, live: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def entry(found: JobInPods) -> dict[str, Any]:
     """Return a job as jobs_info returns those of hosts, and `kubernetes`: what only jobs in pods have.
 
     path: its directory on the volume. ranks: each with its pod as `host`.
     """
-    said = dict(live or {})
+    state = status(found)
+    if found.unanswered:
+        state["notes"] = [*state.get("notes", []), f"its progress is not known: {found.unanswered}"]
     return {
         "name": found.name,
-        "path": str(said.get("directory") or found.directory),
-        "status": status(found, live),
-        "progress": said.get("progress") or {},
-        "ranks": ranks_of(said.get("ranks")),
+        "path": str(found.reported.get("directory") or found.directory),
+        "status": state,
+        "progress": found.reported.get("progress") or {},
+        "ranks": ranks_of(found.reported.get("ranks")),
         "kubernetes": {
             "namespace": found.namespace,
             "kind": found.kind,
@@ -340,35 +430,26 @@ def elapsed(found_status: Mapping[str, Any], now: datetime) -> float | None:
 # What is removed
 
 
-def removable(objects: Iterable[Object], name: str) -> list[dict[str, str]]:
-    """Return which objects of a job can be removed, in the order in which they are: {api_version, kind, name}.
+def removable(objects: Iterable[Object], name: str) -> list[Object]:
+    """Return which objects of a job can be removed, in the order in which they are.
 
     Objects without the collection's own labels, those of other jobs and claims are never among them, nor is what
     another object owns: it is removed with that. A reader that runs is of somebody who fetches results now.
     """
-    places = list(REMOVED)
+    places = list(kinds.OF_JOBS)
     found = [
         one
         for one in objects
         if ours(one)
         and metadata_of(one)["labels"][JOB_LABEL] == name
-        and one.get("kind") in REMOVED
+        and one.get("kind") in places
         and not metadata_of(one).get("ownerReferences")
-        and (metadata_of(one)["labels"].get(ROLE_LABEL) != READS or has_read(one))
+        and (role_of(one) != READS or has_read(one))
     ]
-    found.sort(key=lambda one: (places.index(str(one["kind"])), metadata_of(one)["name"]))
-    return [
-        {"api_version": REMOVED[str(one["kind"])], "kind": str(one["kind"]), "name": metadata_of(one)["name"]}
-        for one in found
-    ]
+    return sorted(found, key=lambda one: (places.index(str(one["kind"])), metadata_of(one)["name"]))
 
 
-def running_objects(found: Found) -> list[dict[str, str]]:
-    """Return what runs pods of a job, which stop.yml deletes: the training object and the Job that prepares."""
-    return removable([one for one in (found.training, found.prepare) if one], found.name)
-
-
-def is_missing(name: str, namespace: str, known: Sequence[Found]) -> str:
+def is_missing(name: str, namespace: str, known: Sequence[JobInPods]) -> str:
     """Return the message for a job that neither hosts nor Kubernetes have."""
     there = ", ".join(f"{found.name} ({status(found)['state']})" for found in known)
     return (

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import quantities
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.derivation import PORT, Derived
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import (
     FAILED,
     JOB,
@@ -29,6 +30,7 @@ MOST_FILES = 900_000
 PREPARE_CPUS, PREPARE_MEMORY = 2, 8 * quantities.GI
 USER = 1000
 KEY = re.compile(r"[-A-Za-z0-9_][-._A-Za-z0-9]{0,199}")
+MANAGED_BY, MANAGER = "app.kubernetes.io/managed-by", "amx.cluster"
 JOB_LABEL, ROLE_LABEL = "amx.cluster/job", "amx.cluster/role"
 # On all objects of a job: which start of it they are of, who started it on which control node, and when.
 START, BY_USER, SINCE = "amx.cluster/start", "amx.cluster/user", "amx.cluster/since"
@@ -36,17 +38,6 @@ TRAINS, PREPARES, READS = "train", "prepare", "reader"
 # Where the number of a pod among those of its job is: an annotation of an Indexed Job's pods, which those of a TrainJob
 # are as well, and a label of a PyTorchJob's.
 COMPLETION_INDEX, REPLICA_INDEX = "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index"
-# What jobs share, and what a job may have of its own, in the order in which it is removed.
-SHARED = ("Namespace", "PersistentVolumeClaim")
-KINDS_OF_JOBS = (
-    ("kubeflow.org/v1", "PyTorchJob"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainJob"),
-    ("trainer.kubeflow.org/v1alpha1", "TrainingRuntime"),
-    ("batch/v1", "Job"),
-    ("v1", "Service"),
-    ("v1", "ConfigMap"),
-    ("v1", "Secret"),
-)
 
 
 def lost_pods_only(container: str) -> Object:
@@ -69,7 +60,7 @@ def labels(derived: Derived, role: str = "") -> dict[str, str]:
     """Return the labels of a job's objects; role: of its pods."""
     common = {
         "app.kubernetes.io/name": "amx-cluster",
-        "app.kubernetes.io/managed-by": "amx.cluster",
+        MANAGED_BY: MANAGER,
         JOB_LABEL: derived.name,
     }
     return {**common, **({ROLE_LABEL: role} if role else {})}
@@ -106,7 +97,7 @@ def volume_claim(derived: Derived) -> Object:
         "metadata": {
             "name": derived.claim,
             "namespace": settings.namespace,
-            "labels": {"app.kubernetes.io/managed-by": "amx.cluster"},
+            "labels": {MANAGED_BY: MANAGER},
         },
         "spec": spec,
     }
@@ -198,14 +189,9 @@ def container(derived: Derived, name: str, action: str, resources: Object, index
     return made
 
 
-def pod(derived: Derived, role: str, restart: str, containers: list[Object], files: Mapping[str, bytes]) -> Object:
-    """Return the template of a pod. files: those of the ConfigMap. restart: empty where an operator decides that.
-
-    Its /dev/shm counts as memory of the pod.
-    """
-    settings = derived.settings
+def common_spec(settings: Settings, containers: list[Object], volumes: list[Object]) -> Object:
+    """Return what every pod of the collection has, also the one by which the volume is read."""
     spec: Object = {
-        **({"restartPolicy": restart} if restart else {}),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "securityContext": {
@@ -217,28 +203,36 @@ def pod(derived: Derived, role: str, restart: str, containers: list[Object], fil
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": containers,
-        "volumes": [
-            {
-                "name": "job",
-                "configMap": {
-                    "name": derived.name,
-                    "items": [{"key": key_of(path), "path": path} for path in sorted(files)],
-                },
-            },
-            {"name": "storage", "persistentVolumeClaim": {"claimName": derived.claim}},
-            {"name": "scratch", "emptyDir": {}},
-            {
-                "name": "shm",
-                "emptyDir": {"medium": "Memory", "sizeLimit": quantities.memory(derived.resources.shm)},
-            },
-        ],
+        "volumes": volumes,
     }
-    if settings.node_selector and role == TRAINS:
-        spec["nodeSelector"] = dict(settings.node_selector)
     if settings.tolerations:
         spec["tolerations"] = [dict(one) for one in settings.tolerations]
     if settings.image_pull_secret:
         spec["imagePullSecrets"] = [{"name": settings.image_pull_secret}]
+    return spec
+
+
+def pod(derived: Derived, role: str, restart: str, containers: list[Object], files: Mapping[str, bytes]) -> Object:
+    """Return the template of a pod. files: those of the ConfigMap. restart: empty where an operator decides that.
+
+    Its /dev/shm counts as memory of the pod.
+    """
+    settings = derived.settings
+    volumes = [
+        {
+            "name": "job",
+            "configMap": {
+                "name": derived.name,
+                "items": [{"key": key_of(path), "path": path} for path in sorted(files)],
+            },
+        },
+        {"name": "storage", "persistentVolumeClaim": {"claimName": derived.claim}},
+        {"name": "scratch", "emptyDir": {}},
+        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": quantities.memory(derived.resources.shm)}},
+    ]
+    spec = {**({"restartPolicy": restart} if restart else {}), **common_spec(settings, containers, volumes)}
+    if settings.node_selector and role == TRAINS:
+        spec["nodeSelector"] = dict(settings.node_selector)
     return {"metadata": {"labels": labels(derived, role)}, "spec": spec}
 
 

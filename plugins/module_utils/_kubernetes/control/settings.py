@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import quantities
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds, quantities
 
-KINDS = ("Job", "PyTorchJob", "TrainJob")
 ACCESS_MODES = ("ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 PULL_POLICIES = ("IfNotPresent", "Always", "Never")
 # The label of node-feature-discovery for nodes whose CPUs multiply bfloat16 matrices with AMX.
@@ -128,7 +127,7 @@ CHECKS: dict[str, Callable[[object], Any]] = {
     "workers": _count(1),
     "cpus": _count(2),
     "memory": _bytes,
-    "kind": _one_of(*KINDS),
+    "kind": _one_of(*sorted(kinds.TRAINING)),
     "context": _matching(re.compile(r"\S+"), "the name of a context in your kubeconfig"),
     "kubeconfig": _matching(re.compile(r"\S(.*\S)?"), "the path of a kubeconfig on the control node"),
     "namespace": _matching(DNS_LABEL, "a namespace: at most 63 lower-case letters, digits and '-'"),

@@ -21,10 +21,11 @@ import sys
 import tarfile
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress, secret_env
@@ -35,6 +36,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.superv
 
 # What is not packed: it is on the volume for all jobs, was brought along, or is nobody else's business.
 NOT_PACKED = frozenset(("data", "models", project.DIRECTORY, secret_env.FILE, rounds.PODS, rounds.ENDPOINT, ".reserve"))
+
+
+PACKED = "packed results"
+"""What the mark of a directory says in which a pod has packed results."""
 
 
 def directory_of(places: Places, start: str) -> Path:
@@ -118,17 +123,20 @@ def stop(directory: Path) -> dict[str, Any]:
     return {"version": 1, "directory": f"jobs/{directory.name}", "state": told.get("state")}
 
 
-def packed_by(jobs_directory: Path, reader: str = "*", job: str = "*") -> list[Path]:
-    """Return the tar files of results that are on the volume. reader: the pod that made them. job: their directory."""
-    return [path for end in ("tar", "tar.part") for path in jobs_directory.glob(f".{job}.{reader}.{end}")]
+def remove_packed(jobs_directory: Path, reader: str = "", age: float = 0) -> None:
+    """Remove the results that were packed: by one pod, or by whichever did more than so many seconds ago.
 
-
-def remove_packed(paths: Iterable[Path], age: float = 0) -> None:
-    """Remove tar files, of these only those that were last written so many seconds ago."""
-    for path in paths:
-        with contextlib.suppress(OSError):
-            if time.time() - path.stat().st_mtime >= age:
-                path.unlink()
+    Each pod packs into a directory that it has marked as its own; what has no such mark stays, whatever its name.
+    """
+    with contextlib.suppress(OSError):
+        for directory in jobs_directory.iterdir():
+            with contextlib.suppress(OSError):
+                mark = _ownership.read(directory)
+                if mark.get("what") != PACKED or (reader and mark.get("reader") != reader):
+                    continue
+                written = [path.stat().st_mtime for path in directory.iterdir() if path.name != _ownership.MARK]
+                if time.time() - max(written, default=directory.stat().st_mtime) >= age:
+                    _ownership.remove(directory)
 
 
 def pack(directory: Path, reader: str) -> dict[str, Any]:
@@ -137,11 +145,13 @@ def pack(directory: Path, reader: str) -> dict[str, Any]:
     reader: the pod that does this: another one may pack the same directory at the same time.
     """
     # Of pods that could not remove theirs, such as those of nodes that were lost.
-    remove_packed(packed_by(directory.parent, job=directory.name), 2 * READER_SECONDS)
-    path = directory.with_name(f".{directory.name}.{reader}.tar")
-    part = path.with_name(f"{path.name}.part")
+    remove_packed(directory.parent, age=2 * READER_SECONDS)
+    place = directory.with_name(f".packed-{reader}")
+    if not _ownership.make(place, PACKED, reader=reader) and _ownership.read(place).get("reader") != reader:
+        raise ValueError(f"{place} on the volume was not made by this pod, which needs that place: rename it")
+    path = place / f"{directory.name}.tar"
     digest = hashlib.sha256()
-    opened = os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+    opened = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:
         with (
             os.fdopen(opened, "wb") as stream,
@@ -149,12 +159,11 @@ def pack(directory: Path, reader: str) -> dict[str, Any]:
         ):
             tar.add(directory, arcname=".", filter=_packed)
     except OSError:
-        part.unlink(missing_ok=True)  # of a volume that is full, it has taken the rest
+        _ownership.remove(place)  # of a volume that is full, it has taken the rest
         raise
-    with part.open("rb") as made:
+    with path.open("rb") as made:
         for piece in iter(lambda: made.read(1 << 20), b""):
             digest.update(piece)
-    part.replace(path)
     return {"version": 1, "path": str(path), "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
 
 
@@ -169,7 +178,7 @@ def wait(places: Places, reader: str) -> None:
         signal.signal(number, lambda *_signal: ending.set())
     while not ending.wait(60):
         pass
-    remove_packed(packed_by(places.storage / "jobs", reader))
+    remove_packed(places.storage / "jobs", reader)
 
 
 def read(places: Places, words: Sequence[str], reader: str = "") -> None:

@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
-    causes,
-    live,
-    observed_pods,
-    training,
-)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes, kinds, pods, volume
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from support.api_server import api_server
 from support.kubernetes_jobs import derive, render
@@ -157,13 +152,15 @@ def test_a_reason_is_as_bad_for_a_reader_as_for_a_job(
     assert (cause.hopeless, cause.lasting) == (hopeless, lasting)
     waiting, runs = pod(**waits(reason, "told")), pod(containerStatuses=[{"state": {"running": {}}}])
     answers = iter([waiting, waiting, runs])
-    with api_server({"/api/v1/namespaces/team/pods/demo-worker-0": lambda _request: next(answers)}) as server:
-        api = Api.connect(server.kubeconfig(tmp_path))
+    team = "/api/v1/namespaces/team"
+    answers_of = {f"{team}/pods/demo-worker-0": lambda _request: next(answers), f"{team}/events": {"items": []}}
+    with api_server(answers_of) as server:
+        api = Api.connect(server.kubeconfig(tmp_path), namespace="team")
         try:
-            live.wait_for(api, "team", "demo-worker-0", 60, every=0)
+            volume.wait_for(api, waiting, lambda _text: None, 60, every=0)
         except ValueError as error:
             assert hopeless, error
-            assert str(error) == f"pod demo-worker-0 cannot run: {reason}: told"
+            assert str(error) == f"pod demo-worker-0 cannot start: {cause.text}"
         else:
             assert not hopeless
 
@@ -299,8 +296,8 @@ def test_what_the_training_object_says() -> None:
     ],
 )
 def test_whether_an_object_has_ended(condition: dict[str, str], state: str) -> None:
-    assert training.ended({"kind": "PyTorchJob", "status": {"conditions": [condition]}}) == state
-    assert training.ended({"kind": "PyTorchJob"}) == ""
+    assert kinds.conclusion({"kind": "PyTorchJob", "status": {"conditions": [condition]}})[0] == state
+    assert kinds.conclusion({"kind": "PyTorchJob"})[0] == ""
 
 
 COMPLETION, REPLICA = "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index"
@@ -309,8 +306,7 @@ COMPLETION, REPLICA = "batch.kubernetes.io/job-completion-index", "training.kube
 def test_numbers_of_pods() -> None:
     old, new = pod(), pod()
     old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = "2026-01-01", "2026-01-02"
-    pods = [new, old, pod("demo-worker-1"), pod("demo-prepare-x", role="prepare")]
-    found = training.training_pods(pods)
+    found = pods.training_pods([new, old, pod("demo-worker-1"), pod("demo-prepare-x", role="prepare")])
     assert list(found) == [0, 1]
     assert found[0] is new
 
@@ -339,8 +335,8 @@ def test_a_pod_has_one_number_for_everybody(kind: str, about: dict[str, Any], nu
     one = pod()
     one["metadata"].update({"labels": {}, "annotations": {}, **about})
     one["metadata"]["labels"].update({"amx.cluster/job": "demo", "amx.cluster/role": "train"})
-    assert observed_pods.number_of(one) == number
-    assert list(training.training_pods([one])) == ([number] if number >= 0 else [])
+    assert pods.number_of(one) == number
+    assert list(pods.training_pods([one])) == ([number] if number >= 0 else [])
     if kind == "reader":
         return
     derived = derive(kind=kind)

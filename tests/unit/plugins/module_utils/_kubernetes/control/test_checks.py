@@ -46,7 +46,7 @@ def server() -> Iterator[Server]:
         "/apis/kubeflow.org/v1": {"resources": [{"name": "pytorchjobs", "kind": "PyTorchJob"}]},
         "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs": {"items": []},
         "/apis/batch/v1/namespaces/team/jobs": {"items": []},
-        **{f"{TEAM}/{name}": {"items": []} for name in ("services", "configmaps", "secrets")},
+        **{f"{TEAM}/{name}": {"items": []} for name in ("services", "configmaps", "secrets", "pods")},
     }
     with api_server(answers) as running:
         yield running
@@ -56,7 +56,7 @@ def refused(server: Server, folder: Path, override: dict[str, Any] | None = None
     """Return why the smoke job is refused on a cluster."""
     derived = derive(SMOKE, override, **{**GIVEN, **given})
     made = manifest.render(derived, manifest.job_files(derived, load(SMOKE), {}))
-    found = checks.gather(Api.connect(server.kubeconfig(folder)), derived, made)
+    found = checks.gather(Api.connect(server.kubeconfig(folder), namespace="team"), derived, made)
     return checks.refusals(derived, found, "test")
 
 
@@ -100,7 +100,7 @@ def test_missing_rights_are_one_message(server: Server, tmp_path: Path) -> None:
     (reason,) = refused(server, tmp_path)
     assert reason == (
         "the user of context test may not, in namespace team: create configmaps; get, list, create, delete "
-        "pytorchjobs.kubeflow.org; get, create pods/exec: have an administrator apply roles/kubernetes/files/rbac.yml "
+        "pytorchjobs.kubeflow.org; get, create pods/exec: have an administrator apply roles/manifest/files/rbac.yml "
         "with your name"
     )
     asked = [one["body"]["spec"]["resourceAttributes"] for one in server.requests if one["path"] == REVIEWS]
@@ -118,7 +118,7 @@ def test_a_job_with_secrets_needs_rights_on_secrets(tmp_path: Path) -> None:
 def test_nodes_that_may_not_be_listed(server: Server, tmp_path: Path) -> None:
     server.answers["/api/v1/nodes"] = status(403, "nodes is forbidden")
     derived = derive(SMOKE, **GIVEN)
-    found = checks.gather(Api.connect(server.kubeconfig(tmp_path)), derived, [])
+    found = checks.gather(Api.connect(server.kubeconfig(tmp_path), namespace="team"), derived, [])
     assert checks.refusals(derived, found) == []
     assert checks.notes(found) == ["this user may not list nodes: whether a pod fits one is not checked"]
 

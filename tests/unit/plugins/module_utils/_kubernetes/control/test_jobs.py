@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import status
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, jobs_text
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, jobs_text, kinds
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import (
     BY_USER,
     JOB_LABEL,
+    MANAGED_BY,
+    MANAGER,
     READS,
     ROLE_LABEL,
 )
@@ -20,13 +23,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NOW = datetime(2026, 11, 22, 12, 3, 20, tzinfo=timezone.utc)
-OURS = {jobs.MANAGED_BY: jobs.MANAGER}
+OURS = {MANAGED_BY: MANAGER}
 
 
 def thing(kind: str, name: str, job: str = "smoke", **more: Any) -> dict[str, Any]:
     metadata = {"name": name, "labels": {**OURS, JOB_LABEL: job}, "creationTimestamp": "2026-11-22T12:00:00Z"}
     metadata |= more.pop("metadata", {})
-    return {"kind": kind, "apiVersion": jobs.REMOVED.get(kind, "v1"), "metadata": metadata, **more}
+    return {"kind": kind, "apiVersion": kinds.OF_JOBS.get(kind, "v1"), "metadata": metadata, **more}
 
 
 def config(job: str = "smoke", **annotations: str) -> dict[str, Any]:
@@ -68,8 +71,8 @@ UNSCHEDULABLE: dict[str, Any] = {
 }
 
 
-def found(*pods: Any, training: Any = TRAINING, **annotations: str) -> jobs.Found:
-    (one,) = jobs.group([config(**annotations)], [training] if training else [], pods, "training")
+def found(*pods: Any, training: Any = TRAINING, **annotations: str) -> jobs.JobInPods:
+    (one,) = jobs.group([config(**annotations), *([training] if training else []), *pods], "training")
     return one
 
 
@@ -80,7 +83,7 @@ def concluded(kind: str, message: str = "") -> dict[str, Any]:
 def test_objects_of_others_are_no_jobs() -> None:
     foreign = thing("ConfigMap", "theirs", metadata={"labels": {JOB_LABEL: "theirs"}})
     unlabelled = {"kind": "Job", "metadata": {"name": "x"}}
-    assert jobs.group([foreign], [unlabelled], [], "training") == []
+    assert jobs.group([foreign, unlabelled], "training") == []
 
 
 def test_a_job_has_the_newest_pod_of_each_number_and_neither_readers_nor_what_prepares() -> None:
@@ -89,7 +92,7 @@ def test_a_job_has_the_newest_pod_of_each_number_and_neither_readers_nor_what_pr
     reader["metadata"]["labels"][ROLE_LABEL] = READS
     prepares["metadata"]["labels"][ROLE_LABEL] = "prepare"
     preparing = thing("Job", "smoke-prepare")
-    (one,) = jobs.group([config()], [TRAINING, preparing], [old, new, other, reader, prepares], "training")
+    (one,) = jobs.group([config(), TRAINING, preparing, old, new, other, reader, prepares], "training")
     assert one.pods == (other, new)
     assert (one.prepares, one.prepare, one.training) == ((prepares,), preparing, TRAINING)
     assert (one.kind, one.start, one.directory, one.said(BY_USER)) == (
@@ -160,7 +163,7 @@ def test_an_annotation_wins_over_the_config_map() -> None:
         ),
     ],
 )
-def test_state(one: jobs.Found, state: str, reason: str) -> None:
+def test_state(one: jobs.JobInPods, state: str, reason: str) -> None:
     status = jobs.status(one)
     assert status["state"] == state
     assert reason in status["reason"] if reason else status["reason"] == ""
@@ -169,7 +172,7 @@ def test_state(one: jobs.Found, state: str, reason: str) -> None:
 
 def test_what_the_supervisor_says_wins() -> None:
     live = {"status": {"state": "failed", "reason": "rank 1 died", "ranks": 3}, "directory": "jobs/smoke-9"}
-    entry = jobs.entry(found(pod(0, RUNNING)), live)
+    entry = jobs.entry(replace(found(pod(0, RUNNING)), reported=live))
     assert (entry["status"]["state"], entry["status"]["ranks"], entry["path"]) == ("failed", 3, "jobs/smoke-9")
     assert entry["kubernetes"]["pods"][0] == {
         "pod": "smoke-worker-0",
@@ -183,10 +186,10 @@ def test_what_the_supervisor_says_wins() -> None:
 
 def test_a_job_whose_data_is_prepared_is_not_lost() -> None:
     preparing = thing("Job", "smoke-prepare")
-    (one,) = jobs.group([config()], [preparing], [], "training")
+    (one,) = jobs.group([config(), preparing], "training")
     assert jobs.status(one)["state"] == "pending"
     broken = {**preparing, "status": {"conditions": [{"type": "Failed", "status": "True", "message": "limit"}]}}
-    (one,) = jobs.group([config()], [broken], [], "training")
+    (one,) = jobs.group([config(), broken], "training")
     assert jobs.status(one)["reason"] == "its data could not be prepared: limit"
 
 
@@ -204,15 +207,7 @@ def test_ranks_in_either_form() -> None:
     assert jobs.ranks_of(None) == []
 
 
-def test_what_stop_deletes_is_not_the_config_map() -> None:
-    (one,) = jobs.group([config()], [TRAINING, thing("Job", "smoke-prepare")], [], "training")
-    assert [(each["kind"], each["name"]) for each in jobs.running_objects(one)] == [
-        ("PyTorchJob", "smoke"),
-        ("Job", "smoke-prepare"),
-    ]
-
-
-KINDS = [*jobs.REMOVED, "PersistentVolumeClaim", "Namespace", "Deployment"]
+KINDS = [*kinds.OF_JOBS, "PersistentVolumeClaim", "Namespace", "Deployment"]
 
 
 @given(
@@ -226,14 +221,14 @@ def test_only_labelled_objects_of_the_job_are_ever_removed(made: list[tuple[str,
     for place, (kind, job, labelled, owned) in enumerate(made):
         one = thing(kind, f"n{place}", job, metadata={"ownerReferences": [{"kind": "Job"}]} if owned else {})
         if not labelled:
-            del one["metadata"]["labels"][jobs.MANAGED_BY]
+            del one["metadata"]["labels"][MANAGED_BY]
         objects.append(one)
-        if labelled and not owned and job == "smoke" and kind in jobs.REMOVED:
+        if labelled and not owned and job == "smoke" and kind in kinds.OF_JOBS:
             allowed.append((kind, f"n{place}"))
-    removed = [(one["kind"], one["name"]) for one in jobs.removable(objects, "smoke")]
+    removed = [(one["kind"], one["metadata"]["name"]) for one in jobs.removable(objects, "smoke")]
     assert sorted(removed) == sorted(allowed)
     # What trains goes first, and the ConfigMap, by which a job is found, last.
-    places = [list(jobs.REMOVED).index(kind) for kind, _name in removed]
+    places = [list(kinds.OF_JOBS).index(kind) for kind, _name in removed]
     assert places == sorted(places)
 
 
@@ -271,7 +266,8 @@ def test_one_job_in_full() -> None:
         "status": {"state": "running", "reason": "", "started": "2026-11-22T12:00:00+00:00", "notes": ["a rank died"]},
         "ranks": [{"rank": 0, "host": "smoke-worker-0", "step": 4, "cpu_seconds": 61.0, "rss_bytes": 2**29}],
     }
-    assert jobs_text.details(jobs.entry(found(pod(0, RUNNING), pod(1, **UNSCHEDULABLE)), live), NOW).splitlines() == [
+    seen = found(pod(0, RUNNING), pod(1, **UNSCHEDULABLE))
+    assert jobs_text.details(jobs.entry(replace(seen, reported=live)), NOW).splitlines() == [
         "job smoke: running",
         "PyTorchJob smoke in namespace training, started by anna",
         "started 2026-11-22T12:00:00+00:00, 3 min 20 s",
@@ -289,3 +285,27 @@ def test_directories_of_a_volume() -> None:
     entries = [{"name": "smoke", "start": "a", "state": "failed", "started": "1", "ended": "2", "bytes": 2**20}]
     assert jobs_text.volume_table(entries).splitlines()[1] == "jobs/smoke-a   failed  1        2      1.0 MiB"
     assert jobs_text.volume_table([]) == "The volume has no directory of it."
+
+
+SINCE, EARLIER = "2026-11-22T22:00:00+00:00", "2026-11-21T22:00:00+00:00"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "status", "expected"),
+    [
+        # The first pod was replaced after the end: it began later than the job has ended.
+        ({"amx.cluster/since": SINCE}, {"state": "succeeded", "since": SINCE, "started": SINCE}, True),
+        ({"amx.cluster/since": SINCE}, {"state": "succeeded", "since": EARLIER, "started": EARLIER}, False),
+        # The previous run was lost, and this one has not written anything yet.
+        ({"amx.cluster/since": SINCE}, {"state": "running", "since": EARLIER, "started": EARLIER}, False),
+        # Files that were applied have no time.
+        ({}, {"state": "running", "since": "", "started": EARLIER}, True),
+        ({}, {"state": "failed", "since": "", "started": EARLIER}, False),
+        ({}, {"state": "failed", "since": "", "started": "2026-11-22T23:00:01+00:00"}, True),
+        ({"amx.cluster/since": SINCE}, None, False),
+    ],
+)
+def test_a_status_is_of_this_run(annotations: dict[str, str], status: Any, expected: bool) -> None:
+    trains = {"kind": "Job", "metadata": {"name": "demo", "annotations": annotations}}
+    job = jobs.JobInPods("demo", "team", training=trains)
+    assert jobs.is_of({"status": status}, job, "2026-11-22T23:00:00Z") is expected

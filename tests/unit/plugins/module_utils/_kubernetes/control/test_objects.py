@@ -13,7 +13,7 @@ import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import manifest, objects, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds, manifest, objects, settings
 from hypothesis import HealthCheck, given
 from hypothesis import settings as how
 from hypothesis import strategies as st
@@ -36,7 +36,7 @@ def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return fields of a job, and of cluster_kubernetes, that go together."""
     workers = draw(st.integers(1, 64))
     given_settings: dict[str, Any] = {
-        "kind": draw(st.sampled_from(settings.KINDS)),
+        "kind": draw(st.sampled_from(sorted(kinds.TRAINING))),
         "workers": workers,
         "cpus": draw(st.integers(8, 512)),
         "memory": f"{draw(st.integers(16, 4096))}Gi",
@@ -224,12 +224,12 @@ def test_a_project_is_in_the_config_map(tmp_path: Path) -> None:
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_kubernetes_replaces_lost_pods_and_none_that_has_failed(restarts: int) -> None:
     """torchrun restarts ranks; the exit code of a pod whose job has failed ends the object."""
-    made = {kind: render(derive(SMOKE, {"restarts": restarts}, kind=kind)) for kind in settings.KINDS}
+    made = {kind: render(derive(SMOKE, {"restarts": restarts}, kind=kind)) for kind in sorted(kinds.TRAINING)}
     found = {
         kind: next(one for one in made[kind].values() if (one["kind"], one["metadata"]["name"]) == (kind, "smoke"))[
             "spec"
         ]
-        for kind in settings.KINDS
+        for kind in sorted(kinds.TRAINING)
     }
     job = found["Job"]
     rule = job["podFailurePolicy"]["rules"][0]

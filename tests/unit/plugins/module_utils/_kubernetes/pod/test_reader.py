@@ -100,8 +100,12 @@ def test_two_readers_pack_the_same_directory(volume: Places) -> None:
     directory = volume.storage / "jobs/words-1-abc"
     first, second = (Path(reader.pack(directory, f"words-1-reader-{one}")["path"]) for one in "ab")
     assert first != second
-    part = second.with_name(f"{second.name}.part")
-    part.write_text("a play that was interrupted")
+    theirs = directory.parent / ".packed-words-1-reader-d/words.tar"
+    theirs.parent.mkdir()
+    theirs.write_text("a person's")
+    os.utime(theirs, (0, 0))
+    with pytest.raises(ValueError, match=r"reader-d on the volume was not made by this pod"):
+        reader.pack(directory, "words-1-reader-d")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     ends = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
     ends.start()
@@ -113,11 +117,12 @@ def test_two_readers_pack_the_same_directory(volume: Places) -> None:
             signal.signal(number, handler)
     assert first.exists()
     assert not second.exists()
-    assert not part.exists()
+    assert not second.parent.exists()
     os.utime(first, (0, 0))
     third = Path(reader.pack(directory, "words-1-reader-c")["path"])
     assert not first.exists()
     assert third.exists()
+    assert theirs.exists(), "it has no mark"
 
 
 def test_the_log(volume: Places, capsysbinary: pytest.CaptureFixture[bytes]) -> None:

@@ -6,23 +6,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import (
     COMPLETION_INDEX,
+    PREPARES,
     READS,
     REPLICA_INDEX,
     ROLE_LABEL,
 )
 
 Object = Mapping[str, Any]
-
-# Why a container waits: what no waiting mends; an image that cannot be pulled; and what may pass, as a Secret that is
-# created later, or a container runtime that is too busy to answer.
-HOPELESS = ("ErrImageNeverPull", "InvalidImageName")
-PULLING = ("ErrImagePull", "ImagePullBackOff", "ImageInspectError", "RegistryUnavailable")
-CREATING = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 
 
 def metadata_of(one: Object) -> dict[str, Any]:
@@ -46,58 +41,91 @@ def container_of(pod: Object) -> str:
 
 def has_read(pod: Object) -> bool:
     """Tell whether a pod is a reader that has ended."""
-    phase = (pod.get("status") or {}).get("phase")
-    return metadata_of(pod)["labels"].get(ROLE_LABEL) == READS and phase in ("Succeeded", "Failed")
+    return role_of(pod) == READS and phase(pod) in ("Succeeded", "Failed")
 
 
-def container_states(pod: Object) -> list[dict[str, Any]]:
-    """Return the states of a pod's containers, as the API has them: each running, waiting or terminated."""
-    return [one.get("state") or {} for one in (pod.get("status") or {}).get("containerStatuses") or []]
+def role_of(pod: Object) -> str:
+    """Return what a pod does for its job: TRAINS, PREPARES or READS; empty for one that the collection did not make."""
+    return str(metadata_of(pod)["labels"].get(ROLE_LABEL, ""))
+
+
+def training_pods(pods: Iterable[Object]) -> dict[int, Object]:
+    """Return the pods that train by their numbers; of several with the same one the newest."""
+    oldest_first = sorted(pods, key=lambda one: metadata_of(one).get("creationTimestamp") or "")
+    numbered = {number_of(pod): pod for pod in oldest_first if role_of(pod) not in (PREPARES, READS)}
+    return {number: pod for number, pod in sorted(numbered.items()) if number >= 0}
+
+
+def phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "")
+
+
+def containers(pod: Object, *, also_init: bool = False) -> list[dict[str, Any]]:
+    """Return the statuses of a pod's containers, as the API has them."""
+    status = pod.get("status") or {}
+    return [
+        *((status.get("initContainerStatuses") or []) if also_init else []),
+        *(status.get("containerStatuses") or []),
+    ]
+
+
+def ends(pod: Object, *, also_init: bool = False) -> Iterator[dict[str, Any]]:
+    """Return how containers of a pod ended, each now before how it did before its last restart."""
+    for one in containers(pod, also_init=also_init):
+        for place in ("state", "lastState"):
+            if (one.get(place) or {}).get("terminated"):
+                yield one[place]["terminated"]
 
 
 def terminated(pod: Object) -> dict[str, Any]:
     """Return how the first container of a pod ended, now or before its last restart; empty for one that has not."""
-    for one in (pod.get("status") or {}).get("containerStatuses") or []:
-        for state in (one.get("state") or {}, one.get("lastState") or {}):
-            if state.get("terminated"):
-                return dict(state["terminated"])
+    return next(ends(pod), {})
+
+
+def outcome(pod: Object) -> dict[str, Any]:
+    """Return what a pod wrote about its end (/dev/termination-log); empty where it wrote none."""
+    for end in ends(pod, also_init=True):
+        try:
+            found = json.loads(end.get("message", ""))
+        except ValueError:
+            continue
+        if isinstance(found, dict) and "state" in found:
+            return found
     return {}
 
 
-def message_of(pod: Object) -> dict[str, Any]:
-    """Return the outcome that a pod has left as its termination message; empty where it has not."""
-    try:
-        found = json.loads(terminated(pod).get("message", ""))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) and "state" in found else {}
+def began(pod: Object) -> str:
+    """Return when the container of a pod began to run (RFC 3339); an empty string while it does not."""
+    for one in containers(pod):
+        running = (one.get("state") or {}).get("running")
+        if running:
+            return str(running.get("startedAt") or pod["status"].get("startTime") or "")
+    return ""
 
 
 def restarts(pod: Object) -> int:
     """Return how often the containers of a pod were started again."""
-    return sum(int(one.get("restartCount", 0)) for one in (pod.get("status") or {}).get("containerStatuses") or [])
+    return sum(int(one.get("restartCount", 0)) for one in containers(pod))
 
 
 def is_running(pod: Object) -> bool:
     """Tell whether a container of a pod runs, so that commands can be run in it."""
     if metadata_of(pod).get("deletionTimestamp"):
         return False
-    return any("running" in state for state in container_states(pod))
+    return any("running" in (one.get("state") or {}) for one in containers(pod))
 
 
 def why(pod: Object) -> str:
     """Return why a pod does not run, in the words of the API: of the scheduler, the kubelet or its own container."""
     status = pod.get("status") or {}
-    said = message_of(pod)
+    said, states = outcome(pod), [one.get("state") or {} for one in containers(pod)]
     if said.get("reason"):
         return str(said["reason"])
-    for state in container_states(pod):
+    for state in states:
         waiting = state.get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in ("ContainerCreating", "PodInitializing"):
             return _sentence(waiting["reason"], waiting.get("message", ""))
-    ended: dict[str, Any] = next(
-        (state["terminated"] for state in container_states(pod) if state.get("terminated")), {}
-    )
+    ended: dict[str, Any] = next((state["terminated"] for state in states if state.get("terminated")), {})
     if ended.get("exitCode"):
         reason = ended.get("reason", "")
         return reason if reason not in ("", "Error") else f"exit code {ended['exitCode']}"
@@ -115,14 +143,11 @@ def _sentence(reason: str, message: str) -> str:
 
 def pod_row(pod: Object) -> dict[str, Any]:
     """Return what a pod does, for people and programs."""
-    status = pod.get("status") or {}
-    phase = str(status.get("phase", "Unknown"))
-    running = is_running(pod)
     return {
         "pod": metadata_of(pod).get("name", ""),
         "number": number_of(pod),
         "node": (pod.get("spec") or {}).get("nodeName") or "",
-        "phase": "Terminating" if metadata_of(pod).get("deletionTimestamp") else phase,
+        "phase": "Terminating" if metadata_of(pod).get("deletionTimestamp") else phase(pod) or "Unknown",
         "restarts": restarts(pod),
-        "reason": "" if running or phase == "Succeeded" else why(pod),
+        "reason": "" if is_running(pod) or phase(pod) == "Succeeded" else why(pod),
     }

@@ -1,0 +1,296 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Jobs in pods: what happens to them, by the API of the cluster that cluster_kubernetes names. No host is contacted."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import datetime, timezone
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets as values_of
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
+    derivation,
+    jobs,
+    jobs_text,
+    log,
+    objects,
+    settings,
+    start,
+    stop,
+    volume,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.following import Follower, JobFailed
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+from ansible_collections.amx.cluster.plugins.plugin_utils import following
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
+    NO_NAME,
+    Fetched,
+    JobEnded,
+    Jobs,
+    Request,
+    Runtime,
+    Stopped,
+    display,
+)
+
+STACKS = Path(__file__).parents[3] / "roles/torch_stack/vars/stacks.yml"
+
+
+@contextmanager
+def ended() -> Iterator[None]:
+    """Raise a job's failure as the interface has it."""
+    try:
+        yield
+    except JobFailed as error:
+        raise JobEnded(str(error), error.ended) from None
+
+
+class Kubernetes(Runtime):
+    """Pods of a Job, a PyTorchJob or a TrainJob. Its options are variables of the inventory: docs/kubernetes.md."""
+
+    name = "kubernetes"
+    planned: start.Plan | None = None
+
+    # What it has
+
+    def is_configured(self) -> bool:
+        return self.variable("cluster_kubernetes") is not None
+
+    @cached_property
+    def settings(self) -> settings.Settings:
+        return settings.read(self.variable("cluster_kubernetes"))
+
+    @cached_property
+    def api(self) -> Api:
+        return Api.connect(self.settings.kubeconfig, self.settings.context, self.settings.namespace)
+
+    def has(self, job: str) -> bool:
+        """Tell whether the cluster has objects of a job. With -e volume=true its volume may have its files alone."""
+        return bool(self.found(job)) or self.reads_volume
+
+    def also_has(self, job: str) -> str:
+        with suppress(ValueError):
+            if self.found(job):
+                return jobs_text.both(job, self.settings.namespace)
+        return ""
+
+    def missing(self, job: str) -> str:
+        return jobs.is_missing(job, self.settings.namespace, jobs.gather(self.api)) if job else NO_NAME
+
+    @property
+    def reads_volume(self) -> bool:
+        """Whether the volume is read, also for jobs that the cluster has no objects of."""
+        return self.switch("kubernetes_volume", extra="volume")
+
+    def switch(self, name: str, default: bool = False, *, extra: str = "") -> bool:
+        """Return a variable that is on or off."""
+        return str(self.variable(name, default, extra=extra)).lower() in ("true", "yes", "on", "1")
+
+    def found(self, job: str) -> jobs.JobInPods | None:
+        """Return a job; None where the cluster has no object of it. Raises ValueError."""
+        return next(iter(jobs.gather(self.api, object_name(job))), None) if job else None
+
+    def the_job(self, job: str) -> jobs.JobInPods:
+        """Return a job. Raises ValueError, with the jobs that are there, where the cluster has no object of it."""
+        found = self.found(job)
+        if found is None:
+            raise ValueError(self.missing(job))
+        return found
+
+    # What it does
+
+    @cached_property
+    def stack(self) -> dict[str, Any]:
+        """The stack of the image, an entry of the catalogue. Raises ValueError."""
+        known = yaml.safe_load(STACKS.read_text(encoding="utf-8"))
+        own = self.variable("torch_stack_catalogue", {})
+        stacks = json.loads(json.dumps({**known["__torch_stack_catalogue"], **own}))
+        for name in set(own) & set(known["__torch_stack_catalogue"]):
+            stacks[name] = {**known["__torch_stack_catalogue"][name], **own[name]}
+        return catalogue.choose(stacks, self.variable("cluster_stack"), {}, known["__torch_stack_known_good"])[0]
+
+    def derive(self, request: Request, start_of: str) -> tuple[derivation.Derived, dict[str, Any], Run]:
+        """Return what follows from a job for a start, the tree of its project, and its run on the control node."""
+        job, given = request.run.job, request.run.settings
+        tree = project_files.read(job)["project"]
+        own = Settings(
+            head="",
+            user=given.user,
+            since=given.since,
+            start=start_of,
+            backend=given.backend,
+            project=project_files.summary(tree),
+        )
+        run = Run(job, own)
+        return derivation.derive(run, self.stack, self.settings, True), tree, run
+
+    def plan(self, request: Request) -> None:
+        """Check the job and the cluster completely, and show what was derived. Nothing is changed in the cluster."""
+        first = secrets.token_hex(6)
+        derived, _tree, run = self.derive(request, first)
+        values_of(run, request.env, request.override)
+        display.display(derivation.describe(derived))
+        self.planned = start.plan(
+            self.api,
+            request.run.job,
+            lambda start_of: self.derive(request, start_of)[:2],
+            first,
+            display.display,
+            resume=request.resume,
+            check_nodes=self.switch("kubernetes_check_nodes", True),
+        )
+
+    def start(self, request: Request) -> dict[str, Any]:
+        if self.planned is None:
+            self.plan(request)
+        planned = self.planned
+        if planned is None:
+            raise ValueError(f"job {request.run.job.name} was not planned")
+        derived = planned.derived
+        _derived, _tree, run = self.derive(request, derived.run.settings.start)
+        values = values_of(run, request.env, request.override)
+        secret = objects.secret(derived, values) if derived.secret else None
+        follower = Follower(
+            self.api,
+            run.job.name,
+            derived.name,
+            derived.settings.kind,
+            self.show,
+            float(self.variable("kubernetes_start_timeout", 0)),
+        )
+        start.Transaction(self.api, run.job.name, planned).run(secret, follower)
+        return self.watch(follower)
+
+    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
+        found = self.the_job(job)
+        return self.watch(Follower(self.api, found.job, found.name, found.kind, self.show), shows_results=shows_results)
+
+    def watch(self, follower: Follower, *, shows_results: bool = True) -> dict[str, Any]:
+        """Show a job's progress until it ends."""
+        self.show(f"Ctrl-C leaves job {follower.job} running. Its log: playbooks/logs.yml -e job={follower.job}")
+        with ended(), closing(following.Progress(follower.job)) as progress:
+            return follower.until_ended(progress, shows_results=shows_results)
+
+    def log(self, job: str) -> dict[str, Any]:
+        """Show the log of the pod -e pod until the job ends; where its pods are gone, that on the volume."""
+        found = self.found(job)
+        if found is None and not self.reads_volume:
+            raise ValueError(self.missing(job))
+        try:
+            number = int(self.variable("kubernetes_pod", 0, extra="pod"))
+            with ended():
+                status = found and log.follow(self.api, found, number, display.display, self.show)
+        except ApiError as error:
+            if error.status:
+                raise
+            raise ValueError(
+                f"{error}\nThe job does not need this connection; when the server answers again: playbooks/logs.yml -e "
+                f"job={job}"
+            ) from None
+        if status:
+            return {"status": status}
+        name = object_name(job)
+        with volume.reader(self.api, self.settings, display.display, name) as reader:
+            directory = reader.directory(found, name)
+            text = reader.log(directory)
+        display.display(f"The log on the volume, jobs/{directory}:\n{text.rstrip()}")
+        return {"status": jobs.status(found) if found else {}}
+
+    def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
+        listed: Sequence[Mapping[str, Any]] = []
+        try:
+            name = object_name(job) if job else ""
+            found = jobs.gather(self.api, name)
+            missing = "" if found or not job else self.missing(job)
+            entries = [jobs.entry(jobs.with_report(self.api, one)) for one in found]
+            if self.reads_volume:
+                with volume.reader(self.api, self.settings, display.display) as reader:
+                    listed = [one for one in reader.job_directories() if not job or one["name"] in (job, name)]
+        except ValueError as error:
+            return Jobs(problem=f"Jobs on Kubernetes are not known: {error}")
+        if not self.reads_volume:
+            return Jobs(entries, missing=missing)
+        # A job that neither has is missing, and no table is shown for it.
+        text = jobs_text.volume_table(listed) if listed or entries or not job else ""
+        return Jobs(entries, missing=missing, document={"volume": listed}, text=text)
+
+    def details(self, entry: Mapping[str, Any]) -> str:
+        return jobs_text.details(entry, datetime.now(timezone.utc))
+
+    def where(self, entry: Mapping[str, Any]) -> str:
+        return f"{entry['kubernetes']['kind']} in {entry['kubernetes']['namespace']}"
+
+    def owner(self, entry: Mapping[str, Any]) -> str:
+        return str(entry["kubernetes"]["user"])
+
+    def stop(self, job: str) -> Stopped:
+        """Have the job end by itself within -e grace seconds, and delete what runs its pods.
+
+        With -e remove=true every object of it goes. The claim and the files on the volume stay.
+        """
+        found = self.the_job(job)
+        what = stop.plan(self.api, found, remove=self.switch("kubernetes_remove", extra="remove"))
+        if not self.check_mode:
+            stop.run(self.api, what, float(self.variable("kubernetes_grace", 150, extra="grace")), display.display)
+        lines = [f"{one['kind']} {one['metadata']['name']}" for one in what.objects]
+        removed = "would be removed" if self.check_mode else "removed"
+        place = f" in {found.directory}" if found.directory else ""
+        return Stopped(
+            what.was_running,
+            f"{removed} from namespace {found.namespace}",
+            lines,
+            note=f"its files stay on the volume{place}",
+        )
+
+    def fetch(self, job: str, to: Path) -> Fetched:
+        """Have a job's directory packed by a pod of its own, and fetch that, verified by its SHA-256."""
+        found = self.found(job)
+        if found is None and not self.reads_volume:
+            raise ValueError(self.missing(job))
+        state = jobs.status(found)["state"] if found else ""
+        if found and not jobs.has_ended(state):
+            raise ValueError(f"job {job} is {state} and has no results yet")
+        name = object_name(job)
+        with volume.reader(self.api, self.settings, display.display, name) as reader:
+            directory = reader.directory(found, name)
+            sums = reader.fetch(directory, to)
+        size = f"{sums['bytes'] / 2**20:.1f} MiB"
+        note = f"{size} of jobs/{directory}, verified by SHA-256 {sums['sha256']}"
+        return Fetched(outcome_of(to), facts=sums, note=note)
+
+
+def object_name(job: str) -> str:
+    """Return the name of the objects of a job; the name itself where no objects can have it."""
+    with suppress(ValueError):
+        return derivation.object_name(job)
+    return job
+
+
+def outcome_of(packed: Path) -> dict[str, Any]:
+    """Return results.json of a packed job directory; where the job has left none, its status.json, or nothing.
+
+    Raises ValueError for what is no tar file.
+    """
+    try:
+        with tarfile.open(packed) as archive:
+            for name in ("results.json", "status.json"):
+                for path in (name, f"./{name}"):
+                    with suppress(KeyError, ValueError):
+                        stream = archive.extractfile(path)
+                        if stream is not None:
+                            return dict(json.load(stream))
+    except tarfile.TarError as error:
+        raise ValueError(f"{packed}: {error}") from None
+    return {}
