@@ -8,19 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds
 from support.checkout import ROOT
 from support.cluster import EPHEMERAL, Play, job_file, words
 from support.journeys import check
-from support.kubernetes_node import node, objects
+from support.kubernetes_node import kind, node, objects
 from support.kubernetes_node.api import Client, Object
 
 NAMESPACE = node.NAMESPACES[0]
-STORAGE = node.STATE / "volumes" / NAMESPACE
+# What trains. On the nodes of 1.20 that is a PyTorchJob; a cluster by kind has the operator of the kind that is set.
+KIND = os.environ.get("AMX_TEST_KIND", "PyTorchJob")
+IS_CURRENT = "AMX_TEST_KIND" in os.environ
+STORAGE = (kind.VOLUMES if IS_CURRENT else node.STATE / "volumes") / NAMESPACE
+NODES = kind.WORKERS if IS_CURRENT else ("node-a", "node-b")
 SETTINGS = EPHEMERAL / "inventory/kubernetes.yml"
 SCRIPTS = ROOT / "jobs/scripts"
 # What a job may have on a cluster.
 KINDS = (
-    ("PyTorchJob", "kubeflow.org/v1"),
+    (KIND, kinds.TRAINING[KIND].api_version),
     ("Job", "batch/v1"),
     ("Pod", "v1"),
     ("Service", "v1"),
@@ -33,7 +38,7 @@ def settings(**changes: Any) -> dict[str, Any]:
     """Return cluster_kubernetes: a pod of one CPU on each of the two nodes. A change to None leaves a field out."""
     image = json.loads(SETTINGS.read_text())["cluster"]["vars"]["cluster_kubernetes"]["image"] if built() else "none"
     made = {
-        "kind": "PyTorchJob",
+        "kind": KIND,
         "kubeconfig": str(node.USER),
         "context": node.CONTEXT,
         "namespace": NAMESPACE,
@@ -90,10 +95,10 @@ def play(name: str, *options: str, **changes: Any) -> Play:
 def left(job: str) -> list[str]:
     """Return the objects of a job on the cluster, each KIND NAME."""
     found = []
-    for kind, api in KINDS:
-        listed = admin().list(kind, api, NAMESPACE, f"amx.cluster/job={job}")
-        listed += admin().list(kind, api, NAMESPACE, f"training.kubeflow.org/job-name={job}")
-        found += [f"{kind} {one['metadata']['name']}" for one in listed]
+    for name, api in KINDS:
+        listed = admin().list(name, api, NAMESPACE, f"amx.cluster/job={job}")
+        listed += admin().list(name, api, NAMESPACE, f"training.kubeflow.org/job-name={job}")
+        found += [f"{name} {one['metadata']['name']}" for one in listed]
     return sorted(set(found))
 
 

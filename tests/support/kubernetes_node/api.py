@@ -31,6 +31,8 @@ PLURALS = {
     "Event": "events",
     "Endpoints": "endpoints",
     "PyTorchJob": "pytorchjobs",
+    "TrainJob": "trainjobs",
+    "TrainingRuntime": "trainingruntimes",
 }
 
 

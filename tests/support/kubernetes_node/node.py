@@ -25,6 +25,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+import yaml
 from support.checkout import ROOT
 from support.kubernetes_node import kubelet, objects
 from support.kubernetes_node.api import Client, Object, RefusedError
@@ -111,7 +112,7 @@ def programs() -> Path:
     return built
 
 
-def kubeconfig(path: Path, port: int, user: str, token: str, namespace: str) -> None:
+def kubeconfig(path: Path, server: str, authority: Path, user: str, token: str, namespace: str) -> None:
     """Write the kubeconfig of a user, as JSON, which is YAML."""
     content = {
         "apiVersion": "v1",
@@ -120,10 +121,7 @@ def kubeconfig(path: Path, port: int, user: str, token: str, namespace: str) -> 
         "clusters": [
             {
                 "name": CONTEXT,
-                "cluster": {
-                    "server": f"https://127.0.0.1:{port}",
-                    "certificate-authority": str(STATE / "certificates/apiserver.crt"),
-                },
+                "cluster": {"server": server, "certificate-authority": str(authority)},
             }
         ],
         "users": [{"name": user, "user": {"token": token}}],
@@ -165,8 +163,9 @@ def start_server(processes: Processes, built: Path, address: str) -> None:
             *("--service-cluster-ip-range=10.255.0.0/24", "--kubelet-preferred-address-types=InternalIP"),
         ],
     )
-    kubeconfig(ADMIN, port, "admin", tokens["admin"], NAMESPACES[0])
-    kubeconfig(USER, port, objects.USER, tokens[objects.USER], NAMESPACES[0])
+    own = f"https://127.0.0.1:{port}", STATE / "certificates/apiserver.crt"
+    kubeconfig(ADMIN, *own, "admin", tokens["admin"], NAMESPACES[0])
+    kubeconfig(USER, *own, objects.USER, tokens[objects.USER], NAMESPACES[0])
     if not until(lambda: answers(processes), 120):
         raise FailedError(f"the API server did not come up: {processes.tail('kube-apiserver')}")
     for name, its_port, more in (
@@ -215,6 +214,7 @@ def start(namespaces: Sequence[str]) -> None:
     image = kubelet.sandbox_image(built)
     for node in nodes:
         kubelet.start(node, processes, built, ADMIN, image)
+    client.apply(yaml.safe_load(objects.CRD.read_text()))
     objects.make(client, namespaces, STATE / "volumes")
     environ = {"PYTHONPATH": str(ROOT / "tests")}
     modules = "support.kubernetes_node"
