@@ -36,7 +36,7 @@ def test_rooms_are_in_no_circle() -> None:
 
 
 def test_the_control_node_and_pods_share_their_interface_only() -> None:
-    inside = ROOT / "_kubernetes"
+    inside = rooms.ROOT / "_kubernetes"
     crossed = [
         path
         for room, other in (("control", "pod"), ("pod", "control"))
