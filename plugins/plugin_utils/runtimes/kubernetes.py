@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible.utils.vars import merge_hash
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets as values_of
@@ -115,10 +116,7 @@ class Kubernetes(Runtime):
     def stack(self) -> dict[str, Any]:
         """The stack of the image, an entry of the catalogue. Raises ValueError."""
         known = yaml.safe_load(STACKS.read_text(encoding="utf-8"))
-        own = self.variable("torch_stack_catalogue", {})
-        stacks = json.loads(json.dumps({**known["__torch_stack_catalogue"], **own}))
-        for name in set(own) & set(known["__torch_stack_catalogue"]):
-            stacks[name] = {**known["__torch_stack_catalogue"][name], **own[name]}
+        stacks = merge_hash(known["__torch_stack_catalogue"], self.variable("torch_stack_catalogue", {}))
         return catalogue.choose(stacks, self.variable("cluster_stack"), {}, known["__torch_stack_known_good"])[0]
 
     def derive(self, request: Request, start_of: str) -> tuple[derivation.Derived, dict[str, Any], Run]:
@@ -171,7 +169,7 @@ class Kubernetes(Runtime):
             float(self.variable("kubernetes_start_timeout", 0)),
         )
         start.Transaction(self.api, run.job.name, planned).run(secret, follower)
-        return self.watch(follower)
+        return self.watch(follower, shows_results=request.shows_results)
 
     def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
         found = self.the_job(job)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action import job_log, job_start, job_status, job_stop
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.kubernetes import Kubernetes
 from support.api_server import Server, Store, api_server
 from support.checkout import ROOT
 from support.kubernetes_jobs import GIVEN
@@ -90,6 +92,15 @@ def test_a_job_is_planned_in_check_mode(
     assert not start(variables, check=True).get("failed")
     assert of_job(store) == []
     assert "198 of 200 CPUs" in capsys.readouterr().out
+
+
+def test_a_stack_of_the_inventory_is_merged_into_the_catalogue(variables: dict[str, Any]) -> None:
+    """Only what it names is changed, however deep."""
+    action: Any = SimpleNamespace(_templar=SimpleNamespace(template=lambda value: value))
+    plain = Kubernetes(action, variables).stack
+    changed = {"native": {"packages": {"accelerate": "0.0.1"}}}
+    merged = Kubernetes(action, {**variables, "torch_stack_catalogue": changed}).stack
+    assert merged == {**plain, "packages": {**plain["packages"], "accelerate": "0.0.1"}}
 
 
 def test_a_job_that_the_cluster_cannot_take(variables: dict[str, Any], store: Store) -> None:
