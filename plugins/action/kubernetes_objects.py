@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
@@ -19,38 +18,33 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control im
     objects,
     settings,
 )
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, job_on_kubernetes
+from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
 
 NEVER_COMMIT = f"# The values of a job's secrets are never committed.\n{manifest.SECRET_FILE}\n"
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Renders the objects of a job on the control node. Neither a host nor a cluster is contacted."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "job": {"type": "str", "default": ""},
+        "override": {"type": "raw"},
+        "kubernetes": {"type": "raw", "required": True},
+        "stack": {"type": "dict", "required": True},
+        "backend": {"type": "str", "default": "auto"},
+        "job_env": {"type": "raw", "default": {}, "no_log": True},
+        "path": {"type": "path"},
+        "secret": {"type": "bool", "default": False},
+        **document.ARGUMENTS,
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            {
-                **job_on_kubernetes.ARGUMENTS,
-                "path": {"type": "path"},
-                "secret": {"type": "bool", "default": False},
-                **document.ARGUMENTS,
-            }
-        )
-        if not options["job"]:
-            return {"failed": True, "msg": job_on_kubernetes.NO_JOB}
-        try:
-            return self.render(options)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error), task_vars)}
-
-    def render(self, options: dict[str, Any]) -> dict[str, Any]:
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Write the objects into the directory, and show what was derived."""
+        if not options["job"]:
+            raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
         chosen = settings.read(options["kubernetes"])
         job = load(Path(options["job"]), options["override"])
         tree = project_files.read(job)["project"]

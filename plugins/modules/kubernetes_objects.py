@@ -23,8 +23,30 @@ extends_documentation_fragment:
   - amx.cluster.attributes
   - amx.cluster.attributes.idempotent_module
   - amx.cluster.document
-  - amx.cluster.job_on_kubernetes
 options:
+  job:
+    description: The job file.
+    type: str
+    default: ""
+  override:
+    description: Fields that win over the job file's.
+    type: raw
+  kubernetes:
+    description: The variable C(cluster_kubernetes) of the inventory.
+    type: raw
+    required: true
+  stack:
+    description: The stack of the image, as M(amx.cluster.stack_info) returns it.
+    type: dict
+    required: true
+  backend:
+    description: The backend of a job that leaves it open.
+    type: str
+    default: auto
+  job_env:
+    description: The variables that the job may take from the inventory. Their values are in nothing that is returned.
+    type: raw
+    default: {}
   path:
     description: The directory of the files. The default is C(manifests/NAME) in the current directory.
     type: path
