@@ -81,7 +81,7 @@ def run(action: Any, variables: dict[str, Any] | None = None, **options: Any) ->
 
 def test_runtimes_are_those_that_launchers_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert {runtime.name for runtime in known.RUNTIMES} <= {launcher.runtime for launcher in LAUNCHERS.values()}
+    assert {runtime.name for runtime in known.RUNTIMES} == {launcher.runtime for launcher in LAUNCHERS.values()}
 
 
 def test_a_job_of_a_further_runtime(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
