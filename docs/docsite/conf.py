@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -54,25 +53,6 @@ def ansible_label(app: Sphinx, environment: Any, node: Any, content: Any) -> Any
     return nodes.reference("", "", content, refuri=address, internal=False) if address else None
 
 
-def with_breaks(text: str) -> list[nodes.Node]:
-    """Return nodes for text that may be broken within names: after `_`, `/`, `=` and `,`, before a letter."""
-    pieces = re.split(r"(?<=[_/=,])(?=\w)", text)
-    found: list[nodes.Node] = [nodes.Text(pieces[0])]
-    for piece in pieces[1:]:
-        found += [nodes.raw("", "<wbr>", format="html"), nodes.Text(piece)]
-    return found
-
-
-def let_names_break(app: Sphinx, doctree: nodes.document, name: str) -> None:
-    """Let long names in tables and headings be broken between their words, and nowhere else."""
-    literals = [one for table in doctree.findall(nodes.table) for one in table.findall(nodes.literal)]
-    for node in [*literals, *doctree.findall(nodes.title)]:
-        for child in list(node.children):
-            if isinstance(child, nodes.Text):
-                node.replace(child, with_breaks(child.astext()))
-
-
 def setup(app: Sphinx) -> None:
     """Register what Sphinx calls."""
-    app.connect("doctree-resolved", let_names_break)
     app.connect("missing-reference", ansible_label)
