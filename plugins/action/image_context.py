@@ -19,7 +19,7 @@ def programs() -> dict[str, Path]:
     """Return the programs of pods by their paths in the image: those of ranks, the pod's own, and the logic."""
     ranks, own = COLLECTION / "roles/job/files", COLLECTION / "roles/image/files"
     found = {"rank.py": ranks / "rank.py", "pod.py": own / "pod.py"}
-    found.update({f"observe/{path.name}": path for path in (ranks / "observe").glob("*.py")})
+    found.update({str(path.relative_to(ranks)): path for path in (ranks / "observe").rglob("*.py")})
     utils = COLLECTION / "plugins/module_utils"
     for name in library_files():
         found[name] = utils / name.partition("plugins/module_utils/")[2]

@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
 from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import ModuleAction
 
 # The programs of the role that start, observe and supervise ranks.
-ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "collectives/*/*.py")
+ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "observe/*/*.py", "collectives/*/*.py")
 
 
 def _files_of_project(content: dict[str, Any] | None) -> dict[str, str]:

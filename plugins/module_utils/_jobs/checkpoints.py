@@ -4,7 +4,8 @@
 """Checkpoints that may be resumed from: those of which every rank has written its part to the end.
 
 Where hosts do not share the job directory, each host has the part of a checkpoint that its own ranks wrote. That of
-rank 0 is marked by COMPLETE, that of every other host by PART. docs/faults_and_restarts.md has the rules.
+rank 0 is marked by COMPLETE, that of every other host by PART, by the observer of its ranks or the script.
+docs/faults_and_restarts.md has the rules.
 """
 
 from __future__ import annotations
@@ -17,12 +18,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-# Written into a checkpoint when all of it that is on a host is there, by the observer
-# (roles/job/files/observe/_amx_cluster_observer.py) or the script: {file: bytes}.
-COMPLETE, PART = "complete.json", "part.json"
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PART, SAVED
+
 NAME = re.compile(r"checkpoint-([0-9]+)")
 # Marks, also those that are being written, and those of single ranks.
-MARKS = re.compile(r"\.?(complete|part)\.json(\..*)?|\.saved\..*")
+MARKS = re.compile(rf"\.?({re.escape(COMPLETE)}|{re.escape(PART)})(\..*)?|{re.escape(SAVED)}.*")
 # The state of one rank's random numbers (transformers, accelerate): a rank without it goes on with other ones.
 RANDOM = re.compile(r"(rng_state|random_states)(_[0-9]+)?\.(pth|pkl)")
 # What torch.distributed.checkpoint writes last, by one rank when all have written. It is a pickle with the names of all

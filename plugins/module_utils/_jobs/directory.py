@@ -23,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, progress, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
@@ -302,7 +303,7 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     ranks = read_json(folder / "ranks.json") or {}
     return {
         "status": status,
-        "progress": read_json(folder / "progress.json") or progress.of_rows(ranks),
+        "progress": read_json(folder / PROGRESS) or progress.of_rows(ranks),
         "ranks": ranks,
         "outcome": read_json(folder / "results.json") or {},
         "log": log.replace(b"\0", b"").decode("utf-8", errors="replace"),

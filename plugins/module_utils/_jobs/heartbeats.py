@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Receive the heartbeats of a job's ranks, so that nobody else who connects is in their way.
 
-A rank (roles/job/files/observe/_amx_cluster_observer.py) keeps one connection, and sends on it a line with the token
+A rank (roles/job/files/observe/_amx_cluster_observer/) keeps one connection, and sends on it a line with the token
 and then messages, a line of JSON each. A connection may also be made for one message. Nothing is sent back.
 """
 
@@ -17,6 +17,8 @@ import socket
 import time
 from collections.abc import Callable
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import REQUIRED
 
 # Seconds that a client has for the token, from when it connects, and for a message, from its first byte.
 TOKEN_SECONDS = 5.0
@@ -62,7 +64,7 @@ class Receiver:
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._connections: dict[int, Connection] = {}
         self.endpoint = f"{address}:{self._listener.getsockname()[1]}:{self._token}"
-        """ADDRESS:PORT:TOKEN, for the environment variable AMX_CLUSTER_BEAT."""
+        """ADDRESS:PORT:TOKEN, for the environment variable wire.SUPERVISOR."""
         self.ended: list[int] = []
         """The ranks whose connection has ended, in that order: the process of the first was the first to end."""
 
@@ -82,7 +84,7 @@ class Receiver:
     def receive(self, seconds: float) -> list[dict[str, Any]]:
         """Listen for so many seconds, and return the messages that came; with 0 those that are there.
 
-        Whatever clients do, this takes hardly longer. Each message has at least rank, host, idle, files and oom_kills.
+        Whatever clients do, this takes hardly longer. Each message is a wire.Heartbeat with at least REQUIRED.
         """
         messages: list[dict[str, Any]] = []
         end = time.monotonic() + seconds
@@ -180,7 +182,6 @@ def parse(line: bytes) -> dict[str, Any] | None:
         message = json.loads(line)
     except ValueError:
         return None
-    kinds: dict[str, Any] = {"rank": int, "host": str, "idle": (int, float), "files": dict, "oom_kills": int}
-    if isinstance(message, dict) and all(isinstance(message.get(name), kind) for name, kind in kinds.items()):
+    if isinstance(message, dict) and all(isinstance(message.get(name), kind) for name, kind in REQUIRED.items()):
         return message
     return None

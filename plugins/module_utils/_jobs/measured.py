@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from statistics import fmean, median
 from typing import Any
 
-PARTS = ("compute", "communication", "input", "other")
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS, SHARES
 
 
 def merge(
@@ -17,8 +17,8 @@ def merge(
 ) -> dict[str, Any] | None:
     """Return what results.json has under "measured"; None for a job that was not measured, or in too few steps.
 
-    beats: {rank: its last heartbeat}, with "measured" as a rank's timers sum it up (_amx_cluster_timers.py). measure:
-    the plan's. samples: those of a step over all ranks, None where it is not known. Times are in seconds, means per
+    beats: {rank: its last heartbeat}, with "measured" as the timers of the rank's observer sum it up. measure: the
+    plan's. samples: those of a step over all ranks, None where it is not known. Times are in seconds, means per
     step; the percentiles are the medians of the ranks'.
     """
     found = {rank: (beat["host"], told) for rank, beat in sorted(beats.items()) if (told := _complete(beat))}
@@ -32,7 +32,7 @@ def merge(
         "steps": min(told["steps"] for _host, told in found.values()),
         "samples_per_step": samples,
         "step_seconds": {
-            **{name: median(step[name] for step in steps) for name in ("median", "low", "high")},
+            **{name: median(step[name] for step in steps) for name in SHARES},
             "mean": mean,
             "count": min(step["count"] for step in steps),
         },

@@ -14,6 +14,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory, remote, transfers
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.checkpoints import Part
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE
 
 # As directory.PARTS has it.
 Told = dict[str, dict[str, list[str]]]
@@ -86,7 +87,7 @@ def gather(output: Path, choice: checkpoints.Choice, stop: Callable[[], bool]) -
                 place.parent.mkdir(parents=True, exist_ok=True)
                 (parts[host] / file).replace(place)
         if parts:
-            checkpoints.mark(target, {**checkpoints.marked(target, checkpoints.COMPLETE), **choice.files})
+            checkpoints.mark(target, {**checkpoints.marked(target, COMPLETE), **choice.files})
             if not checkpoints.is_complete(target):
                 return f"{choice.name} was changed while its parts were gathered in {target}"
     except OSError as error:

@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, directory, measured, utilization
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, WORLD
 
 ROOM = 60  # seconds in which the end of a job is tried to be written where there is no room
 # Bytes that are kept free for the job's end: results.json and status.json of 800 ranks take less.
@@ -108,7 +109,7 @@ class Supervision:
     def results(self) -> dict[str, Any]:
         """Return the content of results.json."""
         metrics = read_json(self.folder / "output" / "all_results.json") or {}
-        progress = read_json(self.folder / "progress.json") or {}
+        progress = read_json(self.folder / PROGRESS) or {}
         measure, beats = self.plan.get("measure"), self.watch.beats
         copied = ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes", "attempts")
         return {
@@ -123,7 +124,7 @@ class Supervision:
             "metrics": metrics,
             "steps": progress.get("step", 0),
             "resumed_step": progress.get("first_step", 0),
-            "world": read_json(self.folder / "world.json"),
+            "world": read_json(self.folder / WORLD),
             "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step")),
             "output": str(self.folder / "output"),
             **({"project": self.plan["project"]} if self.plan.get("project") else {}),
@@ -184,5 +185,5 @@ class Supervision:
 
     def has_stepped(self) -> bool:
         """Tell whether a rank of the last attempt made a step."""
-        progress = read_json(self.folder / "progress.json") or {}
+        progress = read_json(self.folder / PROGRESS) or {}
         return progress.get("step", 0) > 0 or any(beat.get("stepped") for beat in self.watch.beats.values())

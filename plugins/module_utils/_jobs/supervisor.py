@@ -43,7 +43,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_h
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, now, tail
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import WRITTEN_BY_RANK_0, Watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import SUPERVISOR, WRITTEN_BY_RANK_0
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
@@ -163,7 +164,7 @@ class Supervisor(Supervision):
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
                     umask=self.umask,
-                    env={**os.environ, "AMX_CLUSTER_BEAT": receiver.endpoint},
+                    env={**os.environ, SUPERVISOR: receiver.endpoint},
                 )
             self.watch = Watch(self.folder, self.run, self.plan, self.here)
             self.status["launch_pid"] = self.process.pid

@@ -18,12 +18,11 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, remote
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTERED, WORLD, WRITTEN_BY_RANK_0
 
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
 LOOKS = 3  # how often hosts are asked whether a rank is at work, before it counts as idle
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
-# What rank 0 writes into the job directory (observe/_amx_cluster_observer.py).
-WRITTEN_BY_RANK_0 = ("world.json", "progress.json", "ranks/entered.json")
 
 
 class Watch:
@@ -78,7 +77,7 @@ class Watch:
         """Return how the group that formed differs from the planned one; empty for jobs that need none."""
         if not self.plan["watch"]["group"]:
             return ""
-        return faults.wrong_world(self.plan, read_json(self.folder / "world.json"))
+        return faults.wrong_world(self.plan, read_json(self.folder / WORLD))
 
     def apart(self) -> str:
         """Return that ranks train models of their own, where their gradients can be compared."""
@@ -92,8 +91,8 @@ class Watch:
 
     def _overdue(self) -> str:
         """Say that rank 0 waits for the others longer than the job allows, or an empty string."""
-        entered = self.folder / "ranks" / "entered.json"
-        if (self.folder / "world.json").exists() or not entered.exists():
+        entered = self.folder / ENTERED
+        if (self.folder / WORLD).exists() or not entered.exists():
             return ""
         if self._entered is None:
             self._entered = time.monotonic()  # and not the file's time: clocks are set, and differ between hosts

@@ -73,7 +73,7 @@ def variables(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
 
 
 def observed(plan: dict, host: dict, rank: int) -> dict:
-    """Return what the observer of this rank receives (observe/_amx_cluster_observer.py).
+    """Return what the observer of this rank receives (observe/_amx_cluster_observer/rank.py).
 
     pid: the process that is the rank, and speaks for it; the script keeps it, its children have others. together: the
     ranks that write to the same output directory. watch: what the job is watched for. measure: how its

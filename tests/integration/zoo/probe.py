@@ -59,7 +59,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     # Not the minute that a rank is patient for without its supervisor: this need not take that long.
-    import _amx_cluster_observer
+    from _amx_cluster_observer.heartbeat import Heartbeat
 
-    _amx_cluster_observer.Heartbeat.PATIENCE = 4
+    Heartbeat.PATIENCE = 4
     main()

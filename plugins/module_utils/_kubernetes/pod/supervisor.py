@@ -27,7 +27,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import Supervision, now, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import BUSY, WRITTEN_BY_RANK_0, Watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import BUSY, Watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import WRITTEN_BY_RANK_0
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import rounds
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.launch import Start, for_torchrun
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.places import Places, say

@@ -37,25 +37,24 @@ class Progress:
         self.told: dict[str, Any] = {"rows": there, "of": total, "first": there, "began": time.time()}
         self.done = there
         self.finished = False
-        module = sys.modules.get("_amx_cluster_observer")
-        self.heartbeat = getattr(module, "HEARTBEAT", None)
+        self.observer = getattr(sys.modules.get("_amx_cluster_observer"), "observer", None)
         self.report(0)
 
     def report(self, within: float) -> None:
         """Report the rows that are done, and those within the chunk that is not yet."""
         self.told = {**self.told, "rows": self.done + int(within), "time": time.time()}
-        if self.heartbeat is not None:
-            self.heartbeat.rows = self.told
-            self.heartbeat.note()
+        if self.observer is not None:
+            self.observer.heartbeat.rows = self.told
+            self.observer.activity.note()
 
     def finish(self, count: int) -> None:
         """Report that a chunk is written: from now on a failed job is worth being started again."""
         self.done += count
         self.report(0)
-        if self.heartbeat is not None:
-            self.heartbeat.step()
+        if self.observer is not None:
+            self.observer.activity.step()
             if not self.finished:  # at once: it may be killed before the next heartbeat
-                self.heartbeat.send()
+                self.observer.heartbeat.send()
         self.finished = True
 
 

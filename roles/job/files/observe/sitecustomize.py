@@ -1,6 +1,6 @@
 """Imported by every Python of a job when it starts: rank.py puts this directory first on PYTHONPATH.
 
-Only the process that became the rank is observed (_amx_cluster_observer.py). Whatever it starts - workers of a
+Only the process that became the rank is observed (_amx_cluster_observer/). Whatever it starts - workers of a
 DataLoader or of joblib, compilers, tools - runs as it would without the cluster, on all CPUs of the rank
 (_amx_cluster_cpus.py), and learns no secret of the rank.
 """
@@ -28,7 +28,7 @@ def start_observer() -> None:
     with contextlib.suppress(OSError, ValueError):  # it goes on with the CPUs that it has
         importlib.import_module("_amx_cluster_cpus").take(is_rank)
     if is_rank:
-        importlib.import_module("_amx_cluster_observer").start(rank, supervisor)
+        importlib.import_module("_amx_cluster_observer.observer").start(rank, supervisor)
 
 
 def next_sitecustomize() -> None:

@@ -19,11 +19,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from _amx_cluster_observer import usage
+from _amx_cluster_observer.activity import Activity
+from _amx_cluster_observer.rank import Rank as Observed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, heartbeats
-from support.scripts import load
 
 FILES = Path(__file__).resolve().parents[4] / "roles/job/files"
 
+OBSERVED = Observed(
+    {"pid": 1, "rank": 0, "size": 1, "together": [0], "host": "node1", "interface": "lo", "job": "", "watch": {}}, ""
+)
 # As much of torch and transformers as the observer and the scripts below touch. A group forms by a variable here.
 PACKAGES = {
     "torch/__init__.py": """
@@ -488,8 +493,9 @@ def test_a_rank_tells_the_supervisor_how_it_is(rank: Rank, supervisor: Superviso
 
 def test_a_rank_that_makes_no_progress_tells_where_it_is(rank: Rank, supervisor: Supervisor) -> None:
     later = """
-    import _amx_cluster_observer, time
-    _amx_cluster_observer.HEARTBEAT.STACK = 0  # it need not be long
+    import time
+    from _amx_cluster_observer import observer
+    observer.heartbeat.STACK = 0  # it need not be long
 
     def reads_data():
         time.sleep(2.5)
@@ -514,7 +520,7 @@ def watch(folder: Path, scripts: dict[str, tuple[str, bool]]) -> dict[str, dict[
         rank, supervisor = Rank(place), Supervisor()
         path = rank.packages / "torch/distributed/distributed_c10d.py"
         path.write_text(path.read_text() + textwrap.dedent(POLLS))
-        quicker = "import _amx_cluster_observer\n_amx_cluster_observer.HEARTBEAT.SECONDS = 0.5\n"
+        quicker = "from _amx_cluster_observer import observer\nobserver.heartbeat.SECONDS = 0.5\n"
         running[name] = rank.start(quicker + textwrap.dedent(script), AMX_CLUSTER_BEAT=supervisor.endpoint), supervisor
     found: dict[str, dict[str, Any]] = {}
     end = time.monotonic() + 60
@@ -569,7 +575,7 @@ from torch import distributed, optim
             "while True: os.pwrite(out, bytes(1 << 20), 0), time.sleep(0.3)",
             True,
         ),
-        "it evaluates": ("while True: _amx_cluster_observer.HEARTBEAT.note(), time.sleep(0.3)", True),
+        "it evaluates": ("while True: observer.activity.note(), time.sleep(0.3)", True),
     }
     told = watch(tmp_path, {name: (begins + work, gets_on) for name, (work, gets_on) in works.items()})
     assert {name: message["stepped"] for name, message in told.items()} == dict.fromkeys(works, stepped)
@@ -611,7 +617,7 @@ def _engine_run_backward():
     hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)
 
 """
-    waits = "_amx_cluster_observer.HEARTBEAT.reduces()\n"
+    waits = "observer.activity.reducing = True\n"
     told = watch(
         tmp_path,
         {
@@ -710,16 +716,15 @@ time.sleep(30)
 
 def test_the_family_of_a_process() -> None:
     """Also where the kernel has no list of children."""
-    observer = load(FILES / "observe/_amx_cluster_observer.py")
     command = "sleep 30 & (sleep 30; true) & wait"
     with subprocess.Popen(["sh", "-c", f"sh -c '{command}'; true"], start_new_session=True) as process:
         try:
             end = time.monotonic() + 20
-            while len(observer.family(process.pid)) < 4:
+            while len(usage.family(process.pid)) < 4:
                 assert time.monotonic() < end
                 time.sleep(0.05)
-            found = observer.family(process.pid)
-            assert sorted(observer.family_by_parents(process.pid)) == sorted(found)
+            found = usage.family(process.pid)
+            assert sorted(usage.family_by_parents(process.pid)) == sorted(found)
             assert all(os.getpgid(pid) == process.pid for pid in found)
             assert process.pid not in found
         finally:
@@ -727,7 +732,6 @@ def test_the_family_of_a_process() -> None:
 
 
 def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
-    observer = load(FILES / "observe/_amx_cluster_observer.py")
     cpu = min(os.sched_getaffinity(0))
     spin = "import os, sys\nos.sched_setaffinity(0, [int(sys.argv[1])])\nos.nice(int(sys.argv[2]))\nwhile True: pass"
     spinning = [subprocess.Popen([sys.executable, "-c", spin, str(cpu), nice]) for nice in ("0", "0", "0", "19")]
@@ -736,34 +740,33 @@ def test_who_could_run_and_has_no_processor_is_told_from_who_waits() -> None:
         grew, end = 0.0, time.monotonic() + 60
         while grew < 0.5:  # interpreters are slow to start on a machine with much to do
             assert time.monotonic() < end
-            before, began = observer.delays(starved), time.monotonic()
+            before, began = usage.delays(starved), time.monotonic()
             time.sleep(1)
-            grew = observer.longest(before, observer.delays(starved)) / (time.monotonic() - began)
-        assert observer.delays(starved, starved).keys() == {starved}
+            grew = usage.longest(before, usage.delays(starved)) / (time.monotonic() - began)
+        assert usage.delays(starved, starved).keys() == {starved}
         os.kill(starved, signal.SIGSTOP)
         os.waitid(os.P_PID, starved, os.WSTOPPED)
-        before = observer.delays(starved)
+        before = usage.delays(starved)
         time.sleep(0.5)
-        assert observer.longest(before, observer.delays(starved)) == 0
+        assert usage.longest(before, usage.delays(starved)) == 0
     finally:
         for process in spinning:
             process.kill()
             process.wait()
-    assert observer.delays(starved) == {}
-    assert observer.longest({1: 5.0}, {}) == 0
+    assert usage.delays(starved) == {}
+    assert usage.longest({1: 5.0}, {}) == 0
 
 
-def test_only_what_was_waited_since_the_last_look_counts() -> None:
+def test_only_what_was_waited_since_the_last_look_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rank's own thread is not compared while it spins in a collective, and then not with its whole life."""
-    observer = load(FILES / "observe/_amx_cluster_observer.py")
-    heartbeat, own = observer.HEARTBEAT, os.getpid()
-    waited: dict[str, float] = {}
-    variables = type(heartbeat).is_delayed.__globals__
-    variables.update(delays=lambda *_process: {own: waited["own"]}, family=lambda _pid: [])
+    own, waited = os.getpid(), {"own": 0.0}
+    seen = Activity(OBSERVED)
+    monkeypatch.setattr(usage, "delays", lambda *_process: {own: waited["own"]})
+    monkeypatch.setattr(usage, "family", lambda _pid: [])
     found = []
     for seconds, spins in ((100.0, True), (100.2, True), (100.3, False), (101.2, True), (102.0, False)):
         waited["own"] = seconds
-        found.append(heartbeat.is_delayed(spins, 1.0))
+        found.append(seen.is_delayed(spins, 1.0))
     assert found == [False, False, False, False, True]
 
 
@@ -884,8 +887,9 @@ def test_what_the_script_does_to_its_environment_does_not_matter(rank: Rank, sup
 
 
 IMPATIENT = """
-import _amx_cluster_observer, os, resource, socket, sys, time
-heartbeat = _amx_cluster_observer.HEARTBEAT
+import os, resource, socket, sys, time
+from _amx_cluster_observer import observer
+heartbeat = observer.heartbeat
 heartbeat.SECONDS, heartbeat.PATIENCE = 0.2, 1.0
 time.sleep(2.5)  # the first pause was longer
 """
@@ -906,7 +910,7 @@ def test_a_rank_that_lacks_something_itself_does_not_end(rank: Rank, supervisor:
     script = f"""
 held = []
 if {cut}:
-    lost, heartbeat.connection = heartbeat.connection, None
+    lost, heartbeat.connection.socket = heartbeat.connection.socket, None
 resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
 try:
     while True:
@@ -926,7 +930,7 @@ print("not ended", heartbeat.cut_off)
 
 def test_a_script_that_closes_all_descriptors_gets_nothing_into_its_files(rank: Rank, supervisor: Supervisor) -> None:
     script = """
-number = heartbeat.connection.fileno()
+number = heartbeat.connection.socket.fileno()
 os.closerange(3, 256)
 pairs = [socket.socketpair() for _pair in range(number)]
 others = {one.fileno(): other for pair in pairs for one, other in (pair, pair[::-1])}

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import os
 import threading
-from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from _amx_cluster_observer import timers, timing
+from _amx_cluster_observer.gradients import Gradients
+from _amx_cluster_observer.wire import PARTS
 from hypothesis import given
 from hypothesis import strategies as st
-from support.scripts import load
-
-FILE = Path(__file__).resolve().parents[4] / "roles/job/files/observe/_amx_cluster_timers.py"
 
 
 class Optimizer:
     """One that can be referred to weakly."""
-
-
-@pytest.fixture(scope="module")
-def timers() -> ModuleType:
-    return load(FILE)
 
 
 class Clock:
@@ -33,15 +27,15 @@ class Clock:
         return self.now
 
 
-def made(timers: ModuleType, warmup: int = 1) -> tuple[Any, Clock]:
+def made(warmup: int = 1) -> tuple[Any, Clock]:
     clock = Clock()
     found = timers.Timers(clock)
     found.warmup, found.thread = warmup, threading.get_ident()
     return found, clock
 
 
-def test_a_step_with_input_and_communication(timers: ModuleType) -> None:
-    timer, clock = made(timers)
+def test_a_step_with_input_and_communication() -> None:
+    timer, clock = made()
     optimizer, other = Optimizer(), Optimizer()
     for _step in range(4):
         clock.now += 0.5  # other, but in the first step
@@ -63,12 +57,12 @@ def test_a_step_with_input_and_communication(timers: ModuleType) -> None:
         timer.step(other)  # which does not lead
     found = timer.summary()
     parts = {"compute": 5, "communication": 4.25, "input": 1, "other": 0.5}
-    assert {name: found[name] for name in timers.PARTS} == parts
+    assert {name: found[name] for name in PARTS} == parts
     assert (found["made"], found["steps"], found["step_seconds"]["mean"]) == (4, 3, sum(parts.values()))
 
 
-def test_an_optimizer_that_is_gone_no_longer_leads(timers: ModuleType) -> None:
-    timer, _clock = made(timers, 0)
+def test_an_optimizer_that_is_gone_no_longer_leads() -> None:
+    timer, _clock = made(0)
     first, second = Optimizer(), Optimizer()
     timer.step(first)
     timer.step(second)
@@ -78,8 +72,8 @@ def test_an_optimizer_that_is_gone_no_longer_leads(timers: ModuleType) -> None:
     assert timer.steps == 2
 
 
-def test_only_the_main_thread_of_the_process_counts(timers: ModuleType) -> None:
-    timer, _clock = made(timers)
+def test_only_the_main_thread_of_the_process_counts() -> None:
+    timer, _clock = made()
     optimizer = Optimizer()
     other = threading.Thread(target=timer.step, args=(optimizer,))
     other.start()
@@ -93,10 +87,8 @@ def test_only_the_main_thread_of_the_process_counts(timers: ModuleType) -> None:
 @given(
     steps=st.lists(st.floats(0.001, 100), min_size=1, max_size=40), warmup=st.integers(0, 10), kept=st.integers(2, 9)
 )
-def test_the_warm_up_is_left_out_and_times_are_bounded(
-    timers: ModuleType, steps: list[float], warmup: int, kept: int
-) -> None:
-    timer, clock = made(timers, warmup)
+def test_the_warm_up_is_left_out_and_times_are_bounded(steps: list[float], warmup: int, kept: int) -> None:
+    timer, clock = made(warmup)
     before = timers.KEPT
     vars(timers)["KEPT"] = kept
     optimizer = Optimizer()
@@ -112,10 +104,10 @@ def test_the_warm_up_is_left_out_and_times_are_bounded(
         assert found["step_seconds"]["mean"] == pytest.approx(sum(counted) / len(counted))
         assert min(counted) - 1e-9 <= found["step_seconds"]["low"] <= found["step_seconds"]["high"]
         assert found["step_seconds"]["high"] <= max(counted) + 1e-9
-        assert sum(found[name] for name in timers.PARTS) == pytest.approx(sum(counted) / len(counted))
+        assert sum(found[name] for name in PARTS) == pytest.approx(sum(counted) / len(counted))
 
 
-def test_optimizers_of_torch_1_13(timers: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optimizers_of_torch_1_13(monkeypatch: pytest.MonkeyPatch) -> None:
     class Old:
         hooked = False
 
@@ -130,22 +122,22 @@ def test_optimizers_of_torch_1_13(timers: ModuleType, monkeypatch: pytest.Monkey
 
     monkeypatch.setitem(__import__("sys").modules, "torch", ModuleType("torch"))
     seen: list[Any] = []
-    monkeypatch.setattr(timers, "TIMERS", SimpleNamespace(step=seen.append))
-    timers.watch_optimizers(SimpleNamespace(Optimizer=Old))
+    timed = timing.Timing({}, cast(Gradients, None))
+    monkeypatch.setattr(timed.timers, "step", seen.append)
+    timed.watch_optimizers(SimpleNamespace(Optimizer=Old))
     first, second = Old(), Old()
     assert [first.step(), second.step()] == ["done", "done"]
     assert seen == [first, second]
 
 
-def test_bytes_of_tensors_in_lists(timers: ModuleType) -> None:
+def test_bytes_of_tensors_in_lists() -> None:
     tensor = SimpleNamespace(numel=lambda: 3, element_size=lambda: 4)
-    assert timers.bytes_of([[tensor, tensor], (tensor,), None]) == 36
+    assert timing.bytes_of([[tensor, tensor], (tensor,), None]) == 36
 
 
 @given(st.lists(st.floats(min_value=0.01, max_value=10), min_size=1, max_size=200))
 def test_blocks_of_steps_have_the_time_of_computing(steps: list[float]) -> None:
-    timers = load(FILE)
-    timer, clock = made(timers)
+    timer, clock = made()
     optimizer = Optimizer()
     timer.step(optimizer)  # the warm-up
     for seconds in steps:

@@ -210,10 +210,10 @@ class Watchdog:
 
     def _give_up(self, report: str) -> None:
         text = f"DistBackendError: {report}\n"
-        observer = sys.modules.get("_amx_cluster_observer")
+        observer = getattr(sys.modules.get("_amx_cluster_observer"), "observer", None)
         with contextlib.suppress(Exception):
             if observer:
-                observer.print_failure(text)
+                observer.failures.show(text)
             else:
                 sys.stderr.write(f"\n{text}")
                 sys.stderr.flush()

@@ -201,15 +201,18 @@ def test_too_many_open_files_are_no_reason_to_fail(receiver: heartbeats.Receiver
 RANKS = """
 import json, os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
-import _amx_cluster_observer as observer
+from _amx_cluster_observer.activity import Activity
+from _amx_cluster_observer.heartbeat import Heartbeat
+from _amx_cluster_observer.rank import Rank
 
 address, port, token = sys.argv[2].split(":")
 ranks, rounds = int(sys.argv[3]), int(sys.argv[4])
-observer.ME.update(pid=os.getpid(), rank=0, size=ranks, together=[], host="node0", interface="lo", job="", watch={})
-observer.HEARTBEAT.gradient = {"step": 1, "parameters": 199, "sum": 0.1234567, "norm": 1.0}
+observed = dict(pid=os.getpid(), rank=0, size=ranks, together=[], host="node0", interface="lo", job="", watch={})
+me = Rank(observed, sys.argv[2])
+beat = Heartbeat(me, Activity(me))
+beat.gradient = {"step": 1, "parameters": 199, "sum": 0.1234567, "norm": 1.0}
 # Most wait for the others at any time, which takes the longest to tell.
-observer.HEARTBEAT.main = __import__("threading").main_thread().ident
-observer.HEARTBEAT.active -= 100
+beat.activity.active -= 100
 about = {"pid": 4000000, "cpus": list(range(88, 100)), "threads": 12, "libraries": ["/opt/amx/lib/libiomp5.so"] * 2}
 world = [{"rank": rank, "host": f"node{rank // 8}", **about} for rank in range(ranks)]
 connections = []
@@ -220,7 +223,7 @@ for number in range(rounds):
     began = time.monotonic()
     for rank, connection in enumerate(connections):
         files = {"world.json": {"size": ranks, "backend": "gloo", "ranks": world}} if number == rank == 0 else {}
-        message = {**observer.HEARTBEAT.message(), "rank": rank, "host": f"node{rank // 8}", "files": files}
+        message = {**beat.message(), "rank": rank, "host": f"node{rank // 8}", "files": files}
         text = json.dumps(message).encode() + b"\\n"
         connection.sendall(text)
         time.sleep(max(0, began + rank * 2 / ranks - time.monotonic()))  # spread over the two seconds

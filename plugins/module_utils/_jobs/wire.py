@@ -1,0 +1,71 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a job's ranks and its supervisor exchange: variables, files, heartbeats.
+
+Ranks carry this file, too: roles/job/files/observe/_amx_cluster_observer/wire.py is a link to it. It imports nothing of
+the collection, and nothing that takes long.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+# Variables of a rank: what rank.py's observed() returns, as JSON; where the supervisor listens, ADDRESS:PORT:TOKEN; the
+# module that registers the job's backend; how gradients are compressed. The first two are gone when the script begins.
+RANK, SUPERVISOR = "AMX_CLUSTER_RANK", "AMX_CLUSTER_BEAT"
+BINDINGS, COMPRESSION = "AMX_CLUSTER_BINDINGS", "AMX_CLUSTER_GRADIENT_COMPRESSION"
+# The module that registers the backend mpi.
+MPI = "amx_cluster_mpi"
+
+# What rank 0 writes into the job directory: the group that has formed, how far the Trainer is, that it waits for the
+# group. A heartbeat has those that are new, for a supervisor on another host.
+WORLD, PROGRESS, ENTERED = "world.json", "progress.json", "ranks/entered.json"
+WRITTEN_BY_RANK_0 = (WORLD, PROGRESS, ENTERED)
+
+# The mark of a checkpoint where rank 0 has written, and that of a part of it on another host: {file: bytes}. A rank's
+# mark, that it has saved its part, is there until they all have theirs.
+COMPLETE, PART, SAVED = "complete.json", "part.json", ".saved."
+
+# The parts of a measured step's time, and its percentiles.
+PARTS = ("compute", "communication", "input", "other")
+SHARES = {"low": 0.1, "median": 0.5, "high": 0.9}
+
+
+class Heartbeat(TypedDict, total=False):
+    """A message of a rank, a line of JSON. Before the first one a connection sends the token, as a line."""
+
+    rank: int
+    host: str
+    pid: int
+    time: float
+    # Seconds of processor time of the rank and all that it has started.
+    cpu_seconds: float
+    rss_bytes: int
+    # Bytes received and sent by the interface of the cluster network.
+    network_bytes: int
+    # Processes that the kernel has ended because it was out of memory; -1 where it does not tell.
+    oom_kills: int
+    # Seconds since the last progress, and whether the script waits for other ranks if it is idle.
+    idle: float
+    waiting: bool
+    # Whether the rank has made a step in its group, and how many it has made outside of any where one was to form.
+    stepped: bool
+    alone: int
+    # {step, parameters (how many have one), sum, norm} of the gradient by which ranks are compared.
+    gradient: dict[str, Any] | None
+    ended: bool
+    # {checkpoint: files} of the newest part on this host.
+    part: dict[str, list[str]]
+    # {rows, of, first, began, time} of a prediction.
+    rows: dict[str, Any]
+    # The sums of a job that is measured.
+    measured: dict[str, Any]
+    # Python's stack, where there is no progress.
+    stack: str
+    # {name: content} of WRITTEN_BY_RANK_0.
+    files: dict[str, Any]
+
+
+# What a message has at least: others, and those that lack something, are discarded.
+REQUIRED: dict[str, Any] = {"rank": int, "host": str, "idle": (int, float), "files": dict, "oom_kills": int}
