@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset, reset_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -28,14 +28,14 @@ class ActionModule(ControlNodeAction):
         hosts = options["hosts"]
         if not hosts:
             return {"pieces": pieces}
-        display.display(reset.table(hosts, options["control"], pieces))
+        display.display(reset_text.table(hosts, options["control"], pieces))
         if not pieces:
-            display.display(inventory_in_use.commands(reset.how_to(), task_vars))
-        refused = reset.refusal({**options["head"], **hosts}, list(hosts), pieces)
+            display.display(inventory_in_use.commands(reset_text.how_to(), task_vars))
+        refused = reset_text.refusal({**options["head"], **hosts}, list(hosts), pieces)
         if pieces and refused:
             raise ValueError(refused)
         if pieces:
-            display.display(reset.listed(hosts, options["control"], pieces))
+            display.display(reset_text.listed(hosts, options["control"], pieces))
         if refused:
-            display.display(inventory_in_use.commands(reset.would_refuse(refused), task_vars))
+            display.display(inventory_in_use.commands(reset_text.would_refuse(refused), task_vars))
         return {"pieces": pieces}

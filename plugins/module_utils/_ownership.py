@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,20 @@ FIRST = 1024
 MARK = ".amx-cluster.json"
 # What directories of others are, each of which has its own mark.
 CONTAINER = "container"
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where a room or a role keeps what it makes, of which a reset removes what carries the mark.
+
+    piece: of a reset. directories, links: below cluster_prefix; for downloads, below cluster_cache on the control node.
+    files: below the root of a host.
+    """
+
+    piece: str
+    directories: tuple[str, ...] = ()
+    links: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
 
 
 def make(path: Path, what: str, **more: Any) -> bool:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -45,6 +46,13 @@ def names(hosts: Sequence[str], most: int = 6) -> str:
     shown = hosts if len(hosts) <= most else hosts[: most - 1]
     rest = len(hosts) - len(shown)
     return ", ".join(shown) + (f" and {rest} more" if rest else "")
+
+
+def size(number: float) -> str:
+    """Return a number of bytes as 12 KiB, 34 MiB or 1.2 GiB."""
+    if number >= 2**30:
+        return f"{number / 2**30:.1f} GiB"
+    return f"{number / 2**20:.0f} MiB" if number >= 2**20 else f"{math.ceil(number / 2**10)} KiB"
 
 
 def words(given: str | Sequence[object] | None) -> list[str]:

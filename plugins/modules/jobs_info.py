@@ -19,7 +19,7 @@ EXAMPLES = "\n# Internal\n"
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, reset
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, locked, usage
 
 
@@ -41,7 +41,7 @@ def main() -> None:
             changed=False,
             jobs=directory.jobs(folder),
             ranks=[process for process in processes if process["kind"] == "rank"],
-            environments=reset.environments_in_use(folder),
+            environments=in_use.environments_in_use(folder),
             secrets_left=directory.ended_with_secrets(folder, module.params["host"]),
             **locked(folder, module.params["host"], module.params["starting"]),
         )

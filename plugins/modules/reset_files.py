@@ -28,7 +28,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "pieces": {"type": "list", "elements": "str", "choices": list(reset.PLACES), "required": True},
+            "pieces": {"type": "list", "elements": "str", "choices": list(reset.REMOVABLE), "required": True},
         },
         supports_check_mode=True,
     )

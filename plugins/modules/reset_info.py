@@ -26,6 +26,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall, ssh_mesh, tuning
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
 
 
@@ -33,22 +34,22 @@ def found(piece: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[st
     """Return what the host has of a piece."""
     if piece in reset.OF_FILES:
         paths = reset.paths(path, piece)
-        stays = [str(one) for one in reset.unmarked(path, piece)]
+        stays = [str(file) for file in reset.unmarked(path, piece)]
         return {**marked(paths), "bytes": reset.size(paths), "unmarked": stays}
     if piece == "ssh":
-        mesh = reset.ssh_files(ssh_directory, ssh_name)
-        marks = dict.fromkeys(mesh["files"], f"of the key with the comment {ssh_name}@...")
-        return {"paths": mesh["files"], "marks": marks, "keys": mesh["keys"]}
-    files = marked(map(Path, reset.system_files(piece)))
+        files = [str(file) for file in ssh_mesh.files(ssh_directory, ssh_name)]
+        marks = dict.fromkeys(files, f"of the key with the comment {ssh_name}@...")
+        return {"paths": files, "marks": marks, "keys": ssh_mesh.keys(ssh_directory, ssh_name)}
+    made = marked(reset.system_files(piece))
     if piece == "tuning":
-        return {**files, "settings": reset.kernel_settings()}
-    rules = reset.firewall_rules()
-    return {**files, "marks": {**files["marks"], **rules}, "rules": list(rules)}
+        return {**made, "settings": tuning.recorded()}
+    rules = firewall.recorded()
+    return {**made, "marks": {**made["marks"], **rules}, "rules": list(rules)}
 
 
 def marked(paths: Iterable[Path]) -> dict[str, Any]:
     """Return paths, and the mark by which each is known."""
-    marks = {str(one): _ownership.described(one) for one in paths}
+    marks = {str(path): _ownership.described(path) for path in paths}
     return {"paths": list(marks), "marks": marks}
 
 
@@ -75,7 +76,7 @@ def main() -> None:
         module.exit_json(
             changed=False,
             pieces={piece: found(piece, path, *ssh) for piece in options["pieces"]},
-            in_use=reset.in_use(path, options["host"]),
+            in_use=reset.used(path, options["host"]),
         )
     except OSError as error:
         module.fail_json(msg=str(error))

@@ -20,6 +20,9 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record, stamp
 
 MISSING, DAMAGED = "is missing", "is damaged"
+# On hosts, and on the control node.
+PLACES = _ownership.Places("data", ("cache",))
+DOWNLOADS = _ownership.Places("downloads", ("fetched",))
 
 
 def sha256(path: Path) -> str:

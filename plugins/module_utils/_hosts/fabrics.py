@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.amx.cluster.plugins.module_utils._text import size
+
 INFINIBAND, ROCE, IWARP, OMNI_PATH, EFA = "InfiniBand", "RoCE", "iWARP", "Omni-Path", "EFA"
 AUTO, TCP = "auto", "tcp"
 # The links that each fabric works over, as libfabric's provider of that name does. Intel's guide (OFI providers
@@ -224,7 +226,7 @@ def _memlock_lack(facts: Mapping[str, Any]) -> Lack | None:
     if limit is None or limit >= LOCKABLE * facts.get("memory_bytes", 0):
         return None
     return Lack(
-        f"a limit of {_size(limit)} for locked memory, which fabrics send from",
+        f"a limit of {size(limit)} for locked memory, which fabrics send from",
         "set memlock to unlimited (site.yml does, see host_tuning_memlock) and log in again",
     )
 
@@ -334,7 +336,7 @@ def described(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
 def lockable(facts: Mapping[str, Any]) -> str:
     """Return how much memory a process may lock."""
     limit = facts.get("memlock_bytes")
-    return "unlimited" if limit is None else _size(limit)
+    return "unlimited" if limit is None else size(limit)
 
 
 def _unused(name: str, backend: str) -> str:
@@ -362,10 +364,3 @@ def _alike(lacks: Mapping[str, Lack]) -> dict[Lack, Sequence[str]]:
 
 def _have(hosts: Sequence[str]) -> str:
     return f"{', '.join(hosts)} {'has' if len(hosts) == 1 else 'have'}"
-
-
-def _size(count: int) -> str:
-    for unit, power in (("GiB", 30), ("MiB", 20)):
-        if count >= 2**power:
-            return f"{count / 2**power:.{1 if power == 30 else 0}f} {unit}"
-    return f"{count / 2**10:.0f} KiB"

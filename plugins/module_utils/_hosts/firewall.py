@@ -15,13 +15,28 @@ import ipaddress
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._ownership import Places
 
 PROTOCOLS = ("tcp", "udp")
 BACKENDS = ("nftables", "ufw", "firewalld")
 MARK = "amx_cluster"
 # Of no rule that a person or another program writes. Above 0: rules of the administrator that refuse come first.
 PRIORITY = 26843
+# The rules that the role firewall has added.
+RECORD = "var/lib/amx-cluster/firewall.json"
+PLACES = Places(
+    "firewall",
+    files=(
+        "etc/amx-cluster/firewall.nft",
+        "etc/amx-cluster/firewall_rollback.sh",
+        "etc/systemd/system/amx-cluster-firewall.service",
+        RECORD,
+    ),
+)
 # A rule in the files of ufw: action, protocol, port, destination, source port, source, direction.
 _TUPLE = re.compile(
     r"### tuple ### (\S+) (tcp|udp) (any|\d+) (?:0\.0\.0\.0/0|::/0) any (\S+) in(?: comment=([0-9a-f]*))?", re.ASCII
@@ -180,6 +195,12 @@ def marked(record: Mapping[str, Any]) -> dict[str, str]:
         mark = f"priority {PRIORITY}, and recorded when it was added"
         return {f"firewalld, zone {rule['zone']}: {rich_rule(rule)}": mark for rule in rules} | previous
     return {"table inet amx_cluster": f"comment {MARK}"} | previous
+
+
+def recorded(root: Path = Path("/")) -> dict[str, str]:
+    """Return the rules in the record of a host, and by which mark each is known."""
+    record = read_json(root / RECORD)
+    return marked(record) if record else {}
 
 
 def _plain(rule: Mapping[str, Any]) -> dict[str, Any]:

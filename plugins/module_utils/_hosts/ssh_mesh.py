@@ -218,6 +218,15 @@ def files(directory: Path, name: str) -> list[Path]:
     return [path for path in (*own, *filter(_ownership.is_own, others)) if path.exists()]
 
 
+def keys(directory: Path, name: str) -> int:
+    """Return how many keys of authorized_keys in a user's .ssh directory are the mesh's."""
+    try:
+        content = (directory / "authorized_keys").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return 0
+    return len(stale_keys(content, [], name, [], exclusive=True))
+
+
 def rotated(hosts: Sequence[str], host: str | None) -> list[str]:
     """Return `hosts` beginning after `host`, so that the hosts of a mesh do not all log in on the same one at once."""
     place = hosts.index(host) + 1 if host in hosts else 0

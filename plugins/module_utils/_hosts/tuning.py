@@ -15,6 +15,19 @@ from pathlib import Path
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 
 SHM = "dev/shm"
+# The previous values, which the role host_tuning keeps.
+STATE = "var/lib/amx-cluster/kernel_settings.json"
+PLACES = _ownership.Places(
+    "tuning",
+    files=(
+        "etc/tmpfiles.d/amx-cluster.conf",
+        "etc/sysctl.d/90-amx-cluster.conf",
+        "etc/security/limits.d/90-amx-cluster.conf",
+        "etc/systemd/system/amx-cluster-shm.service",
+        STATE,
+        "var/lib/amx-cluster/tcmalloc_package",
+    ),
+)
 Remount = Callable[[Path, int], str]
 
 
@@ -57,6 +70,14 @@ def store(state: Path, remembered: Mapping[str, Mapping[str, str]]) -> None:
         return
     state.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     _io.write_json(state, {"mark": _ownership.SIGNATURE, "before": dict(remembered)})
+
+
+def recorded(root: Path = Path("/")) -> int:
+    """Return how many kernel settings have a previous value that would be restored."""
+    try:
+        return len(load(root / STATE))
+    except (OSError, ValueError):
+        return 0
 
 
 def least_shm(gib: float, meminfo: str) -> int:

@@ -9,6 +9,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -40,6 +41,12 @@ PARTS = "parts.json"
 # What a job directory is by its mark. That of a derived job is made anew by the next one of its name. The mark also has
 # the names of what the directory was created with: other files in it are of the script.
 JOB, DERIVED = "job", "derived job"
+# Files of a job directory that a run writes besides those that its directory was created with, and its results.
+OF_A_RUN = re.compile(
+    r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|parts|secrets|observed|verified)\.json"
+    r"|ranks|__pycache__|host|\.amx-cluster\.json)"
+)
+PLACES = _ownership.Places("jobs", ("jobs",))
 # The script of a job that playbooks/predict.yml has made.
 PREDICTION = "run_prediction.py"
 
@@ -145,6 +152,22 @@ def set_aside(folder: Path) -> Path | None:
 def is_derived(folder: Path) -> bool:
     """Whether a directory is that of a derived job by its mark."""
     return _ownership.read(folder).get("what") == DERIVED
+
+
+def has_results(job: Path) -> bool:
+    """Whether a directory is that of a job and has a log or results, or any file that a script has written."""
+    mark = _ownership.read(job)
+    if mark.get("what") != JOB:
+        return False
+    if (job / "results.json").exists() or (job / "log").exists():
+        return True
+    known = set(mark.get("names", []))
+    for path in job.iterdir():
+        if path.is_symlink() or path.name in known or OF_A_RUN.fullmatch(path.name):
+            continue
+        if path.is_file() or any(inside.is_file() for inside in path.rglob("*")):
+            return True
+    return False
 
 
 @contextlib.contextmanager

@@ -22,10 +22,12 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, intel_mpi, venv_check, wheels
-from ansible_collections.amx.cluster.plugins.module_utils._text import masked
+from ansible_collections.amx.cluster.plugins.module_utils._text import masked, size
 
 # The stack of a virtual environment, written into it once it has passed its checks.
 MARKER = "amx-cluster.json"
+# The role's link to transformers' examples lies beside that to the active one.
+PLACES = _ownership.Places("environments", ("envs",), links=("env", "examples"))
 # Errors of pip, and what they mean on a host.
 CAUSES = (
     ("No space left on device", "there is no space left under {prefix}: free some, or set cluster_prefix elsewhere"),
@@ -230,8 +232,8 @@ def problems(
     free, need = shutil.disk_usage(directory).free, needed_bytes(needed, copied)
     if free < need:
         found.append(
-            f"{directory} has {free / 2**30:.1f} GiB free and the installation takes {need / 2**30:.1f} GiB: free "
-            "some, or set cluster_prefix elsewhere"
+            f"{directory} has {size(free)} free and the installation takes {size(need)}: free some, or set "
+            "cluster_prefix elsewhere"
         )
     return found
 

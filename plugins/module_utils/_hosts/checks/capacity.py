@@ -13,8 +13,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     Cluster,
     Found,
     check,
-    size,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._text import size
 
 
 @check(

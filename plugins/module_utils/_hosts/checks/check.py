@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-MIB, GIB = 2**20, 2**30
+GIB = 2**30
 FAILURE, WARNING = "failure", "warning"
 # What Ansible puts before the words of ssh; which of the two depends on the moment at which ssh ended.
 WRAPPING = re.compile(
@@ -128,11 +128,6 @@ def message_of(result: Mapping[str, Any]) -> str:
     """Return why a task failed, on one line and without a full stop."""
     text = " ".join(str(result.get("msg") or result.get("module_stderr") or "no reason was given").split())
     return WRAPPING.sub("", text).rstrip(".")
-
-
-def size(count: float) -> str:
-    """Return a number of bytes as 1.5 GiB or 64 MiB."""
-    return f"{count / GIB:.1f} GiB" if count >= GIB else f"{count / MIB:.0f} MiB"
 
 
 def most_common(values: Sequence[str]) -> str:

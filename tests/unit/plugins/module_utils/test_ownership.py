@@ -92,7 +92,7 @@ def pieces_of(place: str, kind: str) -> set[str]:
     """The pieces with which something of the collection goes."""
     if place == "jobs":
         return {"results"} if kind == "results" else {"jobs"}
-    return {piece for piece, places in reset.PLACES.items() if place in places}
+    return {piece for piece in reset.OF_FILES if any(place in owner.directories for owner in reset.places(piece))}
 
 
 @st.composite
@@ -131,7 +131,7 @@ def test_a_reset_removes_what_is_own_and_requested_and_nothing_else(
         for place in linked - given_places:
             write(out / place / NAMES[place][0] / "log")
             (base / place).symlink_to(out / place)
-        for place, name, own, kind in sorted(tree, key=lambda one: (not one[2], one[1][0] == ".")):
+        for place, name, own, kind in sorted(tree, key=lambda made: (not made[2], made[1][0] == ".")):
             if (base / place).is_symlink():
                 continue
             path = base / place / name

@@ -29,6 +29,14 @@ def test_duration(seconds: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 KiB"), (1, "1 KiB"), (64 << 10, "64 KiB"), (5 << 20, "5 MiB"), (2**30, "1.0 GiB")],
+)
+def test_size(number: float, text: str) -> None:
+    assert _text.size(number) == text
+
+
+@pytest.mark.parametrize(
     ("text", "shown"),
     [
         (

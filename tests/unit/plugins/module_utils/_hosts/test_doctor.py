@@ -108,7 +108,7 @@ def test_refusal() -> None:
         "Nothing was changed, because node1, node2 cannot be used:\n"
         "- node1: the C library is glibc 2.17. Use a system with glibc 2.28 or newer (Debian 12, Ubuntu 22.04, RHEL 9)"
         ".\n"
-        "- node1: /dev/shm has 0 MiB, 512 MiB are required. Give /dev/shm half of the memory (mount -o "
+        "- node1: /dev/shm has 0 KiB, 512 MiB are required. Give /dev/shm half of the memory (mount -o "
         "remount,size=50% /dev/shm), or start the container with --shm-size.\n"
         "- node2: the architecture is aarch64. Use x86_64 servers."
     )
@@ -123,7 +123,7 @@ def test_table() -> None:
     assert rows[:3] == [
         "host   check               what was found                            what to do",
         "-----  ------------------  ----------------------------------------  ----------------------------------------",
-        "node1  shm                 /dev/shm has 0 MiB, 512 MiB are required  Give /dev/shm half of the memory (mount",
+        "node1  shm                 /dev/shm has 0 KiB, 512 MiB are required  Give /dev/shm half of the memory (mount",
     ]
     assert any(row.startswith("node1  (warning) tcmalloc  the loader's cache") for row in rows)
     assert rows[3] == " " * 69 + "-o remount,size=50% /dev/shm), or start"
@@ -132,7 +132,7 @@ def test_table() -> None:
 def test_failures_come_first_with_colours() -> None:
     found = [
         doctor.Finding("node0", "tcmalloc", "warning", "it is missing", "Install it"),
-        doctor.Finding("node1", "shm", "failure", "/dev/shm has 0 MiB", "Give it more"),
+        doctor.Finding("node1", "shm", "failure", "/dev/shm has 0 KiB", "Give it more"),
     ]
     plain = doctor.table(found).splitlines()
     assert [line.split()[0] for line in plain[2:]] == ["node1", "node0"]

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +172,21 @@ def test_stale_keys_of_a_host_that_no_longer_logs_in_elsewhere() -> None:
     lines = ssh_mesh.authorized_lines([{"host": "n0", "address": "10.0.0.1", "public_key": f"{ED} {A}"}], "mesh")
     text = f'restrict,from="10.0.0.2" {ED} {B} mesh@n1\n'
     assert ssh_mesh.stale_keys(text, lines, "mesh", ["n0", "n1"], exclusive=False) == [f"{ED} {B} mesh@n1"]
+
+
+def test_files_and_keys_of_the_mesh(tmp_path: Path) -> None:
+    line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{} {}\n"
+    assert (ssh_mesh.files(tmp_path, "amx_cluster"), ssh_mesh.keys(tmp_path, "amx_cluster")) == ([], 0)
+    (tmp_path / "amx_cluster.pub").write_text("ssh-ed25519 AAAA me@home")
+    for name in ("amx_cluster", "amx_cluster_config"):
+        (tmp_path / name).write_text("Host own")
+    (tmp_path / "amx_cluster_known_hosts").write_text("# Made by amx.cluster")
+    (tmp_path / "authorized_keys").write_text(line.format("AA", "amx_cluster@node0") + line.format("AB", "me@home"))
+    assert ssh_mesh.files(tmp_path, "amx_cluster") == [tmp_path / "amx_cluster_known_hosts"]
+    assert ssh_mesh.keys(tmp_path, "amx_cluster") == 1
+    (tmp_path / "amx_cluster.pub").write_text(line.format("AA", "amx_cluster@node0"))
+    there = ("amx_cluster", "amx_cluster.pub", "amx_cluster_known_hosts")
+    assert ssh_mesh.files(tmp_path, "amx_cluster") == [tmp_path / name for name in there]
 
 
 def test_rotated() -> None:

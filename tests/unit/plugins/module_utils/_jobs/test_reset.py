@@ -11,7 +11,8 @@ import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, reset
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall, tuning
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use, reset, reset_text
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 ROLES = Path(__file__).resolve().parents[5] / "roles"
@@ -176,14 +177,14 @@ def test_nothing_is_there(tmp_path: Path) -> None:
     for piece in reset.OF_FILES:
         assert reset.paths(tmp_path / "none", piece) == []
     reset.remove_empty(tmp_path / "none")
-    assert reset.in_use(tmp_path / "none", "node0") == []
+    assert reset.used(tmp_path / "none", "node0") == []
 
 
 def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
     folder = make_job(tmp_path, "demo", hosts=("node0", "node1"))
-    (one,) = reset.in_use(tmp_path, "node0")
+    (one,) = reset.used(tmp_path, "node0")
     assert one == {"job": "demo", "hosts": ["node0", "node1"], "why": "is being started"}
-    assert reset.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
+    assert in_use.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
     (folder / "supervise.py").write_text("input('ready')")
     command = [sys.executable, "-IS", "supervise.py", f"{folder}/"]
     with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -191,12 +192,12 @@ def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
         process.stdout.read(1)
         status = {"state": "running", "pid": process.pid, "started": "now"}
         write(folder / "status.json", json.dumps(status))
-        (one,) = reset.in_use(tmp_path, "node0")
+        (one,) = reset.used(tmp_path, "node0")
         assert (one["job"], one["why"]) == ("demo", "runs since now")
-        assert reset.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
+        assert in_use.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
         process.terminate()
-    assert reset.in_use(tmp_path, "node0") == []
-    assert reset.environments_in_use(tmp_path / "jobs") == []
+    assert reset.used(tmp_path, "node0") == []
+    assert in_use.environments_in_use(tmp_path / "jobs") == []
 
 
 def test_a_process_of_an_environment_is_in_use(tmp_path: Path) -> None:
@@ -206,7 +207,7 @@ def test_a_process_of_an_environment_is_in_use(tmp_path: Path) -> None:
     with subprocess.Popen([str(python)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.read(1)
-        found = reset.in_use(tmp_path, "node1")
+        found = reset.used(tmp_path, "node1")
         assert process.stdin
         process.stdin.close()
     assert found == [
@@ -221,23 +222,23 @@ def test_refusal() -> None:
     job = {"job": "demo", "hosts": ["node0", "node1"], "why": "runs since now"}
     shell = {"job": "", "hosts": ["node2"], "why": "a process uses the virtual environment /e"}
     hosts = {"node0": found(job), "node1": found(job), "node2": found(shell)}
-    everywhere = reset.refusal(hosts, list(hosts), ["environments"])
+    everywhere = reset_text.refusal(hosts, list(hosts), ["environments"])
     assert everywhere.splitlines() == [
         "Nothing was removed on any host, because something still runs:",
         "- node2: a process uses the virtual environment /e: end it, or leave out environments",
         "- job demo runs since now on node0, node1: wait for its end, or stop it: playbooks/stop.yml -e job=demo",
     ]
-    assert "node2" not in reset.refusal(hosts, list(hosts), ["data"])
-    assert reset.refusal(hosts, ["node2"], ["data"]) == ""  # its host is not one of the job's
-    assert reset.refusal({"node0": found(job)}, ["node1"], ["data"])  # the head knows of a job on node1
-    assert reset.would_refuse(everywhere).splitlines()[1:] == everywhere.splitlines()[1:]
+    assert "node2" not in reset_text.refusal(hosts, list(hosts), ["data"])
+    assert reset_text.refusal(hosts, ["node2"], ["data"]) == ""  # its host is not one of the job's
+    assert reset_text.refusal({"node0": found(job)}, ["node1"], ["data"])  # the head knows of a job on node1
+    assert reset_text.would_refuse(everywhere).splitlines()[1:] == everywhere.splitlines()[1:]
 
 
 def test_listed() -> None:
     jobs = {"marks": {"/p/jobs/+verify": "derived job, by a mark"}, "unmarked": ["/p/jobs/mine"]}
     host = {"pieces": {"jobs": jobs, "results": {"marks": {}, "unmarked": ["/p/jobs/mine"]}, "tuning": {"paths": []}}}
     control = {"pieces": {"downloads": {"marks": {"/c/fetched/hub": "files, by a mark"}, "unmarked": []}}}
-    shown = reset.listed({"node0": host, "node1": host}, control, ["jobs", "results", "downloads", "tuning"])
+    shown = reset_text.listed({"node0": host, "node1": host}, control, ["jobs", "results", "downloads", "tuning"])
     assert [line.split(maxsplit=2) for line in shown.splitlines()] == [
         ["jobs", "/p/jobs/+verify", "derived job, by a mark            node0, node1"],
         ["stays", "/p/jobs/mine", "it has no mark of the collection  node0, node1"],
@@ -256,15 +257,14 @@ def test_table() -> None:
     }
     hosts = {"node0": {"pieces": some}, "node1": {"pieces": pieces}}
     control = {"pieces": {"downloads": {"paths": ["a"], "bytes": 5 * 2**20}}}
-    assert reset.table(hosts, control, []).splitlines() == [
+    assert reset_text.table(hosts, control, []).splitlines() == [
         "host   jobs  results  data     environments  tuning               firewall  ssh",
         "node0  -     -        3.0 GiB  -             2 files, 3 settings  -         1 key",
         "node1  -     -        -        -             -                    -         -",
-        "downloads on the control node: 5.0 MiB",
+        "downloads on the control node: 5 MiB",
     ]
-    assert reset.table(hosts, control, ["data"]).splitlines() == ["host   data", "node0  3.0 GiB", "node1  -"]
-    assert reset.table(hosts, control, ["downloads"]) == "downloads on the control node: 5.0 MiB"
-    assert reset.bytes_text(1) == "1 KiB"
+    assert reset_text.table(hosts, control, ["data"]).splitlines() == ["host   data", "node0  3.0 GiB", "node1  -"]
+    assert reset_text.table(hosts, control, ["downloads"]) == "downloads on the control node: 5 MiB"
 
 
 def test_system_files_are_those_of_the_roles(tmp_path: Path) -> None:
@@ -277,33 +277,17 @@ def test_system_files_are_those_of_the_roles(tmp_path: Path) -> None:
         return files | units | (record if role == "host_tuning" else set())
 
     for piece, role in (("tuning", "host_tuning"), ("firewall", "firewall")):
-        assert {f"/{name}" for name in reset.SYSTEM_FILES[piece]} == defined(role)
+        assert {f"/{name}" for owner in reset.places(piece) for name in owner.files} == defined(role)
     write(tmp_path / "etc/amx-cluster/firewall.nft", "# Made by amx.cluster")
     write(tmp_path / "etc/amx-cluster/firewall_rollback.sh", "mine")
-    assert reset.system_files("firewall", tmp_path) == ["/etc/amx-cluster/firewall.nft"]
-    assert reset.firewall_rules(tmp_path) == {}
+    assert reset.system_files("firewall", tmp_path) == [tmp_path / "etc/amx-cluster/firewall.nft"]
+    assert firewall.recorded(tmp_path) == {}
     record = tmp_path / "var/lib/amx-cluster/firewall.json"
     record.parent.mkdir(parents=True)
     record.write_text('{"backend": "nftables"}')
-    rules = reset.firewall_rules(tmp_path)
+    rules = firewall.recorded(tmp_path)
     assert list(rules) == ["table inet amx_cluster"]
-    assert reset.cell("firewall", {"paths": ["/a", "/b"], "rules": rules}) == "2 files, 1 rule"
-    assert reset.kernel_settings(tmp_path) == 0
+    assert reset_text.cell("firewall", {"paths": ["/a", "/b"], "rules": rules}) == "2 files, 1 rule"
+    assert tuning.recorded(tmp_path) == 0
     write(tmp_path / "var/lib/amx-cluster/kernel_settings.json", '{"before": {"a": {}, "b": {}}}')
-    assert reset.kernel_settings(tmp_path) == 2
-
-
-def test_ssh_files(tmp_path: Path) -> None:
-    assert reset.ssh_files(tmp_path, "amx_cluster") == {"files": [], "keys": 0}
-    write(tmp_path / "amx_cluster.pub", "ssh-ed25519 AAAA me@home")
-    for name in ("amx_cluster", "amx_cluster_config"):
-        write(tmp_path / name, "Host own")
-    write(tmp_path / "amx_cluster_known_hosts", "# Made by amx.cluster")
-    write(tmp_path / "authorized_keys", LINE.format("AA", "amx_cluster@node0") + LINE.format("AB", "me@home"))
-    assert reset.ssh_files(tmp_path, "amx_cluster") == {
-        "files": [str(tmp_path / "amx_cluster_known_hosts")],
-        "keys": 1,
-    }
-    write(tmp_path / "amx_cluster.pub", LINE.format("AA", "amx_cluster@node0"))
-    there = ("amx_cluster", "amx_cluster.pub", "amx_cluster_known_hosts")
-    assert reset.ssh_files(tmp_path, "amx_cluster")["files"] == [str(tmp_path / name) for name in there]
+    assert tuning.recorded(tmp_path) == 2

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import capacity
-from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB, MIB
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB
 from support.sound_cluster import found_on_node1
 
 
@@ -15,9 +15,9 @@ def test_memory() -> None:
 @pytest.mark.parametrize(
     ("facts", "text"),
     [
-        ({"prefix_free_bytes": 0}, "0 MiB are free for /opt/amx-cluster, 1.0 GiB are required"),
-        ({"jobs_free_bytes": 200 * MIB}, "200 MiB are free for /opt/amx-cluster/jobs, 1.0 GiB are required"),
-        ({"prefix_free_bytes": 0, "jobs_free_bytes": 0}, "0 MiB are free for /opt/amx-cluster, 1.0 GiB are required"),
+        ({"prefix_free_bytes": 0}, "0 KiB are free for /opt/amx-cluster, 1.0 GiB are required"),
+        ({"jobs_free_bytes": 200 << 20}, "200 MiB are free for /opt/amx-cluster/jobs, 1.0 GiB are required"),
+        ({"prefix_free_bytes": 0, "jobs_free_bytes": 0}, "0 KiB are free for /opt/amx-cluster, 1.0 GiB are required"),
         # An installation needs more.
         ({"stack": {}, "prefix_free_bytes": 5 * GIB}, "5.0 GiB are free for /opt/amx-cluster, 6.0 GiB are required"),
     ],
@@ -34,4 +34,4 @@ def test_prefix() -> None:
 
 def test_shm() -> None:
     text = "/dev/shm has 64 MiB, 512 MiB are required"
-    assert found_on_node1(capacity.shm, {"shm_bytes": 64 * MIB}) == [text]
+    assert found_on_node1(capacity.shm, {"shm_bytes": 64 << 20}) == [text]

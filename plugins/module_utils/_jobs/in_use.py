@@ -1,0 +1,68 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What runs on a host now, so that nobody removes what it needs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
+
+
+def in_use(jobs: Path, host: str) -> list[dict[str, Any]]:
+    """Return the jobs that run or are being started now: [{job, hosts, why}].
+
+    jobs: the directory of the job directories. host: this host's name in the inventory. hosts: those of the job, as far
+    as they are known here.
+    """
+    found: dict[str, str] = {}
+    mine = processes.find_in(jobs)
+    running = {Path(job).name for job in processes.running_jobs(jobs, mine)}
+    for job in sorted(running):
+        status = read_json(jobs / job / "status.json") or {}
+        found[job] = f"runs since {status['started']}" if "started" in status else "runs"
+    for lock in directory.locked_by(jobs, host):
+        found.setdefault(lock["job"], f"runs since {lock['since']}")
+    for process in mine:
+        found.setdefault(Path(process["job"]).name, f"has processes on {host} (such as {process['pid']})")
+    for folder in starting(jobs):
+        found.setdefault(folder.name, "is being started")
+    return [{"job": job, "hosts": _hosts_of(jobs / job) or [host], "why": why} for job, why in found.items()]
+
+
+def starting(jobs: Path) -> Iterator[Path]:
+    """Yield the job directories that were created a moment ago and whose run has not begun yet."""
+    for path in jobs.glob("*/job.json"):
+        if not (path.parent / "status.json").exists() and is_head(path.parent):
+            with contextlib.suppress(OSError):
+                if 0 <= time.time() - path.stat().st_mtime < directory.STARTING:
+                    yield path.parent
+
+
+def is_head(job: Path) -> bool:
+    """Whether a job directory is that of its head, from which the job is started."""
+    settings = (read_json(job / "job.json") or {}).get("settings", {})
+    with contextlib.suppress(OSError):
+        return bool(settings.get("head") == (job / "host").read_text(encoding="utf-8").strip())
+    return False
+
+
+def environments_in_use(jobs: Path) -> list[str]:
+    """Return the names of the virtual environments of running jobs that were started on this host, sorted.
+
+    jobs: the directory of the job directories. Between two attempts of a job no process of it is on its other hosts.
+    """
+    folders = {Path(job) for job in processes.running_jobs(jobs, processes.find_in(jobs))} | set(starting(jobs))
+    plans = (read_json(folder / "plan.json") or {} for folder in folders)
+    return sorted({Path(plan["environment"]).name for plan in plans if plan.get("environment")})
+
+
+def _hosts_of(job: Path) -> list[str]:
+    plan = read_json(job / "plan.json") or {}
+    return [str(host["host"]) for host in plan.get("hosts", [])]
