@@ -4,8 +4,9 @@
 """Ignore files in the syntax of .gitignore: which files of a directory tree they leave out, as git decides it.
 
 Rules of gitignore(5): the last pattern that matches decides, those of a deeper directory come later, and what lies in
-an ignored directory cannot be included again. A pattern matches an entry itself, not what is below it; for the library
-pathspec it matches both, so that `!keep/` there includes files again that git leaves out.
+an ignored directory cannot be included again. A pattern matches an entry itself, not what is below it. GitIgnoreSpec of
+the library pathspec 1.1.1 decides otherwise than git in 50 of 400 trees of the test's: there `!src/` also includes a
+directory in src/ again that `data/` leaves out, and classes of characters such as [[:digit:]] are not known.
 """
 
 from __future__ import annotations
