@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from ansible import constants
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx_text, doctor, fabrics, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import LIMITS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, Cluster, Wanted
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -22,10 +23,7 @@ WANTED = {
     "unknown_os": {"type": "str", "choices": [systems.REFUSE, systems.ALLOW], "default": systems.REFUSE},
     "become": {"type": "bool", "required": True},
     "full": {"type": "bool", "required": True},
-    **{
-        name: {"type": "float", "required": True}
-        for name in ("free_gib", "job_free_gib", "memory_gib", "shm_gib", "clock_seconds")
-    },
+    **{limit: {"type": "float", "required": True} for limit in LIMITS},
 }
 
 
@@ -40,7 +38,9 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        cluster = Cluster(options["results"], Wanted(**options["wanted"]))
+        limits = {name: options["wanted"][name] for name in LIMITS}
+        others = {name: value for name, value in options["wanted"].items() if name not in limits}
+        cluster = Cluster(options["results"], Wanted(**others, limits=limits))
         findings = [
             dataclasses.replace(finding, advice=inventory_in_use.commands(finding.advice))
             for finding in doctor.examine(cluster)
@@ -54,7 +54,7 @@ class ActionModule(ControlNodeAction):
         }
         found = doctor.fabrics_of(cluster)
         if found:
-            report["fabrics"] = {host: dataclasses.asdict(one) for host, one in found.items()}
+            report["fabrics"] = {host: dataclasses.asdict(fabric) for host, fabric in found.items()}
         failures = [finding for finding in findings if finding.severity == FAILURE]
         if options["format"] == "json":
             try:

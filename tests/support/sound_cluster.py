@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import LIMITS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB, Check, Cluster, Wanted
 from support.checkout import ROOT
 
@@ -21,11 +22,7 @@ FULL = Wanted(
     require=_DEFAULTS["preflight_require"],
     become=True,
     full=True,
-    free_gib=_DEFAULTS["preflight_free_gib"],
-    job_free_gib=_DEFAULTS["preflight_job_free_gib"],
-    memory_gib=_DEFAULTS["preflight_memory_gib"],
-    shm_gib=_DEFAULTS["preflight_shm_gib"],
-    clock_seconds=_DEFAULTS["preflight_clock_seconds"],
+    limits={limit: _DEFAULTS[f"preflight_{limit}"] for limit in LIMITS},
 )
 SHORT = dataclasses.replace(FULL, full=False)
 

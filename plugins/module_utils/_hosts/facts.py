@@ -10,12 +10,10 @@ and DMI tables, and neither has available memory, the size of /dev/shm, the C li
 from __future__ import annotations
 
 import ctypes
-import errno
 import fcntl
 import ipaddress
 import os
 import platform
-import shutil
 import socket
 import struct
 import sys
@@ -23,24 +21,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import cpu_quota
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader, peers, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe, probe_with
-
-# Linux, include/uapi/asm-generic and arch/x86/entry/syscalls/syscall_64.tbl.
-SYS_SET_MEMPOLICY = 238
-SYS_PROCESS_VM_READV = 310
-
-
-def existing_ancestor(path: Path) -> Path:
-    """Return `path`, or the nearest directory above it that exists."""
-    while True:
-        try:
-            if path.exists():
-                return path
-        except PermissionError:
-            pass  # it is below a directory that this user may not enter
-        path = path.parent
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import catalogue
 
 
 def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
@@ -82,24 +65,14 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
     interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe reads, for
     a captured machine. system_root: where etc/os-release is, likewise.
 
-    Returns machine (as uname -m), glibc ("2.36", or "" for another C library), os, system (see systems.describe),
-    python, python_executable, isa (the best of ISAS that can be used), amx (see judge), cpu_model, cpus (that this
-    process may run on), cpu_quota (the number of CPUs whose time its cgroup may use, None for no limit), memory_bytes
-    and memory_available_bytes, shm_bytes, home_writable, prefix, prefix_ancestor (see existing_ancestor),
-    prefix_free_bytes, jobs_free_bytes, prefix_writable (by this process), addresses (see `addresses`), name and
-    name_addresses (its own name, and how that resolves), tcmalloc (the file, or "") and denied_calls. Raises OSError
-    and ValueError.
+    Returns machine (as uname -m), os, system (see systems.describe), python, python_executable, isa (the best of ISAS
+    that can be used), amx (see judge), cpu_model, cpus (that this process may run on), prefix, addresses (see
+    `addresses`), and what the checks look at besides. Raises OSError and ValueError.
     """
-    ancestor = existing_ancestor(prefix)
-    library, version = platform.libc_ver()
-    memory = _memory()
     amx = judge(**_probe(prefix, python, amx_root))
-    name = socket.gethostname()
-    jobs = prefix / "jobs"
     system = _os_name(Path(system_root, "etc/os-release"))
     return {
         "machine": platform.machine(),
-        "glibc": version if library == "glibc" else "",
         "os": system,
         "system": systems.describe(system),
         "python": platform.python_version(),
@@ -108,21 +81,9 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
         "amx": amx,
         "cpu_model": amx["cpu"]["model"],
         "cpus": len(os.sched_getaffinity(0)),
-        "cpu_quota": cpu_quota(Path("/")),
-        "memory_bytes": memory.get("MemTotal", 0),
-        "memory_available_bytes": memory.get("MemAvailable", 0),
-        "shm_bytes": shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else 0,
-        "home_writable": os.access(Path.home(), os.W_OK | os.X_OK),
         "prefix": str(prefix),
-        "prefix_ancestor": str(ancestor),
-        "prefix_free_bytes": shutil.disk_usage(ancestor).free,
-        "jobs_free_bytes": shutil.disk_usage(existing_ancestor(jobs)).free,
-        "prefix_writable": ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK),
         "addresses": addresses(),
-        "name": name,
-        "name_addresses": peers.resolve([name])[name],
-        "tcmalloc": loader.tcmalloc(),
-        "denied_calls": denied_calls(),
+        **catalogue.gather(prefix),
     }
 
 
@@ -135,11 +96,6 @@ def _probe(prefix: Path, python: Sequence[str], amx_root: str) -> dict[str, Any]
     return probe_with(python) if python else probe()
 
 
-def _memory(path: Path = Path("/proc/meminfo")) -> dict[str, int]:
-    lines = (line.split() for line in path.read_text(encoding="ascii").splitlines())
-    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
-
-
 def _os_name(path: Path) -> str:
     """Return a distribution's name and version, such as "debian 12"."""
     if not path.exists():
@@ -147,25 +103,3 @@ def _os_name(path: Path) -> str:
     pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
     values = {name: value.strip("\"'") for name, _equals, value in pairs}
     return f"{values.get('ID', '')} {values.get('VERSION_ID', '')}".strip()
-
-
-def denied_calls() -> list[str]:
-    """Return which system calls of MPI and NUMA placement are forbidden here, as they are in some containers."""
-    if platform.machine() != "x86_64":
-        return []
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
-    vector = ctypes.c_uint64 * 2
-    local, remote = (vector(ctypes.addressof(buffer), 1) for buffer in (target, source))
-    one, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
-    calls = {
-        SYS_SET_MEMPOLICY: (ctypes.c_long(0), None, none),
-        SYS_PROCESS_VM_READV: (ctypes.c_long(os.getpid()), local, one, remote, one, none),
-    }
-    names = {SYS_SET_MEMPOLICY: "set_mempolicy", SYS_PROCESS_VM_READV: "process_vm_readv"}
-    denied = []
-    for number, arguments in calls.items():
-        ctypes.set_errno(0)
-        if call(ctypes.c_long(number), *arguments) == -1 and ctypes.get_errno() in (errno.EPERM, errno.ENOSYS):
-            denied.append(names[number])
-    return denied

@@ -5,7 +5,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
@@ -17,37 +21,70 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
 from ansible_collections.amx.cluster.plugins.module_utils._text import size
 
 
+def memory_of_host(_prefix: Path) -> dict[str, int]:
+    lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
+    found = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
+    return {"memory_bytes": found.get("MemTotal", 0), "memory_available_bytes": found.get("MemAvailable", 0)}
+
+
 @check(
     FAILURE,
     cause="The kernel kills ranks that run out of memory (OOM: exit code 137, signal 9)",
     advice="End the processes that use the memory, or lower preflight_memory_gib if the model is small",
+    limits=("memory_gib",),
+    gather=memory_of_host,
 )
 def memory(cluster: Cluster) -> Iterator[Found]:
-    needed = cluster.wanted.memory_gib * GIB
+    needed = cluster.wanted.limits["memory_gib"] * GIB
     for host, info in cluster.infos.items():
         available, total = info["memory_available_bytes"], info["memory_bytes"]
         if available < needed:
             yield Found(host, f"{size(available)} of {size(total)} memory are free, {size(needed)} are required")
 
 
+def existing_ancestor(path: Path) -> Path:
+    """Return `path`, or the nearest directory above it that exists."""
+    while True:
+        try:
+            if path.exists():
+                return path
+        except PermissionError:
+            pass  # it is below a directory that this user may not enter
+        path = path.parent
+
+
+def free_bytes(prefix: Path) -> dict[str, int]:
+    directories = {"prefix_free_bytes": prefix, "jobs_free_bytes": prefix / "jobs"}
+    return {name: shutil.disk_usage(existing_ancestor(path)).free for name, path in directories.items()}
+
+
 @check(
     FAILURE,
     cause="Installing software or writing a checkpoint stops half-way",
     advice="Free disk space there, or set cluster_prefix to a directory on a larger file system",
+    limits=("free_gib", "job_free_gib"),  # before and after the stack is installed
+    gather=free_bytes,
 )
 def disk(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
-        needed = (cluster.wanted.job_free_gib if info["stack"] else cluster.wanted.free_gib) * GIB
+        needed = cluster.wanted.limits["job_free_gib" if info["stack"] else "free_gib"] * GIB
         free = {info["prefix"]: info["prefix_free_bytes"], f"{info['prefix']}/jobs": info["jobs_free_bytes"]}
         short = [path for path in free if free[path] < needed]
         if short:  # the second is nearly always on the same file system
             yield Found(host, f"{size(free[short[0]])} are free for {short[0]}, {size(needed)} are required")
 
 
+def place_of_prefix(prefix: Path) -> dict[str, Any]:
+    ancestor = existing_ancestor(prefix)
+    writable = ancestor.is_dir() and os.access(ancestor, os.W_OK | os.X_OK)
+    return {"prefix_ancestor": str(ancestor), "prefix_writable": writable}
+
+
 @check(
     FAILURE,
     cause="Nothing can be installed",
     advice="Set cluster_prefix to a directory that the user can write to, or cluster_become to true",
+    gather=place_of_prefix,
 )
 def prefix(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
@@ -56,15 +93,21 @@ def prefix(cluster: Cluster) -> Iterator[Found]:
             yield Found(host, f"the user cannot write to {where}, where {info['prefix']} is to be created")
 
 
+def shm_of_host(_prefix: Path) -> dict[str, int]:
+    return {"shm_bytes": shutil.disk_usage("/dev/shm").total if Path("/dev/shm").is_dir() else 0}
+
+
 @check(
     FAILURE,
     cause="Bus error, or MPI and data loaders crash at random: the ranks of a host share memory there, and containers "
     "get 64 MiB by default",
     advice="Give /dev/shm half of the memory (mount -o remount,size=50% /dev/shm), or start the container with "
     "--shm-size",
+    limits=("shm_gib",),
+    gather=shm_of_host,
 )
 def shm(cluster: Cluster) -> Iterator[Found]:
-    needed = cluster.wanted.shm_gib * GIB
+    needed = cluster.wanted.limits["shm_gib"] * GIB
     for host, info in cluster.infos.items():
         if info["shm_bytes"] < needed:
             yield Found(host, f"/dev/shm has {size(info['shm_bytes'])}, {size(needed)} are required")

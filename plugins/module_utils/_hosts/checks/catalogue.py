@@ -5,6 +5,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import (
     capacity,
     cpu,
@@ -16,38 +19,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import (
     ssh,
     system,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Check
 
-CHECKS = (
-    login.reachable,
-    login.python,
-    login.user,
-    login.sudo,
-    system.architecture,
-    system.glibc,
-    system.unknown_os,
-    system.os,
-    cpu.cpu_model,
-    cpu.isa,
-    cpu.amx,
-    cpu.amx_unused,
-    cpu.cpu_quota,
-    capacity.memory,
-    capacity.disk,
-    capacity.prefix,
-    capacity.shm,
-    network.network,
-    network.clock,
-    network.own_name,
-    network.names,
-    ssh.login,
-    ssh.host_key,
-    network.connection,
-    software.stack,
-    software.packages,
-    software.provider,
-    software.tcmalloc,
-    fabric.fabric,
-    fabric.fabric_unused,
-    system.system_calls,
-    jobs.orphaned_processes,
-)
+TOPICS = (login, system, cpu, capacity, network, ssh, software, fabric, jobs)
+CHECKS = tuple(found for topic in TOPICS for found in vars(topic).values() if isinstance(found, Check))
+LIMITS = tuple(limit for each in CHECKS for limit in each.limits)
+
+
+def gather(prefix: Path) -> dict[str, Any]:
+    """Return what the checks look at on this host. prefix: the directory of the cluster. Raises OSError."""
+    return {name: value for each in CHECKS if each.gather for name, value in each.gather(prefix).items()}

@@ -1,7 +1,11 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check of the doctor is, what it is given and what it yields. The checks themselves lie beside this file."""
+"""What a check of the doctor is, what it is given and what it yields. The checks themselves lie beside this file.
+
+A new one is a function in one of these files: what it looks at (`gather`, on the host), what is wrong with that, and
+the words for it. One that has a limit is set by a variable of the role preflight of that name (tasks/report.yml).
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 GIB = 2**30
@@ -24,19 +29,15 @@ class Wanted:
     """What a cluster has to meet. The role preflight states the values, and documents each under its own name.
 
     network: the cluster network as a CIDR, or "". require: "amx", "avx512" or "none". become: whether roles may use
-    sudo. full: whether checks between hosts and of the installed software are made. free_gib, job_free_gib: free disk
-    space before and after the stack is installed. fabric: one of fabrics.VALUES. unknown_os: systems.REFUSE or ALLOW.
+    sudo. full: whether checks between hosts and of the installed software are made. limits: {name: value} of all
+    checks. fabric: one of fabrics.VALUES. unknown_os: systems.REFUSE or ALLOW.
     """
 
     network: str
     require: str
     become: bool
     full: bool
-    free_gib: float
-    job_free_gib: float
-    memory_gib: float
-    shm_gib: float
-    clock_seconds: float
+    limits: Mapping[str, float]
     fabric: str = "auto"
     unknown_os: str = "refuse"
 
@@ -102,7 +103,9 @@ class Check:
     """Something that is looked at on every host.
 
     cause: what happens to a job otherwise. advice: what to do, without a full stop. full: whether it needs what hosts
-    report about each other or what is installed, which the short form before each playbook leaves out.
+    report about each other or what is installed, which the short form before each playbook leaves out. limits: the
+    names of values in Wanted.limits that it compares with. gather: what host_info runs on each host for it, with the
+    directory of the cluster: {name: value} of Cluster.infos.
     """
 
     name: str
@@ -111,15 +114,23 @@ class Check:
     advice: str
     full: bool
     find: Callable[[Cluster], Iterator[Found]]
+    limits: tuple[str, ...] = ()
+    gather: Callable[[Path], Mapping[str, Any]] | None = None
 
 
 def check(
-    severity: str, *, cause: str, advice: str, full: bool = False
+    severity: str,
+    *,
+    cause: str,
+    advice: str,
+    full: bool = False,
+    limits: tuple[str, ...] = (),
+    gather: Callable[[Path], Mapping[str, Any]] | None = None,
 ) -> Callable[[Callable[[Cluster], Iterator[Found]]], Check]:
     """Make a function that yields what is wrong a check of the same name."""
 
     def make(find: Callable[[Cluster], Iterator[Found]]) -> Check:
-        return Check(find.__name__, severity, cause, advice, full, find)
+        return Check(find.__name__, severity, cause, advice, full, find, limits, gather)
 
     return make
 

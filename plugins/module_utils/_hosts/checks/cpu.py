@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
+from ansible_collections.amx.cluster.plugins.module_utils._cores import topology
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE, explained
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
@@ -43,6 +45,7 @@ def isa(cluster: Cluster) -> Iterator[Found]:
     "many cores of the host as the quota allows",
     advice="Raise or remove the quota: CPUQuota of a systemd unit or slice, --cpus of a container, the CPU limit of a "
     "pod",
+    gather=lambda _prefix: {"cpu_quota": topology.cpu_quota(Path("/"))},
 )
 def cpu_quota(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():

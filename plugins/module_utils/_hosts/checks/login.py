@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
@@ -41,6 +43,7 @@ def python(cluster: Cluster) -> Iterator[Found]:
     FAILURE,
     cause="The home directory of the user is missing or belongs to somebody else, so SSH keys cannot be stored in it",
     advice="Give the user a home directory of its own on this host",
+    gather=lambda _prefix: {"home_writable": os.access(Path.home(), os.W_OK | os.X_OK)},
 )
 def user(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():

@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory, peers
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -33,11 +35,17 @@ def network(cluster: Cluster) -> Iterator[Found]:
             yield Found(host, str(error))
 
 
+def name_of_host(_prefix: Path) -> dict[str, Any]:
+    name = socket.gethostname()
+    return {"name": name, "name_addresses": peers.resolve([name])[name]}
+
+
 @check(
     WARNING,
     cause="Programs that listen on the address of the host's own name cannot be reached from other hosts (gloo: Using "
     "the loopback, connectFullMesh failed). Jobs of this collection use addresses and interfaces instead",
     advice="In /etc/hosts, map the host's name to its address on the cluster network, in place of 127.0.1.1",
+    gather=name_of_host,
 )
 def own_name(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
@@ -63,8 +71,8 @@ def own_name(cluster: Cluster) -> Iterator[Found]:
     full=True,
 )
 def names(cluster: Cluster) -> Iterator[Found]:
-    for host, peers in seen(cluster).items():
-        unknown = sorted(name for name, addresses in peers["names"].items() if not addresses)
+    for host, result in seen(cluster).items():
+        unknown = sorted(name for name, addresses in result["names"].items() if not addresses)
         if unknown:
             yield Found(host, f"it does not resolve {', '.join(unknown)}")
 
@@ -82,11 +90,11 @@ def connection(cluster: Cluster) -> Iterator[Found]:
         problem = next((task for task in tasks if task.get("failed")), None)
         if problem:
             yield Found(host, f"connections could not be tested: {message_of(problem)}")
-    for host, peers in seen(cluster).items():
+    for host, result in seen(cluster).items():
         refused: dict[str, list[str]] = {}
-        for name, one in peers["connections"].items():
-            if one["error"]:
-                refused.setdefault(one["error"], []).append(name)
+        for name, tried in result["connections"].items():
+            if tried["error"]:
+                refused.setdefault(tried["error"], []).append(name)
         for error, others in refused.items():
             yield Found(host, f"it cannot connect to {', '.join(others)} on a port that listens there: {error}")
 
@@ -96,27 +104,28 @@ def connection(cluster: Cluster) -> Iterator[Found]:
     cause="Times in the logs of different hosts cannot be compared, and certificates appear expired or not yet valid",
     advice="Synchronise the clock of every host with chrony or systemd-timesyncd",
     full=True,
+    limits=("clock_seconds",),
 )
 def clock(cluster: Cluster) -> Iterator[Found]:
     """Compare the clocks by what the first host that could connect to others read of theirs."""
-    for watcher, peers in seen(cluster).items():
-        read = {name: one for name, one in peers["connections"].items() if not one["error"]}
+    for watcher, result in seen(cluster).items():
+        read = {name: tried for name, tried in result["connections"].items() if not tried["error"]}
         if not read:
             continue
         # The middle of all clocks, the watcher's own (0) among them, is right: one that is off must not blame the rest.
-        offsets = sorted([0.0, *(one["offset"] for one in read.values())])
+        offsets = sorted([0.0, *(clock["offset"] for clock in read.values())])
         middle = offsets[len(offsets) // 2] if len(offsets) > 2 else 0.0
         clocks = {watcher: {"offset": 0.0, "uncertainty": 0.0}, **read}
-        for name, one in clocks.items():
-            off = one["offset"] - middle
-            if abs(off) - one["uncertainty"] > cluster.wanted.clock_seconds:
+        for name, clock in clocks.items():
+            off = clock["offset"] - middle
+            if abs(off) - clock["uncertainty"] > cluster.wanted.limits["clock_seconds"]:
                 side = "ahead of" if off > 0 else "behind"
-                error = f" (± {one['uncertainty']:.3f} s)" if one["uncertainty"] else ""
+                error = f" (± {clock['uncertainty']:.3f} s)" if clock["uncertainty"] else ""
                 yield Found(name, f"its clock is {abs(off):.1f} s {side} the others'{error}")
         return
 
 
 def seen(cluster: Cluster) -> dict[str, Mapping[str, Any]]:
     """Return what peer_info returned on each host that could test its connections."""
-    peers = {host: answer.get("peers") or {} for host, answer in cluster.answers.items()}
-    return {host: result for host, result in peers.items() if "connections" in result}
+    results = {host: answer.get("peers") or {} for host, answer in cluster.answers.items()}
+    return {host: result for host, result in results.items() if "connections" in result}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory, loader, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -87,6 +87,7 @@ def provider(cluster: Cluster) -> Iterator[Found]:
     cause="Ranks use the C library's allocator, which is slower with many threads",
     advice="Install it and run ldconfig",
     full=True,
+    gather=lambda _prefix: {"tcmalloc": loader.tcmalloc()},
 )
 def tcmalloc(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():

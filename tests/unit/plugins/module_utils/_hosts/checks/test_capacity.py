@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import capacity
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB
@@ -35,3 +40,27 @@ def test_prefix() -> None:
 def test_shm() -> None:
     text = "/dev/shm has 64 MiB, 512 MiB are required"
     assert found_on_node1(capacity.shm, {"shm_bytes": 64 << 20}) == [text]
+
+
+def test_existing_ancestor(tmp_path: Path) -> None:
+    assert capacity.existing_ancestor(tmp_path) == tmp_path
+    assert capacity.existing_ancestor(tmp_path / "a" / "b") == tmp_path
+
+
+@pytest.fixture
+def not_root() -> Iterator[None]:
+    """Root may enter every folder: be somebody else."""
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    yield
+    os.seteuid(before)
+
+
+def test_existing_ancestor_behind_a_closed_folder(not_root: None) -> None:
+    with tempfile.TemporaryDirectory() as folder:  # tmp_path is root's own
+        closed = Path(folder, "closed")
+        (closed / "in").mkdir(parents=True)
+        closed.chmod(0o600)
+        assert capacity.existing_ancestor(closed / "in" / "prefix") == closed
+        closed.chmod(0o700)
