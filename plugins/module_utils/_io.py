@@ -1,17 +1,13 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files that several processes read and write: replaced at once, never seen half written, and locked."""
+"""Files that several processes read and write: replaced at once, and never seen half written."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import os
 import tempfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,26 +37,3 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
 def write_json(path: Path, content: Any, mode: int = 0o644) -> None:
     """Replace the file at `path` by one with this content as indented JSON. Raises OSError."""
     write_text(path, json.dumps(content, indent=1) + "\n", mode)
-
-
-@contextlib.contextmanager
-def locked(path: Path, seconds: float) -> Iterator[int]:
-    """Lock a file, which is made where it is missing, and wait for another process that has locked it.
-
-    Yields the file descriptor, for a child process that is to keep the lock although this process is killed: the kernel
-    releases it when all that have the descriptor have ended. Raises TimeoutError.
-    """
-    until = time.monotonic() + seconds
-    with path.open("ab") as stream:
-        while True:
-            try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > until:
-                    raise TimeoutError(
-                        f"{path} is locked by another process, for more than {seconds:.0f} s: wait until it has "
-                        f"finished, or end it (fuser {path} shows it)"
-                    ) from None
-                time.sleep(0.5)
-        yield stream.fileno()

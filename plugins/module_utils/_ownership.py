@@ -11,13 +11,15 @@ a directory of others (CONTAINER), which goes only when nothing but its mark is 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 
 # What the first bytes of a file have in them; templates of roles have it in their first line.
@@ -117,14 +119,34 @@ def write_file(path: Path) -> None:
             stream.write(f"{SIGNATURE}\n")
 
 
-def locked(path: Path, seconds: float) -> contextlib.AbstractContextManager[int]:
-    """Lock a file of the collection, as _io.locked does."""
+@contextlib.contextmanager
+def locked(path: Path, seconds: float) -> Iterator[int]:
+    """Lock a file of the collection, and wait for another process that has locked it.
+
+    Yields the file descriptor, for a child process that is to keep the lock although this process is killed: the kernel
+    releases it when all that have the descriptor have ended. Raises TimeoutError.
+    """
     write_file(path)
-    return _io.locked(path, seconds)
+    until = time.monotonic() + seconds
+    with path.open("ab") as stream:
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > until:
+                    raise TimeoutError(
+                        f"{path} is locked by another process, for more than {seconds:.0f} s: wait until it has "
+                        f"finished, or end it (fuser {path} shows it)"
+                    ) from None
+                time.sleep(0.5)
+        yield stream.fileno()
 
 
-def link(path: Path, target: Path) -> bool:
+def link(path: Path, target: Path, check: bool = False) -> bool:
     """Point a symbolic link to a target, at once; return whether it did not. Its parent directory must be there.
+
+    check: only return that.
 
     Raises ValueError when something is in its place that the collection has not made, and OSError.
     """
@@ -133,6 +155,8 @@ def link(path: Path, target: Path) -> bool:
         return False
     if there and not is_own(path):
         raise ValueError(f"{path} was not made by this collection, which needs that place: rename it or remove it")
+    if check:
+        return True
     new = path.with_name(f".{path.name}.{os.getpid()}")
     new.symlink_to(target)
     write_json(_beside(path), {"mark": SIGNATURE, "what": "link", "target": str(target)})

@@ -9,6 +9,7 @@ import math
 import re
 import textwrap
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 # The user of a URL, with or without a password, to the last @ before the path: a password may have one that is not
 # written %40.
@@ -34,6 +35,11 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def now() -> str:
+    """Return the time as documents have it: 2026-11-20T13:00:00+00:00."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def masked(text: str) -> str:

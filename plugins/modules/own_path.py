@@ -41,13 +41,12 @@ def main() -> None:
     if state == "container":
         os.umask(0o022)  # it is made for all who use what lies in it, also by root
     try:
-        if module.check_mode:
-            there = {"absent": not _ownership.is_own(path), "temporary": False}.get(state, path.is_dir())
-            changed = os.path.realpath(path) != os.path.realpath(target) if state == "link" else not there
+        if state == "link":
+            changed = _ownership.link(path, Path(target), module.check_mode)
+        elif module.check_mode:
+            changed = not {"absent": not _ownership.is_own(path), "temporary": False}.get(state, path.is_dir())
         elif state == "absent":
             changed = _ownership.remove(path)
-        elif state == "link":
-            changed = _ownership.link(path, Path(target))
         elif state == "temporary":
             changed, path = True, Path(tempfile.mkdtemp(prefix=path.name, dir=path.parent))
             _ownership.mark(path, "temporary directory")

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, WORLD
+from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
 ROOM = 60  # seconds in which the end of a job is tried to be written where there is no room
 # Bytes that are kept free for the job's end: results.json and status.json of 800 ranks take less.
@@ -34,10 +34,6 @@ RESERVE = ".reserve"  # the file that keeps RESERVED bytes of the disk
 def write_json(path: Path, content: Any) -> None:
     """Replace a JSON file of the job; no other user can read it. Raises OSError."""
     _io.write_json(path, content, 0o600)
-
-
-def now() -> str:
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def tail(path: Path, offset: int, most: int) -> str:

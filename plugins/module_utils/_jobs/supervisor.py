@@ -42,10 +42,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, now, tail
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, tail
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import SUPERVISOR, WRITTEN_BY_RANK_0
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
+from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart

@@ -30,14 +30,13 @@ from typing import Any
 CPUS = sorted(os.sched_getaffinity(0))
 
 import torch
+from _amx_cluster_observer.group import libraries
 from torch import distributed
 
 # The collection's own logic, which the job directory brings along.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import parse_cpus
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, openmp
-
-LIBRARIES = ("libiomp5", "libgomp", "libomp", "libtcmalloc", "libjemalloc")
 
 
 class DlInfo(ctypes.Structure):
@@ -111,13 +110,6 @@ def other_openmp(used: str) -> dict[str, bool]:
     time.sleep(0.5)  # until threads that look for work have gone to sleep
     found = openmp.read()
     return {file: started for file, started in found.items() if os.path.realpath(file) != os.path.realpath(used)}
-
-
-def libraries() -> list[str]:
-    """Return the files of the OpenMP run times and allocators in this process's memory map."""
-    with Path("/proc/self/maps").open(encoding="utf-8") as stream:
-        paths = {line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6}
-    return sorted(path for path in paths if Path(path).name.startswith(LIBRARIES))
 
 
 def main() -> None:

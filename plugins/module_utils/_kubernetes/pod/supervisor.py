@@ -26,13 +26,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     processes,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import Supervision, now, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import Supervision, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import BUSY, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import WRITTEN_BY_RANK_0
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import rounds
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.launch import Start, for_torchrun
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.places import Places, say
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.ranks import Ranks
+from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
 STOP = "stop.json"
 """In the job's directory on the volume: the job is to be ended."""

@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import signal
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -188,8 +192,9 @@ def test_a_right_link_without_a_mark_stays_as_it_is(tmp_path: Path) -> None:
     (tmp_path / "env").symlink_to(tmp_path / "a")
     assert not _ownership.link(tmp_path / "env", tmp_path / "a")
     assert not _ownership.is_own(tmp_path / "env")
-    with pytest.raises(ValueError, match="env was not made by this collection"):
-        _ownership.link(tmp_path / "env", tmp_path / "b")
+    for check in (True, False):
+        with pytest.raises(ValueError, match="env was not made by this collection"):
+            _ownership.link(tmp_path / "env", tmp_path / "b", check)
 
 
 def test_a_directory_is_claimed_again(tmp_path: Path) -> None:
@@ -205,6 +210,8 @@ def test_a_directory_is_claimed_again(tmp_path: Path) -> None:
 
 def test_a_link_is_pointed_elsewhere(tmp_path: Path) -> None:
     link = tmp_path / "env"
+    assert _ownership.link(link, tmp_path / "a", check=True)
+    assert list(tmp_path.iterdir()) == []
     assert _ownership.link(link, tmp_path / "a")
     assert not _ownership.link(link, tmp_path / "a")
     assert _ownership.link(link, tmp_path / "b")
@@ -223,3 +230,34 @@ def test_an_interrupted_removal_is_finished_later(tmp_path: Path, monkeypatch: p
             _ownership.remove(tmp_path / "a")
     assert _ownership.remove(tmp_path / "a")
     assert not (tmp_path / "a").exists()
+
+
+# Locks a file, starts a process that inherits the lock, and waits.
+LOCKS = """
+import json, subprocess, sys, time
+sys.path[:0] = json.loads(sys.argv[1])
+from pathlib import Path
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+with _ownership.locked(Path(sys.argv[2]), 0) as descriptor:
+    print(subprocess.Popen(["sleep", "100"], pass_fds=[descriptor], stdout=subprocess.DEVNULL).pid, flush=True)
+    time.sleep(100)
+"""
+
+
+def test_a_lock_ends_with_those_that_have_it(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    command = [sys.executable, "-c", LOCKS, json.dumps(sys.path), str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        child = int(process.stdout.readline())
+        try:
+            for _living in range(2):
+                error = f"^{path} is locked by another process, .* or end it .fuser {path} shows it.$"
+                with pytest.raises(TimeoutError, match=error), _ownership.locked(path, 0):
+                    pass
+                process.kill()
+                process.wait()
+        finally:
+            os.kill(child, signal.SIGKILL)
+    with _ownership.locked(path, 60):
+        pass
