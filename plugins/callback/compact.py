@@ -71,7 +71,8 @@ from ansible import context
 from ansible.plugins.callback.default import CallbackModule as Default
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
-from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen, tasks
+from ansible_collections.amx.cluster.plugins.plugin_utils import ansible_core as tasks
+from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Section
 
 # The pattern with which a play says itself that this time there is nothing to do for it.
@@ -142,7 +143,7 @@ class CallbackModule(Default):
 
     @compactly
     def v2_playbook_on_handler_task_start(self, task: Any) -> None:
-        self._handlers.add(task._uuid)
+        self._handlers.add(tasks.key(task))
         self._begin(task)
 
     def v2_playbook_on_cleanup_task_start(self, task: Any) -> None:
@@ -150,7 +151,7 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_on_start(self, host: Any, task: Any) -> None:
-        self._started.setdefault(task._uuid, set()).add(host.get_name())
+        self._started.setdefault(tasks.key(task), set()).add(host.get_name())
         self._draw(task)
 
     @compactly
@@ -211,7 +212,7 @@ class CallbackModule(Default):
     def v2_runner_item_on_failed(self, result: Any) -> None:
         """Also for an item whose host is unreachable."""
         one = tasks.Outcome(result)
-        self._delegates.setdefault((one.host, one.task._uuid), []).append(tasks.delegate(one.task))
+        self._delegates.setdefault((one.host, tasks.key(one.task)), []).append(tasks.delegate(one.task))
         self._handle_warnings(one.result)
 
     @compactly
@@ -223,7 +224,7 @@ class CallbackModule(Default):
         one = tasks.Outcome(result)
         tried, most = one.result.get("attempts", 0), one.result.get("retries", 0)
         self._draw(one.task, f"attempt {tried + 1} of {most}")
-        key = (one.host, one.task._uuid)
+        key = (one.host, tasks.key(one.task))
         if self._live is None and key not in self._retried:
             self._retried.add(key)
             self._show(f"{one.host}: {self._title(one.task)}: tried again, up to {most - 1} times")
@@ -297,7 +298,7 @@ class CallbackModule(Default):
     def _section_name(self, task: Any) -> str:
         """Return the name of the role that a task is of, of the outermost one, or else of its play."""
         name = tasks.outermost_role(task) or self._play_name()
-        return f"{name}: handlers" if task._uuid in self._handlers else name
+        return f"{name}: handlers" if tasks.key(task) in self._handlers else name
 
     def _end_sections(self) -> None:
         for section in self._sections.values():
@@ -313,7 +314,7 @@ class CallbackModule(Default):
 
     def _end(self, result: Any, skipped: bool = False) -> tasks.Outcome:
         one = tasks.Outcome(result)
-        self._finished.setdefault(one.task._uuid, set()).add(one.host)
+        self._finished.setdefault(tasks.key(one.task), set()).add(one.host)
         if not skipped:
             self._note(one, "hosts")
         self._handle_warnings(one.result)
@@ -330,7 +331,7 @@ class CallbackModule(Default):
         """Show the task that runs in the last line of a terminal."""
         if self._live is None or task is None or task.action in ("pause", "ansible.builtin.pause"):
             return
-        done, begun = (len(hosts.get(task._uuid, ())) for hosts in (self._finished, self._started))
+        done, begun = (len(hosts.get(tasks.key(task), ())) for hosts in (self._finished, self._started))
         name = tasks.name(task)
         section = self._section_name(task) if task._role else ""
         self._live.set_task(compact_text.task_line(section, name, done, begun, note, self._live.screen))
@@ -344,7 +345,7 @@ class CallbackModule(Default):
         """Show the failure of a task, or of each item of its loop that failed or whose host is unreachable."""
         bad = ("failed", "unreachable")
         items = [item for item in one.result["results"] if any(map(item.get, bad))] if one.looped else []
-        delegates = self._delegates.pop((one.host, one.task._uuid), [])
+        delegates = self._delegates.pop((one.host, tasks.key(one.task)), [])
         for place, item in enumerate(items):
             label = f" (item {self._get_item_label(item)})"
             self._show_failure(one, item, label, passed_over, delegates[place] if place < len(delegates) else "")
@@ -365,7 +366,7 @@ class CallbackModule(Default):
         chosen = action.rpartition(".")[2] == "assert" and result.get("msg") != "Assertion failed"
         whole = chosen or tasks.is_ours(one.task) or action.startswith(f"{tasks.COLLECTION}.")
         text = compact_text.failure(host, title, tasks.place(one.task), result, self._screen(), word, whole)
-        same = (one.task._uuid + label, text.partition("\n")[2])
+        same = (tasks.key(one.task) + label, text.partition("\n")[2])
         if same in self._told:
             text = f"{text.partition(chr(10))[0]}\n  the same as on {self._told[same]}"
         self._told.setdefault(same, host)
@@ -379,7 +380,7 @@ class CallbackModule(Default):
 
     def _head(self, one: tasks.Outcome) -> None:
         """Name a task that changed a host, once."""
-        key = (one.host, one.task._uuid)
+        key = (one.host, tasks.key(one.task))
         if key not in self._headed:
             self._headed.add(key)
             word = "would change" if self._checks() or one.task.check_mode else "changed"

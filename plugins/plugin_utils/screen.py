@@ -21,7 +21,7 @@ from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import ansible_core, inventory_in_use
 
 display = Display()
 
@@ -88,9 +88,7 @@ class Live:
 
     def attach(self) -> None:
         """Keep the lines below all that is printed from now on, and away from prompts."""
-        display.display = self.print
-        for name in ("prompt", "prompt_until"):
-            setattr(display, name, self._without_lines(getattr(display, name)))
+        ansible_core.replace_output(display, self.print, self._without_lines)
         atexit.register(self.clear)
 
     def clear(self) -> None:

@@ -1,10 +1,15 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Tasks of Ansible and their results, as callback plugins get them."""
+"""What this collection uses of ansible-core beyond its interface for plugins: all of it, and nowhere else.
+
+tests/unit/plugins/plugin_utils/test_ansible_core.py asks the ansible-core that is installed for it; the workflow of the
+tests does so with every one that meta/runtime.yml admits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,11 @@ class Outcome:
         self.host = (getattr(result, "host", None) or result._host).get_name()
         self.result: dict[str, Any] = result.result if hasattr(result, "result") else result._result
         self.looped = self.task.loop is not None and "results" in self.result
+
+
+def key(task: Any) -> str:
+    """Return what is the same for a task on all hosts and in all callbacks, and for no other task."""
+    return str(task._uuid)
 
 
 def name(task: Any) -> str:
@@ -67,7 +77,16 @@ def is_rescued(task: Any) -> bool:
     child, parent = task, task._parent
     while parent is not None:
         rescue = getattr(parent, "rescue", None)
-        if rescue and any(one._uuid == child._uuid for one in parent.block):
+        if rescue and any(key(each) == key(child) for each in parent.block):
             return True
         child, parent = parent, parent._parent
     return False
+
+
+def replace_output(
+    display: Any, output: Callable[..., None], around_prompt: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> None:
+    """Have all that Ansible prints go through `output`, and its prompts through what `around_prompt` makes of them."""
+    display.display = output
+    for prompt in ("prompt", "prompt_until"):
+        setattr(display, prompt, around_prompt(getattr(display, prompt)))
