@@ -53,17 +53,17 @@ def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Settings]:
     """
     if not hosts or not all(hosts.values()):
         return []
-    accepted = [{_key(one["settings"]): one["allocation"] for one in each} for each in hosts.values()]
+    accepted = [{_key(offer["settings"]): offer["allocation"] for offer in offers} for offers in hosts.values()]
     default, *others = next(iter(hosts.values()))
     seen: set[tuple[str, ...]] = set()
     found: list[Settings] = []
-    for one in [default, *others]:
-        key = _key(one["settings"])
+    for offer in [default, *others]:
+        key = _key(offer["settings"])
         if all(key in host for host in accepted):
             allocations = tuple(host[key] for host in accepted)
             if allocations not in seen:
                 seen.add(allocations)
-                found.append(dict(one["settings"]))
+                found.append(dict(offer["settings"]))
     return found
 
 

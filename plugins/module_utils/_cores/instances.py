@@ -67,18 +67,18 @@ def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, A
     seen: set[tuple[str, ...]] = set()
     for place, first in enumerate(next(iter(hosts.values()), [])):
         each = {host: accepted[place] for host, accepted in hosts.items()}
-        wrong = [f"{host}: {one['error']}" for host, one in each.items() if one["error"]]
-        settings = {(one["ranks_per_node"], one["reserved_cores"]) for one in each.values()}
+        wrong = [f"{host}: {answer['error']}" for host, answer in each.items() if answer["error"]]
+        settings = {(answer["ranks_per_node"], answer["reserved_cores"]) for answer in each.values()}
         if not wrong and len(settings) > 1:
-            numbers = ", ".join(f"{one['instances']} on {host}" for host, one in each.items())
+            numbers = ", ".join(f"{answer['instances']} on {host}" for host, answer in each.items())
             wrong = [f"{first['name']} comes to other numbers of instances, {numbers}: give a number that all can have"]
         if wrong:
             found.append({**_nothing(first["name"]), "total": None, "error": "; ".join(wrong[:3])})
             continue
-        allocations = tuple(one["allocation"] for one in each.values())
+        allocations = tuple(answer["allocation"] for answer in each.values())
         if allocations not in seen:
             seen.add(allocations)
-            found.append({**first, "total": sum(one["instances"] for one in each.values())})
+            found.append({**first, "total": sum(answer["instances"] for answer in each.values())})
     return found
 
 

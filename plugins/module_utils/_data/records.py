@@ -26,7 +26,7 @@ class Record:
         self.entries: dict[str, list[Any]] = {}
         if path:
             with contextlib.suppress(OSError):  # it cannot be read, so all files are
-                self.entries = {name: one for name, one in (read_json(path) or {}).items() if name != "mark"}
+                self.entries = {name: entry for name, entry in (read_json(path) or {}).items() if name != "mark"}
 
     def digest(self, file: Path) -> str | None:
         """Return the digest of a file that has not changed since its entry was made, else None."""

@@ -47,7 +47,7 @@ def examine(cluster: Cluster) -> list[Finding]:
     ]
     hosts = list(cluster.results)
     # Sorting keeps the order of the checks.
-    return sorted(findings, key=lambda one: (hosts.index(one.host), one.severity != FAILURE))
+    return sorted(findings, key=lambda finding: (hosts.index(finding.host), finding.severity != FAILURE))
 
 
 def checks(wanted: Wanted) -> list[Check]:
@@ -79,13 +79,13 @@ class Fabric:
 def fabrics_of(cluster: Cluster) -> dict[str, Fabric]:
     """Return what every host has for a fabric; empty where none has an RDMA device."""
     facts = of_hosts(cluster)
-    if not any(fabrics.described(one) for one in facts.values()):
+    if not any(map(fabrics.described, facts.values())):
         return {}
     wanted = cluster.wanted.fabric
     name, _link, lacks = fabrics.kept_back(facts)
     found = {}
-    for host, one in facts.items():
-        lack = fabrics.lacking_everywhere(wanted, one) if wanted in fabrics.FABRICS else lacks.get(host)
+    for host, own in facts.items():
+        lack = fabrics.lacking_everywhere(wanted, own) if wanted in fabrics.FABRICS else lacks.get(host)
         if wanted == fabrics.TCP:
             jobs = "tcp, as cluster_fabric says"
         elif wanted in fabrics.FABRICS:
@@ -94,7 +94,7 @@ def fabrics_of(cluster: Cluster) -> dict[str, Fabric]:
             jobs = f"tcp: {lack.text}"
         else:
             jobs = fabrics.shared(facts) or (f"tcp, because of {', '.join(lacks)}" if name else "tcp")
-        found[host] = Fabric(tuple(fabrics.described(one)), fabrics.lockable(one), jobs)
+        found[host] = Fabric(tuple(fabrics.described(own)), fabrics.lockable(own), jobs)
     return found
 
 
@@ -103,12 +103,12 @@ def fabrics_table(found: Mapping[str, Fabric]) -> str:
     if not found:
         return ""
     alike: dict[Fabric, list[str]] = {}
-    for host, one in found.items():
-        alike.setdefault(one, []).append(host)
+    for host, fabric in found.items():
+        alike.setdefault(fabric, []).append(host)
     rows = [("host", "fabric", "link", "locked memory", "jobs that use MPI"), ("----",) * 5]
-    for one, hosts in alike.items():
-        for place, (device, state) in enumerate(one.ports or (("none", "-"),)):
-            first = (", ".join(hosts), one.memlock, one.jobs) if place == 0 else ("", "", "")
+    for fabric, hosts in alike.items():
+        for place, (device, state) in enumerate(fabric.ports or (("none", "-"),)):
+            first = (", ".join(hosts), fabric.memlock, fabric.jobs) if place == 0 else ("", "", "")
             rows.append((first[0], device, state, *first[1:]))
     return "\n".join([*_text.columns(rows), ""])
 
@@ -116,7 +116,7 @@ def fabrics_table(found: Mapping[str, Fabric]) -> str:
 def refusal(failures: Sequence[Finding]) -> str:
     """Return the message with which a play ends before it has changed anything, with every failure and its advice."""
     hosts = ", ".join(dict.fromkeys(finding.host for finding in failures))
-    lines = "\n".join(f"- {one.host}: {one.found}. {one.advice}." for one in failures)
+    lines = "\n".join(f"- {finding.host}: {finding.found}. {finding.advice}." for finding in failures)
     return f"Nothing was changed, because {hosts} cannot be used:\n{lines}"
 
 
@@ -127,13 +127,18 @@ def table(findings: Sequence[Finding], width: int = 160, colours: bool = False) 
     """
     if not findings:
         return ""
-    ordered = sorted(findings, key=lambda one: one.severity != FAILURE)
+    ordered = sorted(findings, key=lambda finding: finding.severity != FAILURE)
     if width < _TABLE:
         return "\n".join(_listed(ordered, width, colours))
     titles = ("host", "check", "what was found", "what to do")
     rows = [
-        (one.host, ("" if one.severity == FAILURE else "(warning) ") + one.check, one.found, one.advice)
-        for one in ordered
+        (
+            finding.host,
+            ("" if finding.severity == FAILURE else "(warning) ") + finding.check,
+            finding.found,
+            finding.advice,
+        )
+        for finding in ordered
     ]
     first = [max(len(row[column]) for row in [titles, *rows]) for column in (0, 1)]
     rest = max(60, width - sum(first) - 6)
@@ -157,9 +162,9 @@ def table(findings: Sequence[Finding], width: int = 160, colours: bool = False) 
 def _listed(findings: Sequence[Finding], width: int, colours: bool) -> list[str]:
     """Return findings as a list, for a screen that has no room for a table."""
     lines = []
-    for one in findings:
-        head = _screen.fit(f"{one.severity.upper()} {one.host}: {one.check}", width)
-        lines.append(_screen.painted(head, _SEVERITIES[one.severity], colours))
-        for text in (f"  found: {one.found}", f"  what to do: {one.advice}"):
+    for finding in findings:
+        head = _screen.fit(f"{finding.severity.upper()} {finding.host}: {finding.check}", width)
+        lines.append(_screen.painted(head, _SEVERITIES[finding.severity], colours))
+        for text in (f"  found: {finding.found}", f"  what to do: {finding.advice}"):
             lines += textwrap.wrap(text, width, subsequent_indent="    ", break_on_hyphens=False)
     return lines

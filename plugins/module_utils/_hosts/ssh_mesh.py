@@ -102,15 +102,15 @@ def refusal(shown: Mapping[str, Mapping[str, str]], changed: Sequence[Mapping[st
         if not keys
     ]
     lines += [
-        f"- {one['host']}'s own SSH keys have changed. Pinned by a previous run: {one['pinned']}. Shown now: "
-        f"{one['shown']}."
-        for one in changed
+        f"- {key['host']}'s own SSH keys have changed. Pinned by a previous run: {key['pinned']}. Shown now: "
+        f"{key['shown']}."
+        for key in changed
     ]
     if changed:
         lines.append(
             "Find out why: a new installation changes a host's keys, and so does another machine that answers in its "
             "place. If the change is right, pin the new keys with "
-            f"-e ssh_mesh_accept_changed_keys={','.join(one['host'] for one in changed)}"
+            f"-e ssh_mesh_accept_changed_keys={','.join(key['host'] for key in changed)}"
         )
     return "\n".join(["Nothing was changed.", *lines]) if lines else ""
 

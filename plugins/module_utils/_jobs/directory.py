@@ -309,9 +309,9 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
             status.update(
                 state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?"
             )
-    advice = way_on(folder, status)
-    if advice:
-        status["advice"] = advice
+    how_to_go_on = advice(folder, status)
+    if how_to_go_on:
+        status["advice"] = how_to_go_on
     log = b""
     if (folder / "log").exists():
         with (folder / "log").open("rb") as stream:
@@ -351,7 +351,7 @@ def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
     return ran.returncode == 0
 
 
-def way_on(folder: Path, status: Mapping[str, Any]) -> str:
+def advice(folder: Path, status: Mapping[str, Any]) -> str:
     """Say how to go on with the job in `folder` that ended early; an empty string where there is nothing to say.
 
     A job that was moved aside has been started again since.

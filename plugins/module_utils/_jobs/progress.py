@@ -122,16 +122,16 @@ def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     ranks: ranks.json. A rank's `rows` are {rows (that it has), of (all of its own), first (that were there when it
     began), began, time}; rows count once they are predicted, and those of a rank that has not told anything do not.
     """
-    told = [rank["rows"] for rank in ranks.values() if rank.get("rows")]
-    if not told:
+    reports = [rank["rows"] for rank in ranks.values() if rank.get("rows")]
+    if not reports:
         return {}
     return {
         "unit": "row",
-        "step": sum(one["rows"] for one in told),
-        "max_steps": sum(one["of"] for one in told),
-        "first_step": sum(one["first"] for one in told),
-        "began": min(one["began"] for one in told),
-        "time": max(one["time"] for one in told),
+        "step": sum(report["rows"] for report in reports),
+        "max_steps": sum(report["of"] for report in reports),
+        "first_step": sum(report["first"] for report in reports),
+        "began": min(report["began"] for report in reports),
+        "time": max(report["time"] for report in reports),
         "samples_per_step": 1,
         "epoch": None,
         "metrics": {},

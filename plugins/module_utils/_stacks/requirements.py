@@ -92,8 +92,8 @@ def compare(
 def _of_extras(requires: Iterable[Any], extras: Iterable[str]) -> list[str]:
     """Return those of a package's requirements, of the library packaging, that it has only with these extras."""
     found = []
-    for one in requires:
-        marker, one.marker = one.marker, None
+    for required in requires:
+        marker, required.marker = required.marker, None
         if marker and not marker.evaluate({"extra": ""}) and any(marker.evaluate({"extra": name}) for name in extras):
-            found.append(str(one))
+            found.append(str(required))
     return found

@@ -51,7 +51,7 @@ def swap(world: Any, other: int, tag: int, message: bytes, size: int, deadline: 
     return bytes(buffer)
 
 
-def meet(world: Any, me: int, other: int, number: int, deadline: float) -> float:
+def exchange_with(world: Any, me: int, other: int, number: int, deadline: float) -> float:
     """Exchange messages with another rank; return for how many microseconds each waits for a small one of the other.
 
     Raises TimeoutError, ValueError when another message arrives than was sent, and what MPI raises.
@@ -119,7 +119,7 @@ def main() -> None:
         deadline = begun + PAIR * (number + 1)
         guard.watch([later for _number, later in mine[place:]], deadline)
         try:
-            taken = meet(world, me, pair[0] + pair[1] - me, number, deadline)
+            taken = exchange_with(world, me, pair[0] + pair[1] - me, number, deadline)
         except TimeoutError:
             failed = True
             tell(pair=pair, microseconds=None, error=NO_ANSWER)

@@ -221,7 +221,7 @@ class MpiProcessGroup(ProcessGroup):
 
     def reduce(self, tensors: Sequence[torch.Tensor], opts: Any, *others: Any) -> Any:
         """Reduce the tensor over all ranks into that of the root."""
-        (tensor,) = (checked(one, "reduce") for one in _listed(tensors))
+        (tensor,) = (checked(tensor, "reduce") for tensor in _listed(tensors))
         root = int(getattr(opts, "rootRank", opts))
         operation = _operation(opts if hasattr(opts, "reduceOp") else next(iter(others), None))
         reduction = reduction_of(operation, tensor.dtype, self.comm.size)
@@ -238,7 +238,7 @@ class MpiProcessGroup(ProcessGroup):
         """Reduce a list of tensors, one for each rank, into that rank's."""
         ((target,), (sources,)) = (_listed(outputs), _nested(inputs))
         target = checked(target, "reduce_scatter")
-        sources = [checked(one, "reduce_scatter") for one in sources]
+        sources = [checked(tensor, "reduce_scatter") for tensor in sources]
         counts = [source.numel() for source in sources]
         if len(sources) != self.comm.size or counts[self.comm.rank] != target.numel():
             raise ValueError("reduce_scatter: the input must have a tensor for each rank, of its output's size")
@@ -260,8 +260,8 @@ class MpiProcessGroup(ProcessGroup):
 
     def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Do reduce_scatter_single with several tensors."""
-        targets = [checked(one, "reduce_scatter") for one in outputs]
-        sources = [checked(one, "reduce_scatter") for one in inputs]
+        targets = [checked(tensor, "reduce_scatter") for tensor in outputs]
+        sources = [checked(tensor, "reduce_scatter") for tensor in inputs]
         for target, source in zip(targets, sources):
             if source.numel() != target.numel() * self.comm.size:
                 raise ValueError(
@@ -298,10 +298,10 @@ class MpiProcessGroup(ProcessGroup):
 
     def gather(self, outputs: Any, inputs: Any, opts: Any, _timeout: Any = None) -> Any:
         """Give the root a list of all ranks' tensors."""
-        (source,) = (checked(one, "gather") for one in _listed(inputs))
+        (source,) = (checked(tensor, "gather") for tensor in _listed(inputs))
         root = int(getattr(opts, "rootRank", opts))
         is_root = self.comm.rank == root
-        targets = [checked(one, "gather") for one in _nested(outputs)[0]] if is_root else []
+        targets = [checked(tensor, "gather") for tensor in _nested(outputs)[0]] if is_root else []
         if is_root and len(targets) != self.comm.size:
             raise ValueError("gather: the root's list must have a tensor for each rank")
 
@@ -316,10 +316,10 @@ class MpiProcessGroup(ProcessGroup):
 
     def scatter(self, outputs: Any, inputs: Any, opts: Any, _timeout: Any = None) -> Any:
         """Give each rank its tensor of the root's list."""
-        (target,) = (checked(one, "scatter") for one in _listed(outputs))
+        (target,) = (checked(tensor, "scatter") for tensor in _listed(outputs))
         root = int(getattr(opts, "rootRank", opts))
         is_root = self.comm.rank == root
-        sources = [checked(one, "scatter") for one in _nested(inputs)[0]] if is_root else []
+        sources = [checked(tensor, "scatter") for tensor in _nested(inputs)[0]] if is_root else []
         if is_root and len(sources) != self.comm.size:
             raise ValueError("scatter: the root's list must have a tensor for each rank")
 
@@ -336,8 +336,8 @@ class MpiProcessGroup(ProcessGroup):
 
     def allgather(self, outputs: Any, inputs: Any, opts: Any = None, _timeout: Any = None) -> Any:
         """Give all ranks a list of all ranks' tensors."""
-        (source,) = (checked(one, "all_gather") for one in _listed(inputs))
-        targets = [checked(one, "all_gather") for one in _nested(outputs)[0]]
+        (source,) = (checked(tensor, "all_gather") for tensor in _listed(inputs))
+        targets = [checked(tensor, "all_gather") for tensor in _nested(outputs)[0]]
         if len(targets) != self.comm.size:
             raise ValueError("all_gather: the list must have a tensor for each rank")
 
@@ -353,7 +353,7 @@ class MpiProcessGroup(ProcessGroup):
     def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Do all_gather with several tensors: for each rank, a list of outputs."""
         rows = [[row[place] for row in outputs] for place in range(len(inputs))]
-        return All([self.allgather([row], [one], opts) for row, one in zip(rows, inputs)])
+        return All([self.allgather([row], [tensor], opts) for row, tensor in zip(rows, inputs)])
 
     def all_gather_single(self, output: torch.Tensor, source: torch.Tensor, opts: Any = None) -> Any:
         """Give all ranks one tensor of all ranks' elements."""
@@ -363,8 +363,8 @@ class MpiProcessGroup(ProcessGroup):
 
     def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Any:
         """Do all_gather_single with several tensors."""
-        targets = [checked(one, "all_gather") for one in outputs]
-        sources = [checked(one, "all_gather") for one in inputs]
+        targets = [checked(tensor, "all_gather") for tensor in outputs]
+        sources = [checked(tensor, "all_gather") for tensor in inputs]
         for target, source in zip(targets, sources):
             if target.numel() != source.numel() * self.comm.size:
                 raise ValueError(
@@ -385,8 +385,8 @@ class MpiProcessGroup(ProcessGroup):
 
     def alltoall(self, outputs: Any, inputs: Any, opts: Any = None, _timeout: Any = None) -> Any:
         """Send each rank its tensor of the list, and receive one from each."""
-        targets = [checked(one, "all_to_all") for one in outputs]
-        sources = [checked(one, "all_to_all") for one in inputs]
+        targets = [checked(tensor, "all_to_all") for tensor in outputs]
+        sources = [checked(tensor, "all_to_all") for tensor in inputs]
 
         def todo(comm: Any) -> Iterator[Any]:
             sent = torch.cat([source.detach().reshape(-1) for source in sources])
@@ -471,12 +471,12 @@ class MpiProcessGroup(ProcessGroup):
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Any:
         """Send a tensor to a rank of the group."""
-        (tensor,) = (checked(one, "send") for one in _listed(tensors))
+        (tensor,) = (checked(tensor, "send") for tensor in _listed(tensors))
         return self._message("send", tensor, dst, 2 * tag, True, self.timeout)
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Any:
         """Receive a tensor from a rank of the group."""
-        (tensor,) = (checked(one, "recv") for one in _listed(tensors))
+        (tensor,) = (checked(tensor, "recv") for tensor in _listed(tensors))
         return self._message("recv", tensor, src, 2 * tag, False, self.timeout)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Any:
@@ -530,7 +530,7 @@ def _listed(tensors: Any) -> list[Any]:
 
 def _nested(lists: Any) -> list[list[Any]]:
     """Return lists of tensors, of one list where there is but that."""
-    return [list(lists)] if lists and isinstance(lists[0], torch.Tensor) else [list(one) for one in lists]
+    return [list(lists)] if lists and isinstance(lists[0], torch.Tensor) else [list(tensors) for tensors in lists]
 
 
 def _apart(flat: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
