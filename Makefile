@@ -26,7 +26,6 @@ bench: ## measure what the collection adds and gains, on hosts of this machine (
 bench-collectives: ## measure collectives between two ranks of this machine, with backend mpi beside gloo (after make demo)
 	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/collectives.yml -e '{override: {ranks_per_node: 2}}'
 
-# Two parts at a time; AMX_TEST_LANES=1: one after another.
 test: ## lint, unit and integration tests, the demo, ansible-test sanity, the molecule scenarios
 test-all: ## the same with all that `make test` leaves out and names, because it takes long
 test-all: export AMX_TEST_ALL := 1

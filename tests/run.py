@@ -1,18 +1,20 @@
 """Run the tests: `tests/run.py [lint | unit | integration | demo | sanity | units | docs | molecule [SCENARIO ...]]`.
 
-Without an argument, all of them, in two lanes side by side. Every part runs, also after one has failed, but for those
-that need it. What a part says is printed in one piece when it has ended, and kept in .cache/test_logs. At the end a
-table shows what each part took, and the last line counts `N passed, N failed`: a lint check, a playbook and a scenario
-count as one, the other parts as the tests that they ran. The exit code is 0 only if nothing failed. Called by the
-Makefile with the Python of .venv.
-
-AMX_TEST_LANES=1 runs one part after another, and prints their output as it comes, as that of the last part always is.
+Without an argument, all of them, two parts at a time; a part is a row of the table with which the output ends. Every
+part runs, also after others have failed. What a part says is kept in .cache/test_logs, and printed in one piece when
+it has ended. The last line counts `N passed, N failed`: a lint check, a playbook and a scenario count as one, the other
+parts as the tests that they ran. The exit code is 0 only if nothing failed. Called by the Makefile with .venv's Python.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import functools
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -20,160 +22,147 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
 
 from support import checkout
 from support.at_length import AT_LENGTH, left_out_because
-from support.checkout import COLLECTION, PYTHON, ROOT, tracked
-from support.lanes import Lanes, Part, Result, heading
+from support.checkout import PYTHON, ROOT
 
-REPORTS = ROOT / ".cache" / "test_reports"
-KEPT_BYTECODE = ROOT / ".cache" / "kept_bytecode"
+CACHE = ROOT / ".cache"
 ENGINE_SCRIPT = "tests/support/docker_engine.sh"
-ANSIBLE_TEST = "tests/support/ansible_test.py"
-# Two suit two cores: a lane that waits leaves them to the other, and a third would only make both slower.
+# Two suit two cores: a part that waits leaves them to the other, and a third would only make both slower.
 LANES = 2
+# Seconds: how often a line says what is running, since silence would be taken for a hang; how long a part may take; and
+# how long one that has to be ended has time to tidy up.
+HEARTBEAT, PATIENCE, POLITE = 60.0, 3600.0, 15.0
+# A process namespace: no job sees another part's ranks or those of other programs, and nothing that a part has started
+# outlives it. Bash is its process 1, which has to take care of orphans. Without root it takes a user namespace.
+NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
+AS_ROOT = ("bash", "-c", '"$@"; exit $?', "bash")
 
 
-def environment() -> dict[str, str]:
-    """The environment of every part."""
-    env = checkout.environment()
-    env.setdefault("AMX_CLUSTER_ENV", str(ROOT / ".cluster" / "env"))  # what site.yml installs
-    env.setdefault("COLUMNS", "160")  # molecule would fold Ansible's output at 80
-    env["KEPT_BYTECODE"] = str(KEPT_BYTECODE)  # of modules that run on this machine (keep_bytecode)
-    return env
+@dataclass(frozen=True)
+class Part:
+    """What is run as one, and is a row of the table. A scenario and others of few tests are named for what they run.
+
+    group: what the command line calls it by, with others.
+    needs: parts, by name, that must have ended before, and are run with it when it alone is asked for.
+    after: parts that must have ended before where they are run, too.
+    counted: its command writes JUnit reports to `reports`, whose tests are counted; else it passes or fails as a whole.
+    isolated: it gets a process namespace of its own.
+    at_length: why `make test` leaves it out.
+    """
+
+    group: str
+    name: str
+    command: Sequence[str]
+    needs: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    counted: bool = False
+    isolated: bool = True
+    at_length: str = ""
+
+    @property
+    def log(self) -> Path:
+        return CACHE / "test_logs" / (re.sub(r"\W+", "_", f"{self.group} {self.name}") + ".log")
+
+    @property
+    def reports(self) -> Path:
+        return CACHE / "test_reports" / self.name.replace(" ", "_")
+
+    @property
+    def undo(self) -> Sequence[str]:
+        """The command that removes what it leaves when it has to be ended."""
+        return ("molecule", "destroy", "-s", self.name) if self.command[0] == "molecule" else ()
 
 
-def keep_bytecode() -> None:
-    """Have .venv's Python keep the bytecode of modules that Ansible sends it, as the scenarios' hosts do."""
-    KEPT_BYTECODE.mkdir(parents=True, exist_ok=True)
-    for path in ROOT.glob("molecule/shared/image/kept_bytecode.*"):
-        shutil.copy(path, sysconfig.get_path("purelib"))
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a part. `skipped` names tests with the reason: they neither passed nor failed, but are shown."""
+
+    part: Part
+    seconds: float
+    passed: int
+    failed: int
+    skipped: tuple[str, ...] = ()
 
 
-def mypy_command() -> list[str]:
-    """Typed code: plugins (by their name in the collection), tests, tools, and what roles and jobs bring to hosts."""
-    plugins = [f"{COLLECTION}/{name}" for name in tracked("plugins/*.py")]
-    return ["mypy", *plugins, *tracked("tests/*.py", "tools/*.py", "jobs/*.py", "roles/*.py", "molecule/*.py")]
-
-
-def lint() -> list[Part]:
-    """Each check is a part."""
-    yamllint = ["yamllint", "--strict", "-c", ".config/yamllint.yml", *tracked("*.yml", "*.yaml")]
-    return [
-        Part("lint", name, command, seconds)
-        for name, seconds, command in (
-            ("ansible-lint", 25, ["ansible-lint", "--offline", "--strict", "-c", ".config/ansible-lint.yml"]),
-            ("yamllint", 4, yamllint),
-            ("ruff check", 1, ["ruff", "check"]),
-            ("ruff format", 1, ["ruff", "format", "--check"]),
-            ("mypy", 10, mypy_command()),
-            ("generated docs", 1, [PYTHON, "tools/generated_docs.py", "check"]),
-            ("language", 1, [PYTHON, "tools/language.py"]),
-            ("changelog", 2, ["antsibull-changelog", "lint"]),
-            ("collection build", 2, [PYTHON, "tests/support/collection_build.py"]),
-        )
-    ]
-
-
-def counted(
-    group: str,
-    name: str,
-    seconds: float,
-    command: Sequence[str],
-    needs: tuple[str, ...] = (),
-    after: tuple[str, ...] = (),
-) -> Part:
-    """A part whose command writes JUnit reports to the path that is `{reports}` in it."""
-    reports = REPORTS / name.replace(" ", "_")
-    words = [word.replace("{reports}", str(reports)) for word in command]
-    return Part(group, name, words, seconds, reports=reports, needs=needs, after=after)
-
-
-def on_this_machine() -> list[Part]:
-    """What takes no container."""
-    pytest = ("pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml")
+def everything() -> list[Part]:
+    """All parts. Of those that can start, the first one does: long ones stand before short ones."""
+    site = "site.yml on this machine"
     # What `make demo` does: this machine is made a cluster of one, once for all that needs an environment; then a job,
     # whose model must have learnt something.
-    site = Part("demo", "site.yml on this machine", ["ansible-playbook", "site.yml"], 60)
     learnt = json.dumps({"override": {"expect": {"eval_accuracy": 0.72}}})
     job = ["ansible-playbook", "playbooks/train.yml", "-e", "job=jobs/demo.yml", "-e", learnt]
+    pytest = ["pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml"]
+    ansible_test = [PYTHON, "tests/support/ansible_test.py"]
     return [
-        counted("unit", "unit tests", 105, pytest),
-        site,
-        # Its jobs would be in the way of the demo's, which is refused where another one runs.
-        counted(
-            "integration",
-            "integration tests",
-            1000,
-            (*pytest, "tests/integration"),
-            needs=(site.name,),
-            after=("demo job",),
+        Part("demo", site, ["ansible-playbook", "site.yml"]),
+        *molecule(site),
+        Part("integration", "integration tests", [*pytest, "tests/integration"], needs=(site,), counted=True),
+        Part(
+            "units",
+            "ansible-test units",
+            [*ansible_test, "units", "{reports}"],
+            counted=True,
+            at_length="they are the unit tests, run as ansible-test runs them",
         ),
-        Part("demo", "demo job", job, 60, needs=(site.name,)),
+        Part(
+            "docs",
+            "documentation site",
+            [PYTHON, "tools/docs_site.py"],
+            at_length="it is built by make docs; what pages link to and what is generated is checked by itself",
+        ),
+        Part("unit", "unit tests", pytest, counted=True),
+        Part("sanity", "ansible-test sanity", [*ansible_test, "sanity", "{reports}"], counted=True),
+        Part("demo", "demo job", job, needs=(site,)),
         *(
-            counted(command, f"ansible-test {command}", seconds, [PYTHON, ANSIBLE_TEST, command, "{reports}"])
-            for command, seconds in (("sanity", 85), ("units", 500))
+            Part("lint", name, command.split())
+            for name, command in {
+                "ansible-lint": "ansible-lint --offline --strict -c .config/ansible-lint.yml",
+                "mypy": "mypy",
+                "yamllint": "yamllint --strict -c .config/yamllint.yml .",
+                "ruff check": "ruff check",
+                "ruff format": "ruff format --check",
+                "generated docs": "python tools/generated_docs.py check",
+                "language": "python tools/language.py",
+                "changelog": "antsibull-changelog lint",
+                "collection build": "python tests/support/collection_build.py",
+            }.items()
         ),
-        Part("docs", "documentation site", [PYTHON, "tools/docs_site.py"], 150),
     ]
 
 
-# About how long each scenario takes.
-SCENARIOS = {
-    "jobs": 600,
-    "faults": 450,
-    "default": 300,
-    "trust": 400,
-    "stacks": 270,
-    "shared_storage": 200,
-    "life": 350,
-    "kubernetes": 900,
-}
-# The parts that `make test` leaves out, and why.
-PARTS_AT_LENGTH = {
-    "documentation site": "it is built by make docs; what pages link to and what is generated is checked by itself",
-    "ansible-test units": "they are the unit tests, run as ansible-test runs them",
-    "kubernetes": "it builds Kubernetes; objects, their schemas and what starts in a pod are in the other tests",
-    "life": "a reset is in the integration tests and in the scenario trust, an upgrade in the scenario stacks",
-}
-# `default` finds the wheels that site.yml has collected on this machine, and leaves the image that others start from,
-# but for those that start from bare hosts.
-AFTER = {
-    "default": ("site.yml on this machine",),
-    "shared_storage": ("site.yml on this machine",),
-    "stacks": (),
-    "trust": (),
-    "kubernetes": ("site.yml on this machine",),
-}
-
-
-def molecule() -> list[Part]:
-    """Each scenario is a part. They share a container engine, started for them if none answers, and an image."""
-    engine = Part("molecule", "container engine", [ENGINE_SCRIPT, "start"], 20)
+def molecule(site: str) -> list[Part]:
+    """The container engine, started if none answers, an image of bare hosts, and the scenarios, which share both."""
     inventories = [f"--inventory=molecule/{name}/inventory" for name in ("shared", "default")]
-    image = Part(
-        "molecule",
-        "image of bare hosts",
-        ["env", f"MOLECULE_PROJECT_DIRECTORY={ROOT}", "ansible-playbook", *inventories, "molecule/shared/image.yml"],
-        90,
-        needs=(engine.name,),
-    )
-    names = [path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")]
+    build = ["env", f"MOLECULE_PROJECT_DIRECTORY={ROOT}", "ansible-playbook", *inventories, "molecule/shared/image.yml"]
+    engine = Part("molecule", "container engine", [ENGINE_SCRIPT, "start"], isolated=False)
+    image = Part("molecule", "image of bare hosts", build, needs=(engine.name,))
+
+    def scenario(name: str, *after: str, isolated: bool = True, at_length: str = "") -> Part:
+        command = ["molecule", "test", "-s", name]
+        return Part("molecule", name, command, (image.name,), after, isolated=isolated, at_length=at_length)
+
+    kubernetes = "it builds Kubernetes; objects, their schemas and what starts in a pod are in the other tests"
+    life = "a reset is in the integration tests and in the scenario trust, an upgrade in the scenario stacks"
+    # `default` finds the wheels that site.yml has collected on this machine, and leaves the image from which others
+    # start, but for those that start from bare hosts.
     return [
         engine,
         image,
-        *(
-            Part(
-                "molecule",
-                name,
-                ["molecule", "test", "-s", name],
-                SCENARIOS.get(name, 100),
-                needs=(image.name,),
-                after=AFTER.get(name, ("default",)),
-                undo=["molecule", "destroy", "-s", name],
-            )
-            for name in sorted(names, key=lambda name: (name != "default", name))
-        ),
+        scenario("trust"),
+        scenario("default", site),
+        # Its kubelets mount what the engine has to see.
+        scenario("kubernetes", site, isolated=False, at_length=kubernetes),
+        scenario("jobs", "default"),
+        scenario("faults", "default"),
+        scenario("life", "default", at_length=life),
+        scenario("stacks"),
+        scenario("shared_storage", "default"),
+        scenario("cores_and_networks", "default"),
     ]
 
 
@@ -182,37 +171,157 @@ def chosen(parts: Sequence[Part], words: Sequence[str]) -> list[Part]:
     if not words:
         return list(parts)
     group, *names = words
-    known = list(dict.fromkeys(part.group for part in parts))
-    if group not in known:
-        sys.exit(f"No part {group!r}; there are: {', '.join(known)}")
-    needed = {name for part in parts for name in part.needs}
-    scenarios = [part.name for part in parts if part.group == group and part.name not in needed]
-    if unknown := [name for name in names if name not in scenarios]:
-        sys.exit(f"No scenario {', '.join(unknown)}; there are: {', '.join(scenarios)}")
-    wanted = {part.name for part in parts if part.group == group and (not names or part.name in names)}
+    in_group = [part for part in parts if part.group == group]
+    known = {part.name for part in in_group if part.undo} if in_group else {part.group for part in parts}
+    if unknown := set(names) - known if in_group else {group}:
+        sys.exit(f"There is no {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
+    wanted = set(names) or {part.name for part in in_group}
     for part in reversed(parts):  # what is needed stands before
         if part.name in wanted:
             wanted.update(part.needs)
     return [part for part in parts if part.name in wanted]
 
 
-def left_out(parts: Sequence[Part], words: Sequence[str]) -> dict[str, str]:
+def left_out(parts: Iterable[Part], words: Sequence[str]) -> dict[str, str]:
     """Return those of the parts that are not run because they take long, each with the reason.
 
     What the command line names is run: a scenario by its own name, any other part by that of its group.
     """
-    if AT_LENGTH or (words and words[0] != "molecule"):
-        return {}
-    names = {part.name for part in parts} - set(words)
-    return {name: left_out_because(why) for name, why in PARTS_AT_LENGTH.items() if name in names}
+    named = {*words} - {"molecule"}
+    return {
+        part.name: left_out_because(part.at_length)
+        for part in parts
+        if part.at_length and not AT_LENGTH and not named.intersection((part.group, part.name))
+    }
 
 
-def print_summary(results: Iterable[Result], seconds: float, not_run: Mapping[str, str]) -> None:
+@dataclass
+class Run:
+    """A run of parts with the environment `env`; `results` by name, `running` with when each began."""
+
+    parts: Sequence[Part]
+    env: Mapping[str, str]
+    results: dict[str, Result] = field(default_factory=dict)
+    running: dict[str, float] = field(default_factory=dict)
+
+    async def all(self) -> None:
+        """Run all parts. When this is cancelled, those that run are ended, and their output is printed."""
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
+        ended = {part.name: asyncio.Event() for part in self.parts}
+        lanes: asyncio.Queue[int] = asyncio.Queue()
+        for lane in range(LANES):
+            lanes.put_nowait(lane)
+
+        async def one(part: Part) -> None:
+            for name in ended.keys() & (*part.needs, *part.after):
+                await ended[name].wait()
+            lane = await lanes.get()
+            try:
+                await self.run(part, lane)
+            finally:
+                ended[part.name].set()
+                lanes.put_nowait(lane)
+
+        heartbeat = asyncio.create_task(self.tell())
+        async with asyncio.TaskGroup() as group:
+            for part in self.parts:
+                group.create_task(one(part))
+        heartbeat.cancel()
+
+    async def tell(self) -> None:
+        """Print now and then what is running."""
+        logs = {part.name: part.log.relative_to(ROOT) for part in self.parts}
+        while await asyncio.sleep(HEARTBEAT, True):
+            now = (
+                f"{name} for {(time.monotonic() - began) / 60:.0f} min (output so far: {logs[name]})"
+                for name, began in self.running.items()
+            )
+            waiting = len(self.parts) - len(self.results) - len(self.running)
+            print(f"... {len(self.results)} ended, {waiting} waiting, running: {', '.join(now)}", flush=True)
+
+    async def run(self, part: Part, lane: int) -> None:
+        """Run a part, and print what it said."""
+        part.log.parent.mkdir(parents=True, exist_ok=True)
+        part.log.write_text(f"$ {shlex.join(part.command)}\n")
+        shutil.rmtree(part.reports, ignore_errors=True)
+        part.reports.mkdir(parents=True)
+        self.running[part.name] = began = time.monotonic()
+        ok, said = False, ""
+        try:
+            ok = await asyncio.wait_for(self.command(part, lane), PATIENCE) == 0
+        except TimeoutError:
+            said = f"ended, because it took more than {PATIENCE:.0f} seconds"
+        except OSError as error:
+            said = f"cannot be started: {error}"
+        except asyncio.CancelledError:
+            said = "interrupted"
+            raise
+        finally:
+            result = count(part, time.monotonic() - began, ok)
+            self.results[part.name] = result
+            del self.running[part.name]
+            print(f"\n=== {part.group}: {part.name} {'=' * max(3, 95 - len(part.group + part.name))}", flush=True)
+            sys.stdout.buffer.write(part.log.read_bytes() + (f"\n{said}\n" if said else "").encode())
+            sys.stdout.flush()
+
+    async def command(self, part: Part, lane: int) -> int:
+        """Run the command of a part to its end, and return its exit code. When this is cancelled, end it."""
+        words = [word.replace("{reports}", str(part.reports)) for word in part.command]
+        # Scenarios put their hosts on other cores in another lane, and let scripts add to the log themselves.
+        env = {**self.env, "AMX_TEST_LANE": str(lane), "AMX_TEST_LOG": str(part.log)}
+        with part.log.open("ab") as log:
+            start = functools.partial(
+                asyncio.create_subprocess_exec, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+            process = await start(*(isolation() if part.isolated else ()), *words, env=env, start_new_session=True)
+            try:
+                return await process.wait()
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT)
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(process.wait(), POLITE)
+                    os.killpg(process.pid, signal.SIGKILL)
+                if process.returncode is None:
+                    await process.wait()
+                    if part.undo:
+                        await (await start(*part.undo, env=env)).wait()
+
+
+@functools.cache
+def isolation() -> tuple[str, ...]:
+    """The command before one that gives it a process namespace; none where this machine does not allow it."""
+    for words in (NAMESPACE + AS_ROOT, (NAMESPACE[0], "--user", "--map-current-user", *NAMESPACE[1:], *AS_ROOT)):
+        with contextlib.suppress(OSError):
+            if not subprocess.run([*words, "true"], capture_output=True).returncode:
+                return words
+    return ()
+
+
+def count(part: Part, seconds: float, ok: bool) -> Result:
+    """Return what a part's reports or its exit code say: `ok` if that was 0."""
+    if not part.counted:
+        # A scenario's script says what it leaves out (`support.journeys`).
+        left_out = re.findall(r"^skipped: (.+)$", part.log.read_text(encoding="utf-8", errors="replace"), re.MULTILINE)
+        return Result(part, seconds, int(ok), int(not ok), tuple(left_out))
+    passed = failed = 0
+    skipped = []
+    for report in sorted(part.reports.glob("*.xml")):
+        for case in ElementTree.parse(report).iter("testcase"):
+            if case.find("failure") is not None or case.find("error") is not None:
+                failed += 1
+            elif (reason := case.find("skipped")) is not None:
+                skipped.append(f"{case.get('name')}: {reason.get('message') or reason.text}")
+            else:
+                passed += 1
+    # A command that fails where no test did broke off before one could, and one that ran none did not do its work.
+    return Result(part, seconds, passed, failed or int(not ok or not passed), tuple(skipped))
+
+
+def print_summary(results: Sequence[Result], seconds: float, not_run: Mapping[str, str]) -> None:
     """The table of parts, what was left out, and the closing line."""
-    results = list(results)
-    heading("summary")
     width = max((len(result.part.name) for result in results), default=0)
-    print(f"{'part':<11} {'':<{width}} {'seconds':>8}  result")
+    print(f"\n=== summary {'=' * 95}\n{'part':<11} {'':<{width}} {'seconds':>8}  result")
     for result in results:
         counts = [f"{result.passed} passed", f"{result.failed} failed"]
         if result.skipped:
@@ -229,26 +338,36 @@ def print_summary(results: Iterable[Result], seconds: float, not_run: Mapping[st
     print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed", flush=True)
 
 
+def environment() -> dict[str, str]:
+    """The environment of every part. Modules that run on this machine keep their bytecode, as on scenarios' hosts."""
+    kept = CACHE / "kept_bytecode"
+    kept.mkdir(parents=True, exist_ok=True)
+    for path in ROOT.glob("molecule/shared/image/kept_bytecode.*"):
+        shutil.copy(path, sysconfig.get_path("purelib"))
+    env = {**checkout.environment(), "KEPT_BYTECODE": str(kept)}
+    env.setdefault("AMX_CLUSTER_ENV", str(ROOT / ".cluster" / "env"))  # what site.yml installs
+    env.setdefault("COLUMNS", "160")  # molecule would fold Ansible's output at 80
+    return env
+
+
 def main(words: Sequence[str]) -> int:
     """Run the named parts, or all. Returns the exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    keep_bytecode()
-    parts = chosen([*lint(), *on_this_machine(), *molecule()], words)
+    parts = chosen(everything(), words)
     not_run = left_out(parts, words)
-    parts = [part for part in parts if part.name not in not_run]
-    lanes = Lanes(parts, int(os.environ.get("AMX_TEST_LANES") or LANES), environment())
-    started = time.monotonic()
+    run = Run([part for part in parts if part.name not in not_run], environment())
+    began = time.monotonic()
     try:
-        lanes.run()
+        asyncio.run(run.all())
     finally:
-        if any(part.command[0] == ENGINE_SCRIPT for part in parts):
+        if any(part.command[0] == ENGINE_SCRIPT for part in run.parts):
             subprocess.run([ENGINE_SCRIPT, "stop"], cwd=ROOT, check=False)
-        print_summary(lanes.results, time.monotonic() - started, not_run)
-    return 1 if any(result.failed for result in lanes.results) else 0
+        results = [run.results[part.name] for part in run.parts if part.name in run.results]
+        print_summary(results, time.monotonic() - began, not_run)
+    return 1 if any(result.failed for result in results) else 0
 
 
 if __name__ == "__main__":
     try:
         sys.exit(main(sys.argv[1:]))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, asyncio.CancelledError):
         sys.exit("interrupted")

@@ -1,4 +1,4 @@
-"""Which journeys a scenario's script makes, and what it says of those that it leaves out."""
+"""A scenario's script tells what went wrong, and makes all of its journeys."""
 
 from __future__ import annotations
 
@@ -10,37 +10,9 @@ def quick() -> list[str]:
     return ["was quick"]
 
 
-def slow() -> list[str]:
-    return ["was slow"]
-
-
-def measured() -> list[str]:
-    return ["was measured"]
-
-
 def wrong() -> list[str]:
     journeys.check(False, "it is red")
     return []
-
-
-@pytest.mark.parametrize(
-    ("asked", "at_length", "made"),
-    [
-        ("", False, ["quick"]),
-        ("", True, ["quick", "slow"]),
-        ("slow measured", False, ["slow", "measured"]),
-    ],
-)
-def test_what_is_made(
-    asked: str, at_length: bool, made: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("JOURNEYS", asked)
-    monkeypatch.setattr(journeys, "AT_LENGTH", at_length)
-    assert journeys.make([[quick], [slow]], [measured], at_length={slow: "minutes"}) == 0
-    output = capsys.readouterr().out
-    assert [name for name in ("quick", "slow", "measured") if f"was {name}" in output] == made
-    left_out = "skipped: slow: only at length (make test-all): minutes" in output.splitlines()
-    assert left_out == ("slow" not in made)
 
 
 def test_a_wrong_one_is_told_and_the_others_are_made(
