@@ -29,6 +29,7 @@ from xml.etree import ElementTree
 from support import checkout
 from support.at_length import AT_LENGTH, left_out_because
 from support.checkout import PYTHON, ROOT
+from support.isolation import isolation
 
 CACHE = ROOT / ".cache"
 ENGINE_SCRIPT = "tests/support/docker_engine.sh"
@@ -37,10 +38,6 @@ LANES = 2
 # Seconds: how often a line says what is running, since silence would be taken for a hang; how long a part may take; and
 # how long one that has to be ended has time to tidy up.
 HEARTBEAT, PATIENCE, POLITE = 60.0, 3600.0, 15.0
-# A process namespace: no job sees another part's ranks or those of other programs, and nothing that a part has started
-# outlives it. Bash is its process 1, which has to take care of orphans. Without root it takes a user namespace.
-NAMESPACE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
-AS_ROOT = ("bash", "-c", '"$@"; exit $?', "bash")
 
 
 @dataclass(frozen=True)
@@ -286,16 +283,6 @@ class Run:
                     await process.wait()
                     if part.undo:
                         await (await start(*part.undo, env=env)).wait()
-
-
-@functools.cache
-def isolation() -> tuple[str, ...]:
-    """The command before one that gives it a process namespace; none where this machine does not allow it."""
-    for words in (NAMESPACE + AS_ROOT, (NAMESPACE[0], "--user", "--map-current-user", *NAMESPACE[1:], *AS_ROOT)):
-        with contextlib.suppress(OSError):
-            if not subprocess.run([*words, "true"], capture_output=True).returncode:
-                return words
-    return ()
 
 
 def count(part: Part, seconds: float, ok: bool) -> Result:

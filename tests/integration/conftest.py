@@ -9,6 +9,7 @@ AMX_CLUSTER_TREES: further machines to judge, captured /sys and /proc trees: fol
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,6 +21,15 @@ for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
         sys.path.insert(0, str(folder))
 
 from support.intel_mpi import IntelMpi
+from support.isolation import isolation
+
+
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Run these tests in a process namespace of their own, beside whatever other jobs there are on this machine."""
+    if config.option.collectonly or not (words := isolation()):
+        return None
+    command = [*words, sys.executable, "-m", "pytest", *config.invocation_params.args]
+    return subprocess.run(command, cwd=config.invocation_params.dir, check=False).returncode
 
 
 @pytest.fixture(scope="session")

@@ -127,7 +127,11 @@ def control(tmp_path: Path, hub: Hub, environment: Path) -> Control:
 
 @pytest.mark.parametrize(
     ("at", "kind", "published"),
-    [("control", "model", "model"), ("head", "dataset", "dataset"), ("control", "metric", "space")],
+    [
+        ("control", "model", "model"),
+        ("head", "dataset", "dataset"),
+        pytest.param("control", "metric", "space", marks=only_at_length("as a model and a dataset")),
+    ],
 )
 def test_is_fetched_once(control: Control, at: str, kind: str, published: str) -> None:
     control.hub.publish(published, "acme/tiny", control.model)
@@ -183,7 +187,7 @@ def test_it_is_sent_to_a_head_that_is_another_machine(control: Control) -> None:
     assert "changed=0" in control.play()
 
 
-@pytest.mark.parametrize("at", ["control", "head"])
+@pytest.mark.parametrize("at", ["control", pytest.param("head", marks=only_at_length("as on the control node"))])
 def test_a_branch_that_has_moved(control: Control, at: str) -> None:
     control.hub.publish("model", "acme/tiny", control.model)
     control.play(at)

@@ -31,6 +31,7 @@ SMALL = {
     "resnet-50": "image-classification",
     "llama-1b": "text-generation",
 }
+PRECISIONS = ("fp32", "bf16", "int8")
 CELL: dict[str, Any] = {
     "path": None,
     "configured": None,
@@ -116,10 +117,23 @@ def run(environment: Path, job: Path, cells: Sequence[Mapping[str, Any]], count:
     return instances.end()
 
 
-def test_all_tasks_in_all_precisions_on_two_instances(environment: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "precisions",
+    [
+        pytest.param({"distilbert": PRECISIONS, "llama-1b": PRECISIONS}, id="two tasks in all precisions"),
+        pytest.param(
+            dict.fromkeys(SMALL, PRECISIONS),
+            id="all tasks in all precisions",
+            marks=only_at_length("beside it, two of them are measured in all precisions, and the others in fp32"),
+        ),
+    ],
+)
+def test_two_instances_measure(environment: Path, tmp_path: Path, precisions: dict[str, Sequence[str]]) -> None:
     cells: list[dict[str, Any]] = []
     for small in SMALL:
-        for precision in ("fp32", "bf16", "int8"):
+        for precision in PRECISIONS:
+            if precision not in precisions.get(small, ("fp32",)):
+                continue
             kind = {"int8": "static" if small == "resnet-50" else "dynamic"} if precision == "int8" else {}
             cells.append(cell(len(cells), small, precision, **kind))
     cells.append(cell(90, "distilbert", "int8", int8="static"))
@@ -183,7 +197,7 @@ def test_a_process_that_is_killed_fails_its_cell_only(
     environment: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
     instances = Instances(environment, tmp_path, 2)
-    instances.start([cell(1, "distilbert", seconds=8, rates=[1]), cell(2, "distilbert")])
+    instances.start([cell(1, "distilbert", seconds=4, rates=[1]), cell(2, "distilbert")])
     os.kill(instances.child(0), number)
     results = instances.end()
     killed, other = results["c01"]

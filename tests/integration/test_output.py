@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support import checkout, playbooks, terminal
+from support.at_length import only_at_length
 from support.local_cluster import LocalCluster
 
 ESCAPE = "\x1b"
@@ -183,8 +184,12 @@ def test_on_a_terminal(control: Path) -> None:
     [
         (40, {}),
         (80, {"TERM": "dumb"}),
-        (80, {"NO_COLOR": "1"}),
-        (40, {"LC_ALL": "", "LANG": "", "LC_CTYPE": "C.UTF-8"}),
+        pytest.param(80, {"NO_COLOR": "1"}, marks=only_at_length("a dumb terminal has no colours, either")),
+        pytest.param(
+            40,
+            {"LC_ALL": "", "LANG": "", "LC_CTYPE": "C.UTF-8"},
+            marks=only_at_length("which characters lines are made of is in the unit tests"),
+        ),
     ],
 )
 def test_other_terminals(control: Path, columns: int, changes: dict[str, str]) -> None:
@@ -317,6 +322,7 @@ def test_secrets_are_not_printed(control: Path) -> None:
     assert "no_log: true" in said
 
 
+@only_at_length("what is printed into a pipe is plain, too")
 def test_the_log_file_is_plain(control: Path) -> None:
     on_terminal(control, code=4, ANSIBLE_LOG_PATH="ansible.log")
     log = (control / "ansible.log").read_text()

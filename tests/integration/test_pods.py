@@ -27,6 +27,7 @@ from ansible_collections.amx.cluster.plugins.action.image_context import program
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import manifest
+from support.at_length import only_at_length
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive
 
@@ -234,6 +235,9 @@ def test_a_killed_rank_and_a_job_that_goes_on(pods: Callable[..., Pods]) -> None
     assert not {name for name in names if name.startswith(("./data", "./pods", "./.beat"))}
 
 
+@only_at_length(
+    "a killed rank is in the test before, rounds that stall in test_pod_rounds.py and test_pod_supervisor.py"
+)
 def test_a_stalled_rank_and_a_job_that_is_stopped(pods: Callable[..., Pods], tmp_path: Path) -> None:
     """The ranks of a stalled round do not end by themselves: the first pod starts torchrun again, and others join."""
     made = pods(file=steps(tmp_path, 10_000), stall_seconds=16, restarts=1)
@@ -256,6 +260,7 @@ def test_a_stalled_rank_and_a_job_that_is_stopped(pods: Callable[..., Pods], tmp
     assert not (made.kept / ".beat").exists()
 
 
+@only_at_length("evicted pods are in the next test, lost ones and what they note in test_pod_supervisor.py")
 def test_the_first_pod_is_lost_and_the_other_one_has_no_heartbeats(pods: Callable[..., Pods], tmp_path: Path) -> None:
     made = pods(file=steps(tmp_path, 150), restarts=1)
     # The other pod sees the same volume, with an endpoint at which nobody listens.

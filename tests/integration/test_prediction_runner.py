@@ -114,7 +114,18 @@ def test_texts_in_json_lines_go_on_where_they_stopped(environment: Path, models:
     assert [row["line"] for row in rejected] == [5, 6, 12]
     assert rejected[1]["reason"] == "has no column text"
     assert rejected[2]["reason"] == "has 7 in the column text, where a text is expected"
-    # A fixed shape for each call, as a trace needs it.
+
+
+@only_at_length("traces are measured, and answer as models without one, in test_inference_runner.py")
+def test_a_trace_predicts_the_same(environment: Path, models: Path, tmp_path: Path) -> None:
+    """With a fixed shape for each call, as a trace needs it."""
+    data = tmp_path / "rows.jsonl"
+    data.write_text("\n".join(json.dumps({"text": TEXTS[number % 4]}) for number in range(20)))
+    job = Job(environment, tmp_path / "job", models / "distilbert", data, "text-classification")
+    job.rank(0)
+    job.rank(1)
+    job.merge()
+    output = [json.loads(line) for line in (job.folder / "output/predictions.jsonl").read_text().splitlines()]
     traced = Job(environment, tmp_path / "traced", models / "distilbert", data, "text-classification", engine="trace")
     traced.rank(0)
     traced.rank(1)
@@ -163,6 +174,7 @@ def test_prompts_in_parquet(environment: Path, models: Path, tmp_path: Path) -> 
     assert json.loads(rejected)["reason"] == "has no value in the column prompt"
 
 
+@only_at_length("test_predict.py has chunks missing and damaged, by the playbook")
 @pytest.mark.parametrize("fault", ["missing", "damaged"])
 def test_a_chunk_that_is_lost_after_the_end_is_computed_again(
     environment: Path, models: Path, tmp_path: Path, fault: str

@@ -13,11 +13,25 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from support.at_length import only_at_length
 from support.checkout import ROOT
 from support.separate_hosts import Hosts
 
 SCRIPT = ROOT / "tests/integration/zoo/distributed_checkpoint.py"
 OWN = {"OWN_SHARDS": "1"}
+
+
+both_ways = pytest.mark.parametrize(
+    "env",
+    [
+        pytest.param({}, id="torch.distributed.checkpoint"),
+        pytest.param(
+            OWN,
+            id="a file of each rank",
+            marks=only_at_length("which shards make a checkpoint is in test_checkpoints.py"),
+        ),
+    ],
+)
 
 
 def can_mount() -> bool:
@@ -45,7 +59,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> 
     return weights
 
 
-@pytest.mark.parametrize("env", [{}, OWN], ids=["torch.distributed.checkpoint", "a file of each rank"])
+@both_ways
 def test_a_rank_that_is_killed_while_it_writes_its_shard(hosts: Hosts, undisturbed: float, env: dict[str, str]) -> None:
     hosts.start(SCRIPT, restarts=1, env={**env, "FAULT": "6"})
     status, log = hosts.ended()
@@ -71,7 +85,7 @@ def test_a_run_that_goes_on_in_new_directories_gets_every_shard(hosts: Hosts, un
         assert len(list(place.glob("output/checkpoint-4/*.distcp"))) == 2
 
 
-@pytest.mark.parametrize("env", [{}, OWN], ids=["torch.distributed.checkpoint", "a file of each rank"])
+@both_ways
 def test_half_of_a_model_is_not_gone_on_with(hosts: Hosts, env: dict[str, str]) -> None:
     """A host is lost, with its shards, and the job may go on with fewer."""
     hosts.start(SCRIPT, restarts=1, min_hosts=1, env={**env, "FAULT": "6", "LOSES": str(hosts.base / "down.node1")})

@@ -59,6 +59,7 @@ watch: {gradients: false}
 # Minutes; far more than the trials take.
 BUDGET = 20
 VARY = "ranks_per_node,backend" if AT_LENGTH else "ranks_per_node"
+CHECKED = only_at_length("options are checked by unit tests, and refused as the others")
 REQUEST = ("-e", "job=tiny.yml", "-e", f"budget={BUDGET}", "-e", "repeats=3", "-e", f"vary={VARY}")
 
 
@@ -107,6 +108,7 @@ def test_the_fastest_settings_are_found_and_shown(tuned: tuple[dict[str, Any], s
     assert (folder / "tiny.yml").read_text() == JOB  # without write=true
 
 
+@only_at_length("what is written to an inventory is in test_tunes.py, and the job file is written to here")
 def test_the_winner_goes_to_the_inventory_and_reaches_the_job(tuned: tuple[dict[str, Any], str], folder: Path) -> None:
     content, _shown = tuned
     options = (*REQUEST, "-e", "write_to=inventory")
@@ -197,9 +199,13 @@ def test_an_interrupted_tuning_continues(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "no job was named: add -e job=FILE"),
+        pytest.param([], "no job was named: add -e job=FILE", marks=CHECKED),
+        pytest.param(
+            ["-e", "job=tiny.yml", "-e", "repeat=2"],
+            "repeat: unknown option; did you mean repeats?",
+            marks=CHECKED,
+        ),
         (["-e", "job=tiny.yml", "-e", "budget=0.2"], "budget: 0.2 min are too short for the job's own settings, one"),
-        (["-e", "job=tiny.yml", "-e", "repeat=2"], "repeat: unknown option; did you mean repeats?"),
         (["-e", "job=tiny.yml", "-e", "steps=7"], "tune.json is the tuning of another request"),
     ],
 )
