@@ -144,6 +144,7 @@ def molecule(site: str) -> list[Part]:
         return Part("molecule", name, command, (image.name,), after, isolated=isolated, at_length=at_length)
 
     kubernetes = "it builds Kubernetes; objects, their schemas and what starts in a pod are in the other tests"
+    shared = "shared homes and prefixes are in the integration tests of keys and resets, locks in the unit tests"
     life = "a reset is in the integration tests and in the scenario trust, an upgrade in the scenario stacks"
     # `default` finds the wheels that site.yml has collected on this machine, and leaves the image from which others
     # start, but for those that start from bare hosts.
@@ -158,7 +159,7 @@ def molecule(site: str) -> list[Part]:
         scenario("faults", "default"),
         scenario("life", "default", at_length=life),
         scenario("stacks"),
-        scenario("shared_storage", "default"),
+        scenario("shared_storage", "default", at_length=shared),
         scenario("cores_and_networks", "default"),
     ]
 

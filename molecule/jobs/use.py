@@ -48,11 +48,14 @@ JOURNEYS = [
 ]
 # What `make test` leaves out, and why.
 AT_LENGTH = {
+    same_result.a_second_time: "the same seed on other hosts is compared; earlier directories are in the unit tests",
+    scaling.a_page_shows_the_sweep: "pages of sweeps are made in test_report.py",
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
     example.example: "what refuses such a script is in the integration tests",
     slow_network.nobody_is_named_where_hosts_are_alike: "beside a slow host, the others are not named, either",
     slow_network.a_slow_host_is_named_and_no_other: "who is named is in the unit tests, of figures as these",
-    prediction.a_prediction_is_interrupted_and_continued: "an instance is killed in the journey before, and goes on",
+    prediction.an_instance_is_killed: "a killed rank is in torchrun's journey, two hosts are in test_prediction_runner.py",
+    prediction.a_prediction_is_interrupted_and_continued: "one that lost its output goes on in test_predict.py",
     secret.secrets_reach_the_ranks_and_nothing_else: "the same on one host is in the integration tests",
     project.a_project_trains: "a project is sent, installed and trained with in the integration tests",
     inference.every_task_is_measured_in_every_precision: "the same on one host is in the integration tests",

@@ -20,10 +20,10 @@ PARTS = run.everything()
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        ([], {"ansible-test units", "documentation site", "kubernetes", "life"}),
+        ([], {"ansible-test units", "documentation site", "kubernetes", "life", "shared_storage"}),
         (["unit"], set()),
         (["units"], set()),
-        (["molecule"], {"kubernetes", "life"}),
+        (["molecule"], {"kubernetes", "life", "shared_storage"}),
         (["molecule", "life", "default"], set()),
     ],
 )
