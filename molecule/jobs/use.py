@@ -54,7 +54,7 @@ AT_LENGTH = {
     example.example: "what refuses such a script is in the integration tests",
     slow_network.nobody_is_named_where_hosts_are_alike: "beside a slow host, the others are not named, either",
     slow_network.a_slow_host_is_named_and_no_other: "who is named is in the unit tests, of figures as these",
-    prediction.an_instance_is_killed: "a killed rank is in torchrun's journey, two hosts are in test_prediction_runner.py",
+    prediction.an_instance_is_killed: "a killed rank is in torchrun's journey, two hosts in test_prediction_runner.py",
     prediction.a_prediction_is_interrupted_and_continued: "one that lost its output goes on in test_predict.py",
     secret.secrets_reach_the_ranks_and_nothing_else: "the same on one host is in the integration tests",
     project.a_project_trains: "a project is sent, installed and trained with in the integration tests",

@@ -12,7 +12,6 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
 import time
 import venv
 from collections.abc import Iterator
@@ -72,8 +71,6 @@ class Control:
         """Run the play for acme/tiny, `more` being its variables. Returns its output; `code` and `seconds` are left."""
         variables = {
             "ansible_connection": self.connection,
-            "ansible_python_interpreter": sys.executable,
-            "cluster_prefix": str(self.folder / "prefix"),
             "cluster_cache": str(self.folder / "control"),
             "data_cache_head_python": str(self.head_python),
             "data_cache_hub": self.address,
@@ -81,8 +78,7 @@ class Control:
             "data_cache_sources": {"models/tiny": {"hub": "acme/tiny", "revision": revision, "at": at}},
             **more,
         }
-        groups = {"head": {"hosts": {"node0": {}}}, "workers": {"hosts": {}}}
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": variables, "children": groups}}))
+        playbooks.write_inventory(self.folder, self.folder / "prefix", {"node0": {}}, **variables)
         del self.hub.requests[:]
         (self.folder / "paths.json").unlink(missing_ok=True)
         started = time.monotonic()

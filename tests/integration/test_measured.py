@@ -68,7 +68,7 @@ def test_a_slow_rank_computes_and_the_other_waits_for_it(environment: Path, tmp_
 @pytest.mark.parametrize(
     ("script", "note"),
     [
-        ("two_optimizers", ""),
+        pytest.param("two_optimizers", "", marks=only_at_length("it runs in test_healthy_scripts.py, unmeasured")),
         pytest.param(
             "compiled",
             "nothing was measured: 0 step(s)",

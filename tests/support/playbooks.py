@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import yaml
 from support import checkout
 
 PLAYBOOK = str(checkout.BIN / "ansible-playbook")
+LOCAL = {"ansible_connection": "local"}
+
+
+def write_inventory(
+    folder: Path, prefix: Path, head: Mapping[str, Any], workers: Mapping[str, Any] | None = None, **variables: Any
+) -> None:
+    """Write hosts.yml: a cluster without become, whose hosts are this machine (LOCAL) or say what they are.
+
+    prefix: cluster_prefix. head, workers: the variables of each host. variables: of all hosts, beside the usual ones.
+    """
+    common = {
+        "cluster_prefix": str(prefix),
+        "cluster_become": False,
+        "cluster_network": "127.0.0.0/8",
+        "cluster_stack": "native",
+        "cluster_unknown_os": "allow",  # whatever this machine has
+        "ansible_python_interpreter": sys.executable,
+    }
+    groups = {"head": {"hosts": dict(head)}, "workers": {"hosts": dict(workers or {})}}
+    content = {"cluster": {"vars": {**common, **variables}, "children": groups}}
+    (folder / "hosts.yml").write_text(yaml.safe_dump(content), encoding="utf-8")
 
 
 def play(

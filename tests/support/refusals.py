@@ -5,11 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
 from support import checkout, playbooks
 
 
@@ -33,20 +31,8 @@ class Cluster:
 
     def inventory(self, workers: list[str], head: list[str], **hosts: dict[str, Any]) -> None:
         """Write the inventory; hosts: the variables of those that are not this machine."""
-        variables = {
-            "cluster_prefix": str(self.prefix),
-            "cluster_become": False,
-            "cluster_network": "127.0.0.0/8",
-            "cluster_stack": "native",
-            "cluster_unknown_os": "allow",  # whatever this machine has
-            "ansible_python_interpreter": sys.executable,
-        }
-        groups = {
-            group: {"hosts": {name: hosts.get(name, {"ansible_connection": "local"}) for name in names}}
-            for group, names in (("head", head), ("workers", workers))
-        }
-        content = {"cluster": {"vars": variables, "children": groups}}
-        (self.folder / "hosts.yml").write_text(yaml.safe_dump(content))
+        groups = ({name: hosts.get(name, playbooks.LOCAL) for name in names} for names in (head, workers))
+        playbooks.write_inventory(self.folder, self.prefix, *groups)
 
     def job(self, text: str) -> None:
         (self.folder / "script.py").touch()

@@ -7,24 +7,13 @@ rank.py, observer, supervisor, torch and the script are the real ones. A file do
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.action.job_directory import ROLE_FILES
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
-from support import runs
-from support.checkout import ROOT
+from support import real_jobs
 
-FILES = ROOT / "roles/job/files"
-LIMIT = 240
 SSH = """#!/bin/bash
 while [ "$1" = -o ]; do shift 2; done
 host=$1; shift
@@ -77,57 +66,15 @@ class Hosts:
             (self.bin / name).write_text(text.replace("{base}", str(base)))
             (self.bin / name).chmod(0o755)
 
-    def start(self, script: Path, names: tuple[str, ...] = ("node0", "node1"), **job: Any) -> None:
+    def start(self, script: Path, **job: Any) -> None:
         """Start the job in the directories that are there, or in new ones."""
-        made = runs.run(
-            {"head": "node0", "head_address": "127.0.0.1", "world_timeout": LIMIT, "start": "the first"},
-            **{"script": script, "precision": "fp32", "kind": "torch", "backend": "gloo", **job},
-        )
-        stack = json.loads((self.base / "env/amx-cluster.json").read_text())
-        mask = hex(sum(1 << cpu for cpu in os.sched_getaffinity(0)))
-        allocation = {
-            "ranks": [{"env": {}}],
-            "env": {"I_MPI_PIN_DOMAIN": f"[{mask}]", "OMP_NUM_THREADS": "1"},
-            "threads_per_rank": 1,
-            "core_map": runs.core_map(),
-        }
-        hosts = [
-            {"host": name, "address": "127.0.0.1", "interface": "lo", "isa": "avx2", "allocation": allocation}
-            for name in names
-        ]
-        plan = make_plan(made, stack, str(self.base / "env"), hosts)
-        sources = {str(path.relative_to(FILES)): path for name in ROLE_FILES for path in FILES.glob(name)}
-        files = {
-            **{name: source.read_text() for name, source in {**sources, script.name: script}.items()},
-            **library_files(),
-            **run_files(plan, made, stack),
-        }
-        for host, place in self.places.items():
-            for name, content in {**files, "host": f"{host}\n"}.items():
-                (place / name).parent.mkdir(parents=True, exist_ok=True)
-                (place / name).write_text(content)
-        subprocess.run(
-            [sys.executable, "-S", "supervise.py", str(self.folder)],
-            cwd=self.folder,
-            env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"},
-            check=True,
-            timeout=60,
-        )
+        path = {"PATH": f"{self.bin}:{os.environ['PATH']}"}  # with the stand-ins
+        settings = {"start": "the first"}
+        real_jobs.start(self.places, script, self.base / "env", [{}], settings=settings, supervisor=path, **job)
 
     def ended(self) -> tuple[dict[str, Any], str]:
         """Wait for the job's end; return its status and its log."""
-        end = time.monotonic() + LIMIT
-        while (status := read_json(self.folder / "status.json") or {}).get("state") == "running":
-            if time.monotonic() > end:
-                os.kill(status["pid"], directory.STOP)
-                raise AssertionError(f"it did not end:\n{self.log()}")
-            time.sleep(0.2)
-        return status, self.log()
-
-    def log(self) -> str:
-        """Return what the ranks have printed; nothing before they were started."""
-        path = self.folder / "log"
-        return path.read_text() if path.exists() else ""
+        return real_jobs.ended(self.folder)
 
     def result(self) -> dict[str, Any]:
         return read_json(self.folder / "output/all_results.json") or {}
