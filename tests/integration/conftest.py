@@ -22,6 +22,7 @@ for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
 
 from support.intel_mpi import IntelMpi
 from support.isolation import isolation
+from support.local_cluster import LocalCluster
 
 
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
@@ -43,3 +44,12 @@ def environment() -> Path:
 @pytest.fixture(scope="session")
 def intel_mpi(environment: Path) -> IntelMpi:
     return IntelMpi(environment)
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
+    """A cluster on which a job, mine, has run; for tests that only read what it has left there."""
+    made = LocalCluster(tmp_path_factory.mktemp("trained"))
+    job = made.write_job("mine", "import os; os.makedirs('output', exist_ok=True)")
+    made.succeed("train", made.play("train", "-e", f"job={job}"))
+    return made

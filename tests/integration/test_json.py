@@ -12,21 +12,12 @@ from support.local_cluster import LocalCluster
 HOSTS = "Hosts: 1 host of hosts.yml: head node0"
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> LocalCluster:
-    """A cluster on which a job has run."""
-    made = LocalCluster(tmp_path_factory.mktemp("cluster"))
-    job = made.write_job("mine", "import json, os; os.makedirs('output', exist_ok=True)")
-    made.succeed("train", made.play("train", "-e", f"job={job}"))
-    return made
-
-
-def document(cluster: LocalCluster, name: str, *options: str, code: int = 0) -> Any:
+def document(trained: LocalCluster, name: str, *options: str, code: int = 0) -> Any:
     """The one document that a playbook prints."""
-    assert cluster.play(name, "-e", "format=json", *options).wait(300) == code, cluster.output(name)[-8000:]
-    found = [line for line in cluster.output(name).splitlines() if line[:1] in '{["' and is_json(line)]
-    assert len(found) == 1, cluster.output(name)[-8000:]
-    assert HOSTS in cluster.output(name)
+    assert trained.play(name, "-e", "format=json", *options).wait(300) == code, trained.output(name)[-8000:]
+    found = [line for line in trained.output(name).splitlines() if line[:1] in '{["' and is_json(line)]
+    assert len(found) == 1, trained.output(name)[-8000:]
+    assert HOSTS in trained.output(name)
     return json.loads(found[0])
 
 
@@ -39,29 +30,29 @@ def is_json(line: str) -> bool:
     return True
 
 
-def test_status(cluster: LocalCluster) -> None:
-    (job,) = document(cluster, "status")["jobs"]
+def test_status(trained: LocalCluster) -> None:
+    (job,) = document(trained, "status")["jobs"]
     assert (job["name"], job["status"]["state"], job["ranks"]) == ("mine", "succeeded", [])
     query = json.dumps({"query": "jobs[?status.state == `succeeded`].name | [0]"})
-    assert document(cluster, "status", "-e", "job=mine", "-e", query) == "mine"
+    assert document(trained, "status", "-e", "job=mine", "-e", query) == "mine"
 
 
-def test_plan(cluster: LocalCluster) -> None:
-    assert document(cluster, "plan", "-e", "job=mine.yml", "-e", "query=hosts[].host") == ["node0"]
+def test_plan(trained: LocalCluster) -> None:
+    assert document(trained, "plan", "-e", "job=mine.yml", "-e", "query=hosts[].host") == ["node0"]
 
 
-def test_doctor(cluster: LocalCluster) -> None:
-    report = document(cluster, "doctor", code=2)  # the virtual environment is a stand-in
+def test_doctor(trained: LocalCluster) -> None:
+    report = document(trained, "doctor", code=2)  # the virtual environment is a stand-in
     assert report["hosts"] == ["node0"]
     assert {finding["check"] for finding in report["findings"]} >= {"provider"}
     assert report["amx"][0]["hosts"] == ["node0"]
 
 
-def test_results_in_a_file(cluster: LocalCluster) -> None:
+def test_results_in_a_file(trained: LocalCluster) -> None:
     words = ["-e", "job=mine", "-e", "format=json", "-e", "output=mine.json"]
-    cluster.succeed("results", cluster.play("results", *words))
-    assert "Wrote " in cluster.output("results")
-    written = json.loads((cluster.folder / "mine.json").read_text())
+    trained.succeed("results", trained.play("results", *words))
+    assert "Wrote " in trained.output("results")
+    written = json.loads((trained.folder / "mine.json").read_text())
     assert (written["job"], written["state"]) == ("mine", "succeeded")
     assert Path(written["directory"], "results.json").is_file()
 
@@ -79,9 +70,9 @@ def test_results_in_a_file(cluster: LocalCluster) -> None:
         ),
     ],
 )
-def test_refused_before_anything_runs(cluster: LocalCluster, playbook: str, options: list[str], message: str) -> None:
+def test_refused_before_anything_runs(trained: LocalCluster, playbook: str, options: list[str], message: str) -> None:
     words = [word for option in ["format=json", "job=mine.yml", *options] for word in ("-e", option)]
-    assert cluster.play(playbook, *words).wait(300) == 2
-    said = cluster.output(playbook)
+    assert trained.play(playbook, *words).wait(300) == 2
+    said = trained.output(playbook)
     assert message in said
     assert "node0]" not in said, "a host was contacted"

@@ -338,20 +338,20 @@ def test_a_job(tmp_path: Path) -> None:
     script = (
         "import json, os, pathlib, time\n"
         "began = time.time()\n"
-        "for step in range(1, 9):\n"
-        "    pathlib.Path('progress.part').write_text(json.dumps({'step': step, 'max_steps': 8, 'epoch': None,\n"
+        "for step in range(1, 6):\n"
+        "    pathlib.Path('progress.part').write_text(json.dumps({'step': step, 'max_steps': 5, 'epoch': None,\n"
         "        'samples_per_step': 4, 'began': began, 'time': time.time(),\n"
-        "        'metrics': {'loss': 0.5, **({'eval_loss': 0.4444, 'eval_accuracy': 0.8888} if step == 8 else {})}}))\n"
+        "        'metrics': {'loss': 0.5, **({'eval_loss': 0.4444, 'eval_accuracy': 0.8888} if step == 5 else {})}}))\n"
         "    os.replace('progress.part', 'progress.json')\n"
         "    time.sleep(1)\n"
     )
     job = cluster.write_job("mine", script)
     play = str(checkout.ROOT / "playbooks/train.yml")
     written = on_terminal(tmp_path, play, "-e", f"job={job}")
-    drawn = re.findall(r"mine [█░]+ \d/8  loss 0\.5", written)
+    drawn = re.findall(r"mine [█░]+ \d/5  loss 0\.5", written)
     assert len(drawn) >= 2, written
     shown = "\n".join(terminal.shown(written, 80))
-    last = re.search(r"^  step 8/8  loss 0\.5  .*\n    .*samples/s$", shown, re.M)
+    last = re.search(r"^  step 5/5  loss 0\.5  .*\n    .*samples/s$", shown, re.M)
     assert last, shown
     assert "evaluation loss 0.4444  evaluation accuracy 0.8888" in last.group(), shown
     assert "░" not in shown, shown
@@ -361,7 +361,7 @@ def test_a_job(tmp_path: Path) -> None:
     assert "Kubernetes" not in shown
     said = piped(tmp_path, play, "-e", f"job={job}")
     assert "█" not in said
-    assert re.search(r"^  step \d/8  loss 0\.5", said, re.M)
+    assert re.search(r"^  step \d/5  loss 0\.5", said, re.M)
     status = piped(tmp_path, str(checkout.ROOT / "playbooks/status.yml"), "-e", "format=json")
     (line,) = [line for line in status.splitlines() if line.startswith("{")]
     assert json.loads(line)["jobs"][0]["name"] == "mine"

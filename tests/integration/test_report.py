@@ -77,11 +77,9 @@ def test_refused(cluster: LocalCluster) -> None:
     assert "a report of nothing: add -e job=NAME" in cluster.output("report")
 
 
-def test_results_bring_the_report_along(cluster: LocalCluster) -> None:
-    job = cluster.write_job("mine", "import os; os.makedirs('output', exist_ok=True)")
-    cluster.succeed("train", cluster.play("train", "-e", f"job={job}"))
-    cluster.succeed("results", cluster.play("results", *results(cluster), "-e", "job=mine"))
-    page = cluster.folder / "results" / "mine" / "report.html"
-    assert f"The report is {page.as_uri()}" in cluster.output("results")
+def test_results_bring_the_report_along(trained: LocalCluster) -> None:
+    trained.succeed("results", trained.play("results", *results(trained), "-e", "job=mine"))
+    page = trained.folder / "results" / "mine" / "report.html"
+    assert f"The report is {page.as_uri()}" in trained.output("results")
     assert json.loads(Path(page.with_name("stack.json")).read_text())["name"] == "native"
     assert "Job mine succeeded on 1 host, 1 rank" in page.read_text()
