@@ -1,6 +1,6 @@
 """Run the tests: `tests/run.py [lint | unit | integration | demo | sanity | units | docs | molecule [SCENARIO ...]]`.
 
-Without an argument, all of them, two parts at a time; a part is a row of the table with which the output ends. Every
+Without an argument, all of them, three parts at a time; a part is a row of the table with which the output ends. Every
 part runs, also after others have failed. What a part says is kept in .cache/test_logs, and printed in one piece when
 it has ended. The last line counts `N passed, N failed`: a lint check, a playbook and a scenario count as one, the other
 parts as the tests that they ran. The exit code is 0 only if nothing failed. Called by the Makefile with .venv's Python.
@@ -33,8 +33,22 @@ from support.isolation import isolation
 
 CACHE = ROOT / ".cache"
 ENGINE_SCRIPT = "tests/support/docker_engine.sh"
-# Two suit two cores: a part that waits leaves them to the other, and a third would only make both slower.
-LANES = 2
+# Parts at a time. Three suit two cores: each waits a third of its time, for a container, a login or the end of a job.
+LANES = 3
+# Integration tests with ranks of torch and MPI, which take as long as the others.
+WITH_RANKS = (
+    *(
+        "collectives",
+        "fabric_exchange",
+        "healthy_scripts",
+        "inference_runner",
+        "measured",
+        "network",
+        "pods",
+        "predict",
+    ),
+    *("prediction_runner", "pytorch_tests", "torn_checkpoints", "tune"),
+)
 # Seconds: how often a line says what is running, since silence would be taken for a hang; how long a part may take; and
 # how long one that has to be ended has time to tidy up.
 HEARTBEAT, PATIENCE, POLITE = 60.0, 3600.0, 15.0
@@ -94,11 +108,14 @@ def everything() -> list[Part]:
     learnt = json.dumps({"override": {"expect": {"eval_accuracy": 0.72}}})
     job = ["ansible-playbook", "playbooks/train.yml", "-e", "job=jobs/demo.yml", "-e", learnt]
     pytest = ["pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml"]
+    ranks = [f"tests/integration/test_{name}.py" for name in WITH_RANKS]
+    others = [f"--ignore={path}" for path in ranks]
     ansible_test = [PYTHON, "tests/support/ansible_test.py"]
     return [
         Part("demo", site, ["ansible-playbook", "site.yml"]),
         *molecule(site),
-        Part("integration", "integration tests", [*pytest, "tests/integration"], needs=(site,), counted=True),
+        Part("integration", "tests with ranks", [*pytest, *ranks], needs=(site,), counted=True),
+        Part("integration", "tests of playbooks", [*pytest, "tests/integration", *others], needs=(site,), counted=True),
         Part(
             "units",
             "ansible-test units",
