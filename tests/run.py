@@ -101,7 +101,7 @@ class Result:
 
 
 def everything() -> list[Part]:
-    """All parts. Of those that can start, the first one does: long ones stand before short ones."""
+    """All parts. Of those that can start, the first one does: what takes long, or others wait for, stands before."""
     site = "site.yml on this machine"
     # What `make demo` does: this machine is made a cluster of one, once for all that needs an environment; then a job,
     # whose model must have learnt something.
@@ -113,9 +113,9 @@ def everything() -> list[Part]:
     ansible_test = [PYTHON, "tests/support/ansible_test.py"]
     return [
         Part("demo", site, ["ansible-playbook", "site.yml"]),
-        *molecule(site),
         Part("integration", "tests with ranks", [*pytest, *ranks], needs=(site,), counted=True),
         Part("integration", "tests of playbooks", [*pytest, "tests/integration", *others], needs=(site,), counted=True),
+        *molecule(site),
         Part(
             "units",
             "ansible-test units",
@@ -221,38 +221,37 @@ class Run:
 
     async def all(self) -> None:
         """Run all parts. When this is cancelled, those that run are ended, and their output is printed."""
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
-        ended = {part.name: asyncio.Event() for part in self.parts}
-        lanes: asyncio.Queue[int] = asyncio.Queue()
-        for lane in range(LANES):
-            lanes.put_nowait(lane)
+        if task := asyncio.current_task():  # as Ctrl-C does
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        waiting, lanes, tasks = list(self.parts), set(range(LANES)), dict[asyncio.Task[None], int]()
+        try:
+            while waiting or tasks:
+                for part in tuple(waiting):
+                    unfinished = {part.name for part in waiting} | self.running.keys()
+                    if lanes and not unfinished.intersection((*part.needs, *part.after)):
+                        waiting.remove(part)
+                        self.running[part.name] = time.monotonic()
+                        tasks[asyncio.create_task(self.run(part, min(lanes)))] = min(lanes)
+                        lanes.remove(min(lanes))
+                done, _running = await asyncio.wait(tasks, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    lanes.add(tasks.pop(task))
+                    task.result()
+                if not done:
+                    self.tell(len(waiting))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-        async def one(part: Part) -> None:
-            for name in ended.keys() & (*part.needs, *part.after):
-                await ended[name].wait()
-            lane = await lanes.get()
-            try:
-                await self.run(part, lane)
-            finally:
-                ended[part.name].set()
-                lanes.put_nowait(lane)
-
-        heartbeat = asyncio.create_task(self.tell())
-        async with asyncio.TaskGroup() as group:
-            for part in self.parts:
-                group.create_task(one(part))
-        heartbeat.cancel()
-
-    async def tell(self) -> None:
-        """Print now and then what is running."""
+    def tell(self, waiting: int) -> None:
+        """Print what is running."""
         logs = {part.name: part.log.relative_to(ROOT) for part in self.parts}
-        while await asyncio.sleep(HEARTBEAT, True):
-            now = (
-                f"{name} for {(time.monotonic() - began) / 60:.0f} min (output so far: {logs[name]})"
-                for name, began in self.running.items()
-            )
-            waiting = len(self.parts) - len(self.results) - len(self.running)
-            print(f"... {len(self.results)} ended, {waiting} waiting, running: {', '.join(now)}", flush=True)
+        now = (
+            f"{name} for {(time.monotonic() - began) / 60:.0f} min (output so far: {logs[name]})"
+            for name, began in self.running.items()
+        )
+        print(f"... {len(self.results)} ended, {waiting} waiting, running: {', '.join(now)}", flush=True)
 
     async def run(self, part: Part, lane: int) -> None:
         """Run a part, and print what it said."""
@@ -260,7 +259,6 @@ class Run:
         part.log.write_text(f"$ {shlex.join(part.command)}\n")
         shutil.rmtree(part.reports, ignore_errors=True)
         part.reports.mkdir(parents=True)
-        self.running[part.name] = began = time.monotonic()
         ok, said = False, ""
         try:
             ok = await asyncio.wait_for(self.command(part, lane), PATIENCE) == 0
@@ -272,9 +270,7 @@ class Run:
             said = "interrupted"
             raise
         finally:
-            result = count(part, time.monotonic() - began, ok)
-            self.results[part.name] = result
-            del self.running[part.name]
+            self.results[part.name] = count(part, time.monotonic() - self.running.pop(part.name), ok)
             print(f"\n=== {part.group}: {part.name} {'=' * max(3, 95 - len(part.group + part.name))}", flush=True)
             sys.stdout.buffer.write(part.log.read_bytes() + (f"\n{said}\n" if said else "").encode())
             sys.stdout.flush()
