@@ -12,7 +12,7 @@ from support.journeys import check
 
 SAVE_STEPS = 5
 # Of the demo job's 4000 and 600: three hosts share few cores here, and train twice.
-PAIRS = {"train_pairs": 960, "validation_pairs": 200}
+PAIRS = {"train_pairs": 576, "validation_pairs": 100}
 # By a signal that is not the out-of-memory killer's: another scenario on the same kernel may be about that just then.
 # The rank itself, and not its data loaders or the launcher: it is the one that the launcher started.
 KILL_RANK = """
