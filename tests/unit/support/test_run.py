@@ -79,16 +79,17 @@ CASES = (
 
 
 @pytest.mark.parametrize(
-    ("cases", "ok", "passed", "failed", "skipped"),
+    ("report", "ok", "passed", "failed", "skipped"),
     [
-        (CASES, False, 1, 2, ("d: why",)),
-        ("<testcase/>", True, 1, 0, ()),
-        ("<testcase/>", False, 1, 1, ()),
-        ("", True, 0, 1, ()),
+        (f"<suite>{CASES}</suite>", False, 1, 2, ("d: why",)),
+        ("<suite><testcase/></suite>", True, 1, 0, ()),
+        ("<suite><testcase/></suite>", False, 1, 1, ()),
+        ("<suite><te", False, 0, 1, ()),
+        ("<suite></suite>", True, 0, 1, ()),
     ],
 )
 def test_tests_are_counted_from_reports(
-    cases: str,
+    report: str,
     ok: bool,
     passed: int,
     failed: int,
@@ -99,5 +100,5 @@ def test_tests_are_counted_from_reports(
     monkeypatch.setattr(run, "CACHE", tmp_path)
     part = Part("unit", "counted", [], counted=True)
     part.reports.mkdir(parents=True)
-    (part.reports / "a.xml").write_text(f"<suite>{cases}</suite>")
+    (part.reports / "a.xml").write_text(report)
     assert run.count(part, 1.0, ok) == Result(part, 1.0, passed, failed, skipped)
