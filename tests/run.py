@@ -36,10 +36,20 @@ ENGINE_SCRIPT = "tests/support/docker_engine.sh"
 # Parts at a time. Three suit two cores: each waits a third of its time, for a container, a login or the end of a job.
 LANES = 3
 # Integration tests with ranks of torch and MPI, which take as long as the others.
-WITH_RANKS = (
-    "collectives fabric_exchange healthy_scripts inference_runner measured network pods predict prediction_runner "
-    "pytorch_tests torn_checkpoints tune"
-).split()
+WITH_RANKS = [
+    "collectives",
+    "fabric_exchange",
+    "healthy_scripts",
+    "inference_runner",
+    "measured",
+    "network",
+    "pods",
+    "predict",
+    "prediction_runner",
+    "pytorch_tests",
+    "torn_checkpoints",
+    "tune",
+]
 # Seconds: how often a line says what is running, since silence would be taken for a hang; how long a part may take; and
 # how long one that has to be ended has time to tidy up.
 HEARTBEAT, PATIENCE, POLITE = 60.0, 5400.0, 15.0
