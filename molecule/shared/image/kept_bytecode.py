@@ -27,7 +27,7 @@ def keep(directory: str) -> None:
                 code = marshal.loads(file.read())
         except (OSError, EOFError, ValueError, TypeError):
             code = original(pathname, source)
-            whole = f"{path}.{os.getpid()}"
+            whole = f"{path}.{os.urandom(8).hex()}"  # process numbers repeat, from namespace to namespace
             try:
                 with open(whole, "wb") as file:
                     file.write(marshal.dumps(code))
