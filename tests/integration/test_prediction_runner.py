@@ -90,7 +90,7 @@ class Job:
         return run(self.environment, INFERENCE / "shards.py", str(self.folder), fails=fails)
 
 
-@only_at_length("test_predict.py goes on with JSON lines, by the playbook; rows are rejected in the test of Parquet files")
+@only_at_length("test_predict.py goes on with JSON lines, by the playbook; Parquet files have rejected rows")
 def test_texts_in_json_lines_go_on_where_they_stopped(environment: Path, models: Path, tmp_path: Path) -> None:
     data = tmp_path / "rows.jsonl"
     texts = [TEXTS[number % 4] for number in range(20)]
