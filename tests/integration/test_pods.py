@@ -256,7 +256,9 @@ def test_a_stalled_rank_and_a_job_that_is_stopped(pods: Callable[..., Pods], tmp
     told = made.status()
     assert (told["status"]["state"], told["outcome"]["state"]) == ("stopped", "stopped")
     stalled, _stopped = told["status"]["attempts"]
-    assert re.search(r"rank [01] on worker-1 has told nothing for \d+ s", stalled["reason"]), stalled
+    # Which of the two is noticed first depends on what else the machine does.
+    noticed = r"rank [01] on worker-1 (has told nothing for \d+ s|is here, and the others wait for it)"
+    assert re.search(noticed, stalled["reason"]), stalled
     assert not (made.kept / ".beat").exists()
 
 
