@@ -69,7 +69,7 @@ class ActionModule(ControlNodeAction):
                 # A sweep that lies there may be of another model or stack than the job's last run.
                 found = sources.read([directory])
             page = make.write_page(found, directory.absolute())
-        except Exception as error:
+        except (OSError, ValueError, LookupError, TypeError) as error:  # also what results of another version lack
             display.display(f"No report was made: {error}")
             return {}
         display.display(f"The report is {page.as_uri()}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import cores_of
-from ansible_collections.amx.cluster.plugins.module_utils._measure import tune_request
+from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning_request
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested, tunes
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -41,7 +41,7 @@ class ActionModule(ControlNodeAction):
             "made": len(content["trials"]),
             "ended": bool(content["ended"]),
             "interrupted": [earlier["running"]["job"]] if earlier and earlier.get("running") else [],
-            "backends": tune_request.backends(job, options["backend"]),
+            "backends": tuning_request.backends(job, options["backend"]),
             "vary": list(wanted.request.vary),
             "default": cores,
         }

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_text
+from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning, tuning_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested, tunes
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -36,11 +36,11 @@ class ActionModule(ControlNodeAction):
         wrote = ", ".join(str(change.path) for change in changes) if options["write"] else ""
         content = {**content, "diff": "".join(change.diff for change in changes)}
         if options["format"] == "text":
-            text = tune_text.table(content, options["path"], wrote, options["write_to"])
+            text = tuning_text.table(content, options["path"], wrote, options["write_to"])
             display.display(inventory_in_use.commands(text, task_vars))
         else:
             document.emit(content, options)
-        if trials.job_failed(content):
+        if tuning.job_failed(content):
             raise ValueError(f"job {content['job']} was not tuned: {content['notes'][0]}")
         return {"changed": bool(wrote)}
 

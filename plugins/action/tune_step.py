@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates
-from ansible_collections.amx.cluster.plugins.module_utils._measure import trials, tune_text
+from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning, tuning_text
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested, tunes
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -29,16 +29,16 @@ class ActionModule(ControlNodeAction):
         wanted = tunes.read(options)
         tried = requested.plain(options["tried"])
         content = self.record(wanted, tried) if tried else self.begin(wanted, options)
-        content, trial = trials.advance(content, wanted.job, requested.now())
+        content, trial = tuning.advance(content, wanted.job, requested.now())
         if trial:
             content["running"] = {"job": trial["job"], "trial": trial, "began": time.time()}
         else:
             content["diff"] = tunes.diff(content, wanted.job)
         if self._task.check_mode:
-            display.display(tune_text.planned(content))
+            display.display(tuning_text.planned(content))
         else:
             _io.write_json(wanted.path, content)
-        return {"run": trial or {}, "trial": trials.derivation(content, wanted.job, trial) if trial else {}}
+        return {"run": trial or {}, "trial": tuning.derivation(content, wanted.job, trial) if trial else {}}
 
     def begin(self, wanted: tunes.Wanted, options: dict[str, Any]) -> dict[str, Any]:
         """Return the tuning as it goes on; another one in its place is moved aside."""
@@ -48,7 +48,7 @@ class ActionModule(ControlNodeAction):
                 f"job {wanted.job.name} has no settings that are valid on every one of {', '.join(wanted.hosts)}: "
                 f"playbooks/plan.yml -e job={wanted.job.file} says what does not fit"
             )
-        return trials.with_candidates(wanted.begin(options["again"], self._task.check_mode), valid)
+        return tuning.with_candidates(wanted.begin(options["again"], self._task.check_mode), valid)
 
     @staticmethod
     def record(wanted: tunes.Wanted, tried: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +57,6 @@ class ActionModule(ControlNodeAction):
         if earlier is None or not earlier.get("running"):
             raise ValueError(f"{wanted.path} is gone, or is not complete JSON")
         running = earlier["running"]
-        content = trials.recorded(earlier, running["trial"], tried, max(0.0, time.time() - running["began"]))
-        display.display(tune_text.line(content["trials"][-1]))
+        content = tuning.recorded(earlier, running["trial"], tried, max(0.0, time.time() - running["began"]))
+        display.display(tuning_text.line(content["trials"][-1]))
         return content

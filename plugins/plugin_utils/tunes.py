@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, choose_hosts
-from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, trials, tune_request
+from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, tuning, tuning_request
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
 # The options of the actions that belong to a tuning.
@@ -34,18 +34,18 @@ WRITE_TO = ("job", "inventory")
 VARIABLES = Path("group_vars", "cluster.yml")
 
 
-Wanted = requested.Measurement[tune_request.Request]
+Wanted = requested.Measurement[tuning_request.Request]
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
     """Read the job and check the request. options: see ARGUMENTS. Raises ValueError, which says what is wrong."""
     job = requested.job(options)
     hosts = choose_hosts(job, options["hosts"])
-    request = tune_request.read({**options, "vary": requested.plain(options["vary"])}, job)
-    content = trials.new(job, request, requested.contents(job), requested.now())
-    path = Path(options["results"]).expanduser().absolute() / f"{job.name}-tune" / trials.FILE
-    continued = partial(trials.continued, budget_minutes=request.budget_minutes)
-    return Wanted("tuning", job, hosts, request, content, path, trials.differences, continued)
+    request = tuning_request.read({**options, "vary": requested.plain(options["vary"])}, job)
+    content = tuning.new(job, request, requested.contents(job), requested.now())
+    path = Path(options["results"]).expanduser().absolute() / f"{job.name}-tune" / tuning.FILE
+    continued = partial(tuning.continued, budget_minutes=request.budget_minutes)
+    return Wanted("tuning", job, hosts, request, content, path, tuning.differences, continued)
 
 
 @dataclass(frozen=True)
@@ -69,10 +69,10 @@ def changes(content: Mapping[str, Any], job: Job, variables: Path | None = None)
     variables: the inventory's file, if its settings are to be there; what keeps the global batch stays in the job
     file. Raises OSError, and ValueError where a file cannot be changed by lines.
     """
-    of_job = trials.changes(content, job)
+    of_job = tuning.changes(content, job)
     found = []
     if variables is not None:
-        of_inventory = trials.variables(of_job)
+        of_inventory = tuning.variables(of_job)
         of_job = {name: value for name, value in of_job.items() if name not in (*CORES, "backend")}
         found.append(_change(variables, f"{variables.parent.name}/{variables.name}", of_inventory))
     found.append(_change(job.file, job.file.name, of_job))

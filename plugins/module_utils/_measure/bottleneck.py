@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import LEVEL, WORTH, outliers
+from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import LEVEL, WORTH, outliers
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 PARTS = ("compute", "communication", "input", "other")
@@ -44,7 +44,7 @@ def slow_hosts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
 
     runs: what was measured in each run on these hosts. A host is as slow as its rank that computes longest: the others
     wait for it in the collectives. level: the share of such comparisons of equal hosts that may name one. detectable:
-    how much longer than the others a rank must compute to be named almost certainly (statistics.POWER). None where it
+    how much longer than the others a rank must compute to be named almost certainly (repeated.POWER). None where it
     cannot be told: a single host, a single run, or too few steps.
     """
     each = [{str(rank["rank"]): rank for rank in run.get("ranks") or [] if rank.get("compute_blocks")} for run in runs]

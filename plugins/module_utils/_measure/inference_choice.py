@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import statistics as python_statistics
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._measure import statistics
+from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 # What a recommended setting consists of, in its file and in inference.json.
@@ -101,7 +101,7 @@ def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | 
     """Return the recommended setting of a model by its confirming runs, and notes.
 
     The cell that was the fastest before these runs stays so unless another one is faster in them, by
-    statistics.FASTER: were it the fastest of these runs, its figure would be lucky again.
+    repeated.FASTER: were it the fastest of these runs, its figure would be lucky again.
     """
     cells = usable(content, name)
     if len(cells) == 1:
@@ -115,7 +115,7 @@ def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | 
         if cell["id"] not in confirm["cells"] or len(runs) < 2:
             continue
         failed = next((run for run in runs if run["state"] != "measured"), None)
-        p99 = python_statistics.median(run["p99_ms"] for run in runs) if not failed else 0.0
+        p99 = statistics.median(run["p99_ms"] for run in runs) if not failed else 0.0
         if failed:
             notes.append(f"{name}: {described(cell)} is not recommended: a confirming run failed: {failed['reason']}")
         elif not _is_within(p99, content["limit_p99_ms"]):
@@ -128,18 +128,18 @@ def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | 
         return None, notes
     best = good[0]
     for other in good[1:]:
-        found = statistics.paired(list(zip(best[1], other[1])))
+        found = repeated.paired(list(zip(best[1], other[1])))
         best = other if found and found.low > 1 else best
     for other in good:
-        found = statistics.paired(list(zip(best[1], other[1])))
+        found = repeated.paired(list(zip(best[1], other[1])))
         if other is not best and found and found.high > 1:
             notes.append(
                 f"{name}: {described(other[0])} may be as fast: {found.ratio:.2f} x ({found.low:.2f} to "
-                f"{found.high:.2f}, at a level of {1 - statistics.FASTER:.0%})"
+                f"{found.high:.2f}, at a level of {1 - repeated.FASTER:.0%})"
             )
     cell, speeds, p99 = best
-    low, high = statistics.interval(speeds, 0.025)
-    value = {"value": python_statistics.fmean(speeds), "low": max(0.0, low), "high": high}
+    low, high = repeated.interval(speeds, 0.025)
+    value = {"value": statistics.fmean(speeds), "low": max(0.0, low), "high": high}
     return _recommended(cell, value, p99, f" in {len(speeds)} confirming runs"), notes
 
 

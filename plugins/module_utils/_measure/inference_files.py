@@ -4,7 +4,7 @@
 """What the instances of an inference benchmark left on a host, summarised there; and what several hosts' come to.
 
 An instance writes output/inference/CELL-RANK.json in the job directory (docs/inference_engines.md). It may have many
-latencies; what leaves the host is a sample of those of all its instances (requests.merged).
+latencies; what leaves the host is a sample of those of all its instances (latencies.merged).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._measure import requests
+from ansible_collections.amx.cluster.plugins.module_utils._measure import latencies
 
 DIRECTORY = "output/inference"
 MEASURED, REFUSED, FAILED, SKIPPED = "measured", "refused", "failed", "skipped"
@@ -45,8 +45,8 @@ def _summary(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "instances": len(instances),
         "state": state,
         "reason": reason,
-        "throughput": requests.together([_throughput(one) for one in good]),
-        "latencies_us": requests.merged([_closed_loop(one) for one in good]),
+        "throughput": latencies.together([_throughput(one) for one in good]),
+        "latencies_us": latencies.merged([_closed_loop(one) for one in good]),
         **{name: _most(instances, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
         "isa": next((one["isa"] for one in good if one.get("isa")), None),
         "emulated": any(one.get("emulated") for one in instances),
@@ -93,7 +93,7 @@ def _generation(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     if not told:
         return None
     return {
-        name: requests.merged([_sample(one[name], len(one[name])) for one in told])
+        name: latencies.merged([_sample(one[name], len(one[name])) for one in told])
         for name in ("prefill_us", "per_token_us")
     }
 
@@ -106,7 +106,7 @@ def _open_loop(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found.append(
             {
                 "rate": rate,
-                "latencies_us": requests.merged([_sample(one["latencies_us"], one["count"]) for one in each]),
+                "latencies_us": latencies.merged([_sample(one["latencies_us"], one["count"]) for one in each]),
                 "per_second": sum(one["count"] / one["seconds"] for one in each if one["seconds"]),
                 "offered": sum(one.get("offered", one["count"]) for one in each),
             }
@@ -136,8 +136,8 @@ def all_hosts(cell: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]], e
     return {
         "state": state,
         "reason": "",
-        "throughput": requests.together([part["throughput"] for part in parts]),
-        "latency_ms": requests.summary(requests.merged([part["latencies_us"] for part in parts]), _MS),
+        "throughput": latencies.together([part["throughput"] for part in parts]),
+        "latency_ms": latencies.summary(latencies.merged([part["latencies_us"] for part in parts]), _MS),
         **{name: _most(parts, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
         "isa": ", ".join(sorted({part["isa"] for part in parts if part["isa"]})) or None,
         "emulated": any(part["emulated"] for part in parts),
@@ -148,8 +148,8 @@ def all_hosts(cell: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]], e
         "open_loop": [
             {
                 "rate": entry["rate"],
-                "latency_ms": requests.summary(
-                    requests.merged([part["open_loop"][place]["latencies_us"] for part in parts]), _MS
+                "latency_ms": latencies.summary(
+                    latencies.merged([part["open_loop"][place]["latencies_us"] for part in parts]), _MS
                 ),
                 "throughput": batch * sum(part["open_loop"][place]["per_second"] for part in parts),
                 "offered": sum(part["open_loop"][place]["offered"] for part in parts),
@@ -177,10 +177,10 @@ def _generated(cell: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> d
     told = [part["generation"] for part in parts if part["generation"]]
     if not told:
         return None
-    prefill, token = (requests.merged([one[name] for one in told]) for name in ("prefill_us", "per_token_us"))
-    speed = requests.together([part["throughput"] for part in parts])
+    prefill, token = (latencies.merged([one[name] for one in told]) for name in ("prefill_us", "per_token_us"))
+    speed = latencies.together([part["throughput"] for part in parts])
     return {
-        "prefill_ms": requests.summary(prefill, _MS),
-        "per_token_ms": requests.summary(token, _MS),
+        "prefill_ms": latencies.summary(prefill, _MS),
+        "per_token_ms": latencies.summary(token, _MS),
         "tokens_per_second": (speed["value"] or 0.0) * (cell["new_tokens"] or 1) if speed else None,
     }

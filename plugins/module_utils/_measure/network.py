@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import LEVEL, student_t
+from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import LEVEL, student_t
 
 Pair = tuple[int, int]
 

@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 import copy
-import statistics as python_statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._measure import bottleneck, statistics
+from ansible_collections.amx.cluster.plugins.module_utils._measure import bottleneck, repeated
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs as run_records
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import (
     ONE_PROCESS,
@@ -220,8 +219,8 @@ def _count(group: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "ranks": next((run["ranks"] for run in [*good, *group] if run["ranks"]), None),
         "repeats": len(group),
         "failed": len(group) - len(good),
-        "samples_per_second": statistics.spread([run["samples_per_second"] for run in good]),
-        "epoch_seconds": statistics.spread([run["epoch_seconds"] for run in good if run["epoch_seconds"]]),
+        "samples_per_second": repeated.spread([run["samples_per_second"] for run in good]),
+        "epoch_seconds": repeated.spread([run["epoch_seconds"] for run in good if run["epoch_seconds"]]),
         "global_batch": next((run["global_batch"] for run in good if run["global_batch"]), None),
         "speedup": None,
         "efficiency": None,
@@ -235,17 +234,17 @@ def _compare(entry: dict[str, Any], base: Mapping[str, Any] | None, one: Mapping
     if base:
         least = base["hosts"]
         # The fewest hosts count as perfect: with 1 they are.
-        entry["speedup"] = statistics.scaled(_beside(entry, base), least)
-        entry["efficiency"] = statistics.scaled(entry["speedup"], 1 / entry["hosts"])
+        entry["speedup"] = repeated.scaled(_beside(entry, base), least)
+        entry["efficiency"] = repeated.scaled(entry["speedup"], 1 / entry["hosts"])
     if one:
         entry["speedup_over_one_process"] = _beside(entry, one)
 
 
-def _beside(entry: Mapping[str, Any], other: Mapping[str, Any]) -> statistics.Spread | None:
+def _beside(entry: Mapping[str, Any], other: Mapping[str, Any]) -> repeated.Spread | None:
     """Return how many times as fast an entry is as another one; a baseline is 1 beside itself, without a spread."""
     if entry is other:
         return {"median": 1.0, "low": 1.0, "high": 1.0} if entry["samples_per_second"] else None
-    return statistics.ratio(entry["samples_per_second"], other["samples_per_second"])
+    return repeated.ratio(entry["samples_per_second"], other["samples_per_second"])
 
 
 def _limits(
@@ -301,12 +300,6 @@ def _notes(sweep: Mapping[str, Any], base: Mapping[str, Any] | None) -> list[str
     if not sweep["sanity"]:
         notes.append("The script decides how many steps a run makes: kind of the job is not trainer.")
     return notes
-
-
-def median_seconds(sweep: Mapping[str, Any]) -> float | None:
-    """Return the median duration of the runs that were made, in seconds."""
-    known = [run["seconds"] for run in sweep["runs"] if run["seconds"]]
-    return python_statistics.median(known) if known else None
 
 
 def _short(value: object, most: int = 60) -> str:

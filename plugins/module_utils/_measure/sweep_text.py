@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import Spread
+from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import Spread
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, duration, wrapped
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-import statistics as python_statistics
+import statistics
 from typing import Any
 
 import pytest
@@ -39,7 +39,7 @@ def simulated(
             drawn = [[chance.lognormvariate(0, spread) for _step in range(steps)] for _rank in range(hosts * ranks)]
         speeds = [(slow if rank < ranks else 1.0) * chance.lognormvariate(0, of_run) for rank in range(hosts * ranks)]
         times = [[speed * value for value in each] for speed, each in zip(speeds, drawn)]
-        step = python_statistics.fmean(map(max, zip(*times))) + 0.05
+        step = statistics.fmean(map(max, zip(*times))) + 0.05
         found.append(
             {"steps": steps, "ranks": [_rank(number, number // ranks, each, step) for number, each in enumerate(times)]}
         )
@@ -47,8 +47,8 @@ def simulated(
 
 
 def _rank(number: int, host: int, times: list[float], step: float) -> dict[str, Any]:
-    compute = python_statistics.fmean(times)
-    blocks = [python_statistics.fmean(times[at : at + BLOCK]) for at in range(0, len(times) - BLOCK + 1, BLOCK)]
+    compute = statistics.fmean(times)
+    blocks = [statistics.fmean(times[at : at + BLOCK]) for at in range(0, len(times) - BLOCK + 1, BLOCK)]
     parts = {"compute": compute, "communication": step - compute, "input": 0.0, "other": 0.0}
     return {"rank": number, "host": f"node{host}", "step_seconds": step, **parts, "compute_blocks": blocks}
 

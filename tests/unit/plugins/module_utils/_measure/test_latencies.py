@@ -6,8 +6,8 @@ import random
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._measure import requests
-from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import percentile
+from ansible_collections.amx.cluster.plugins.module_utils._measure import latencies
+from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import percentile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,7 +21,7 @@ def sample(values: list[float], count: int = 0) -> dict[str, Any]:
 
 @given(SAMPLES)
 def test_complete_samples_lose_nothing(values: list[list[float]]) -> None:
-    found = requests.merged([sample(each) for each in values])
+    found = latencies.merged([sample(each) for each in values])
     assert found == {"values": sorted(itertools.chain(*values)), "count": sum(map(len, values))}
 
 
@@ -30,7 +30,7 @@ def test_thinned_samples_keep_the_ends_the_order_and_the_count(
     values: list[list[float]], most: int, times: list[int]
 ) -> None:
     samples = [sample(each, len(each) * times[place]) for place, each in enumerate(values)]
-    found = requests.merged(samples, most)
+    found = latencies.merged(samples, most)
     assert found["count"] == sum(one["count"] for one in samples)
     assert found["values"] == sorted(found["values"])
     assert len(found["values"]) <= max(most, sum(map(len, values)) if len(set(times)) == 1 else most)
@@ -44,21 +44,21 @@ def test_percentiles_of_a_thinned_sample_are_those_of_all() -> None:
     everything = sorted(chance.lognormvariate(0, 1) for _each in range(100_000))
     thinned = [everything[round(place * 99_999 / 4999)] for place in range(5000)]
     told = {**sample(thinned, 100_000), "total": math.fsum(everything)}
-    found = requests.summary(requests.merged([told, told]), 2.0)
+    found = latencies.summary(latencies.merged([told, told]), 2.0)
     assert found
     assert found["count"] == 200_000
-    for percent in requests.PERCENTILES:
+    for percent in latencies.PERCENTILES:
         assert found[f"p{percent}"] == pytest.approx(2 * percentile(everything, percent), rel=0.01)
     assert found["mean"] == pytest.approx(2 * math.fsum(everything) / 100_000)
 
 
 def test_an_instance_weighs_as_its_requests_do() -> None:
     # One instance answered 900 requests in 1 ms each, the other 100 in 10 ms; both kept 100 latencies.
-    found = requests.summary(requests.merged([sample([1.0] * 100, 900), sample([10.0] * 100, 100)]))
+    found = latencies.summary(latencies.merged([sample([1.0] * 100, 900), sample([10.0] * 100, 100)]))
     assert found
     assert found["mean"] == pytest.approx(1.9, abs=0.02)
     assert (found["p50"], found["p99"]) == (1.0, 10.0)
-    assert requests.summary(requests.merged([])) is None
+    assert latencies.summary(latencies.merged([])) is None
 
 
 PARTS = st.lists(
@@ -72,7 +72,7 @@ PARTS = st.lists(
 
 @given(PARTS)
 def test_instances_side_by_side(parts: list[dict[str, float | None]]) -> None:
-    found = requests.together(parts)
+    found = latencies.together(parts)
     assert found
     value, low, high = found["value"], found["low"], found["high"]
     assert value is not None
@@ -87,12 +87,12 @@ def test_instances_side_by_side(parts: list[dict[str, float | None]]) -> None:
 
 
 def test_an_interval_that_is_not_known() -> None:
-    assert requests.together([]) is None
+    assert latencies.together([]) is None
     parts: list[dict[str, float | None]] = [
         {"value": 2.0, "low": 1.0, "high": None},
         {"value": 3.0, "low": 3.0, "high": 4.0},
     ]
-    assert requests.together(parts) == {"value": 5.0, "low": 4.0, "high": None}
+    assert latencies.together(parts) == {"value": 5.0, "low": 4.0, "high": None}
 
 
 def test_intervals_cover_the_truth() -> None:
@@ -102,7 +102,7 @@ def test_intervals_cover_the_truth() -> None:
     for _each in range(400):
         errors = [chance.gauss(0, 1) for _part in range(4)]
         parts = [{"value": 100 + e, "low": 100 + e - 1.96, "high": 100 + e + 1.96} for e in errors]
-        found = requests.together(parts)
+        found = latencies.together(parts)
         assert found
         hits += (found["low"] or 0) <= 400 <= (found["high"] or 0)
     assert hits > 360

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
-from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import FASTER
+from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import FASTER
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, wrapped
 
 NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._measure import statistics, trials, tune_request, tune_text
+from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, tuning, tuning_request, tuning_text
 from hypothesis import given
 from hypothesis import strategies as st
 from support import runs
@@ -49,17 +49,17 @@ def tune(
     repeats: int = 2,
 ) -> dict[str, Any]:
     job = runs.run(args=args or {}).job
-    request = tune_request.Request(budget, repeats=repeats, batch=batch)
-    content = content or trials.new(job, request, {}, NOW)
-    content = trials.with_candidates(content, candidates or [DEFAULT, *OTHERS])
+    request = tuning_request.Request(budget, repeats=repeats, batch=batch)
+    content = content or tuning.new(job, request, {}, NOW)
+    content = tuning.with_candidates(content, candidates or [DEFAULT, *OTHERS])
     for _trial in range(most):
-        content, trial = trials.advance(content, job, NOW)
+        content, trial = tuning.advance(content, job, NOW)
         content = json.loads(json.dumps(content))  # as it is read again
         if trial is None:
             assert content["ended"] == NOW
             break
         made = len(content["trials"])
-        content = trials.recorded(content, trial, tried(trial, speed(trial["settings"], made)), seconds)
+        content = tuning.recorded(content, trial, tried(trial, speed(trial["settings"], made)), seconds)
     return content
 
 
@@ -81,15 +81,15 @@ def test_the_fastest_of_all_wins() -> None:
         80,
     ]
     assert [trial["default"] for trial in content["trials"] if trial["final"]] == [True, False, False, True]
-    assert trials.changes(content, runs.run().job) == {"comm_cores": 8}
-    assert "Faster at a level of 95%: ranks_per_node: 1, comm_cores: 8" in tune_text.table(content, "tune.json")
+    assert tuning.changes(content, runs.run().job) == {"comm_cores": 8}
+    assert "Faster at a level of 95%: ranks_per_node: 1, comm_cores: 8" in tuning_text.table(content, "tune.json")
 
 
 def test_spreads_that_overlap_are_no_difference() -> None:
     content = tune(lambda settings, made: 100.0 + (made % 7) + (0.5 if settings["comm_cores"] else 0))
     assert content["verdict"] == "no difference"
     assert content["winner"] is None
-    assert trials.changes(content, runs.run().job) == {}
+    assert tuning.changes(content, runs.run().job) == {}
 
 
 def in_finals(speeds: dict[int, list[float]]) -> Speed:
@@ -119,7 +119,7 @@ def test_settings_that_fail_are_not_recommended_where_the_budget_allows_no_other
     content["budget_minutes"] = content["used_minutes"] + 1
     content = tune(speed, repeats=3, content=content)
     assert content["verdict"] == "unfinished"
-    assert trials.changes(content, runs.run().job) == {}
+    assert tuning.changes(content, runs.run().job) == {}
 
 
 @pytest.mark.parametrize(
@@ -138,13 +138,13 @@ def test_a_pair_of_runs_is_compared_by_its_ratio(
     content = tune(in_finals({0: list(default), 8: list(winner)}), repeats=3)
     assert content["verdict"] == verdict
     assert content["gain_low"] < content["gain"] < content["gain_high"]
-    assert f"{'Faster' if verdict == 'faster' else 'No difference'} at a level of 95%" in tune_text.verdict(content)
+    assert f"{'Faster' if verdict == 'faster' else 'No difference'} at a level of 95%" in tuning_text.verdict(content)
 
 
 def test_of_equal_settings_one_in_twenty_is_called_faster_at_most() -> None:
     chance = random.Random(1)
     found = [
-        statistics.paired([(chance.lognormvariate(0, 0.03), chance.lognormvariate(0, 0.03)) for _pair in range(3)])
+        repeated.paired([(chance.lognormvariate(0, 0.03), chance.lognormvariate(0, 0.03)) for _pair in range(3)])
         for _tuning in range(4000)
     ]
     faster = sum(each is not None and each.low > 1 for each in found)
@@ -166,31 +166,31 @@ def test_a_trial_that_fails_stays_with_its_reason() -> None:
 def test_a_script_that_uses_one_backend_always_is_not_tried_with_another() -> None:
     other = {**DEFAULT, "backend": "gloo"}
     job = runs.run().job
-    content = trials.with_candidates(trials.new(job, tune_request.Request(600), {}, NOW), [DEFAULT, other])
+    content = tuning.with_candidates(tuning.new(job, tuning_request.Request(600), {}, NOW), [DEFAULT, other])
     for _trial in range(2):
-        content, trial = trials.advance(content, job, NOW)
+        content, trial = tuning.advance(content, job, NOW)
         assert trial
         said = tried(trial, 10.0)
         said["outcome"]["world"] = {"backend": "mpi"}
-        content = trials.recorded(content, trial, said, 1)
+        content = tuning.recorded(content, trial, said, 1)
     assert [trial["state"] for trial in content["trials"]] == ["succeeded", "failed"]
     assert content["trials"][1]["reason"] == "its script forms the group with backend mpi, whatever backend the job has"
-    assert trials.advance(content, job, NOW)[0]["notes"] == ["no other settings than the job's own succeeded"]
+    assert tuning.advance(content, job, NOW)[0]["notes"] == ["no other settings than the job's own succeeded"]
 
 
 def test_a_job_that_fails_itself_is_not_tuned() -> None:
     content = tune(lambda _settings, _made: 0)
     assert (content["verdict"], len(content["trials"])) == ("unfinished", 1)
     assert content["notes"] == ["the job itself failed: no memory"]
-    assert trials.job_failed(content)
-    assert tune(by_comm, content=trials.continued(content, 600))["verdict"] == "faster"
+    assert tuning.job_failed(content)
+    assert tune(by_comm, content=tuning.continued(content, 600))["verdict"] == "faster"
 
 
 def test_a_budget_that_turns_out_to_be_too_short_and_a_larger_one_that_goes_on() -> None:
     content = tune(by_comm, budget=0.5)
     assert (content["verdict"], len(content["trials"])) == ("unfinished", 1)
     assert content["notes"][0].startswith("the budget of 0.5 min is too short: a trial takes 10 s, and one of other")
-    again = tune(by_comm, content=trials.continued(content, 600))
+    again = tune(by_comm, content=tuning.continued(content, 600))
     assert again["verdict"] == "faster"
     assert [trial["job"] for trial in again["trials"]].count("demo+tune-1") == 1
 
@@ -207,13 +207,13 @@ def test_the_global_batch_is_kept_and_what_cannot_keep_it_is_left_out() -> None:
     content = tune(lambda settings, _made: 100.0 * settings["ranks_per_node"], candidates=ranks, args=args)
     assert content["winner"] == ranks[1]
     assert "1 settings were left out" in content["notes"][0]
-    changes = trials.changes(content, runs.run(args=args).job)
+    changes = tuning.changes(content, runs.run(args=args).job)
     assert changes == {
         "ranks_per_node": 2,
         "args": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
     }
     made = next(trial for trial in content["trials"] if trial["settings"] == ranks[1])
-    assert trials.derivation(content, runs.run(args=args).job, made)["fields"]["args"] == changes["args"]
+    assert tuning.derivation(content, runs.run(args=args).job, made)["fields"]["args"] == changes["args"]
 
 
 def test_other_batch_sizes_never_win() -> None:
@@ -226,7 +226,7 @@ def test_other_batch_sizes_never_win() -> None:
     assert content["winner"] == OTHERS[-1]
     sizes = [trial["settings"].get("per_device_train_batch_size") for trial in content["trials"]]
     assert [size for size in sizes if size] == [16, 4]
-    assert "Other batch sizes, which change what the job learns:" in tune_text.table(content, "tune.json")
+    assert "Other batch sizes, which change what the job learns:" in tuning_text.table(content, "tune.json")
 
 
 @given(
@@ -248,29 +248,29 @@ def test_the_budget_is_kept_and_an_interruption_changes_nothing(
     if content["verdict"] == "faster":
         assert speeds[content["winner"]["comm_cores"]] > speeds[0]
         assert content["diff"] == ""
-    interrupted = trials.continued(tune(speed, budget, seconds, most=cut), budget)
+    interrupted = tuning.continued(tune(speed, budget, seconds, most=cut), budget)
     assert tune(speed, budget, seconds, content=interrupted)["verdict"] == content["verdict"]
 
 
 def test_requests() -> None:
     job = runs.run(name="demo").job
     options = {"budget": 30, "steps": 10, "warmup_steps": 3, "repeats": 3, "tune_batch": False}
-    assert tune_request.read({**options, "vary": "backend, comm_cores"}, job).vary == ("comm_cores", "backend")
+    assert tuning_request.read({**options, "vary": "backend, comm_cores"}, job).vary == ("comm_cores", "backend")
     with pytest.raises(ValueError) as caught:
-        tune_request.read({**options, "budget": 0.1, "steps": 0, "repeats": 1.5, "vary": ["hosts"]}, job)
+        tuning_request.read({**options, "budget": 0.1, "steps": 0, "repeats": 1.5, "vary": ["hosts"]}, job)
     assert str(caught.value).splitlines()[1:] == [
         "steps: 0 is not a whole number of at least 1",
         "repeats: 1.5 is not a whole number of at least 2",
         "vary: hosts is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core, backend",
     ]
     with pytest.raises(ValueError, match=r"budget: 0\.1 min are too short for the job's own settings, one other trial"):
-        tune_request.read({**options, "budget": 0.1}, job)
+        tuning_request.read({**options, "budget": 0.1}, job)
     with pytest.raises(ValueError, match="budget: 'soon' is not a number of minutes above 0"):
-        tune_request.read({**options, "budget": "soon"}, job)
+        tuning_request.read({**options, "budget": "soon"}, job)
 
 
 def test_backends_of_a_job() -> None:
-    assert tune_request.backends(runs.run().job, "auto") == {"mpi": ["mpi", "gloo"], "ccl": ["ccl"], "gloo": ["gloo"]}
-    assert tune_request.backends(runs.run(backend="gloo").job, "auto")["mpi"] == ["gloo", "mpi"]
-    assert tune_request.backends(runs.run(gradient_compression="bf16").job, "auto")["mpi"] == ["mpi"]
-    assert tune_request.backends(runs.run(launcher="torchrun").job, "auto")["mpi"] == ["gloo"]
+    assert tuning_request.backends(runs.run().job, "auto") == {"mpi": ["mpi", "gloo"], "ccl": ["ccl"], "gloo": ["gloo"]}
+    assert tuning_request.backends(runs.run(backend="gloo").job, "auto")["mpi"] == ["gloo", "mpi"]
+    assert tuning_request.backends(runs.run(gradient_compression="bf16").job, "auto")["mpi"] == ["mpi"]
+    assert tuning_request.backends(runs.run(launcher="torchrun").job, "auto")["mpi"] == ["gloo"]

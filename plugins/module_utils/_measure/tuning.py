@@ -12,7 +12,7 @@ speeds is known with its confidence interval then, and settings that fail in suc
 from __future__ import annotations
 
 import copy
-import statistics as python_statistics
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,8 +20,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
-from ansible_collections.amx.cluster.plugins.module_utils._measure import runs, statistics
-from ansible_collections.amx.cluster.plugins.module_utils._measure.tune_request import Request
+from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import Request
 
 VERSION = 2
 FILE = "tune.json"
@@ -193,7 +193,7 @@ def _finals(
     ]
     pairs = [(one, other) for one, other in zip(*speeds) if one and other]
     content["final"] = {"default": [one for one, _other in pairs], "winner": [other for _one, other in pairs]}
-    found = statistics.paired(pairs)
+    found = repeated.paired(pairs)
     if found is None:
         return _end(content, "unfinished", ["runs of the job as it is failed in the final comparison"]), None
     content["gain_low"], content["gain_high"] = found.low, found.high
@@ -304,11 +304,11 @@ def cost(content: Mapping[str, Any], steps: int) -> float:
     if not known:
         return 0.0
     warmup = content["request"]["warmup_steps"]
-    step = python_statistics.median([trial.get("step_seconds") or 0.0 for trial in known])
+    step = statistics.median([trial.get("step_seconds") or 0.0 for trial in known])
     fixed = [
         max(0.0, trial["seconds"] - (trial["steps"] + warmup) * (trial.get("step_seconds") or 0.0)) for trial in known
     ]
-    return python_statistics.median(fixed) + (steps + warmup) * step
+    return statistics.median(fixed) + (steps + warmup) * step
 
 
 def _enter(content: Mapping[str, Any], job: Job) -> tuple[int, list[str]]:

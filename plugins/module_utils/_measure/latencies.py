@@ -16,7 +16,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.statistics import percentile
+from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import percentile
 
 # So many values keep every whole percentile, and tenths of one, where one sample is thinned.
 KEPT = 1001
