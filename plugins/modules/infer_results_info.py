@@ -26,7 +26,7 @@ options:
     type: str
     default: ""
 seealso:
-  - module: amx.cluster.infer_step
+  - module: amx.cluster.measurement_next
 """
 
 EXAMPLES = r"""

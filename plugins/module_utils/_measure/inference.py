@@ -85,11 +85,6 @@ def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -
     }
 
 
-def differences(earlier: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Say what keeps an earlier benchmark from being continued as another one, a line for each."""
-    return runs.differences(earlier, wanted, VERSION, "playbooks/infer.yml")
-
-
 def left(content: Mapping[str, Any], budget_minutes: float) -> bool:
     """Tell whether the same command, with this budget, has something to measure."""
     if not content["ended"]:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import PurePosixPath
@@ -21,6 +23,26 @@ TOLD = (
     *("id", "model", "task", "path", "small", "configured", "precision", "int8", "engine", "channels_last"),
     *("batch_size", "sequence_length", "new_tokens", "evaluation"),
 )
+
+# The fields of `inference` in a job file that a user can also set with -e.
+WITH_OPTIONS = ("budget", "p99_ms", "agreement")
+
+
+def overridden(override: Any, options: Mapping[str, Any]) -> Any:
+    """Return the fields that win over a job file's, with those of `inference` that have options of their own."""
+    wins = {name: _number(options[name]) for name in WITH_OPTIONS if options.get(name) is not None}
+    if not wins or not isinstance(override, dict):
+        return override
+    own = override.get("inference")
+    return {**override, "inference": {**(own if isinstance(own, dict) else {}), **wins}}
+
+
+def _number(value: Any) -> Any:
+    """Return what -e name=VALUE gives as text as the number that a job file would have; other text as it is."""
+    try:
+        return float(value) if isinstance(value, str) else value
+    except ValueError:
+        return value
 
 
 def request(job: Job) -> Inference:
@@ -98,6 +120,24 @@ def provided(
         found["data"] = {model["entry"]: {"directory": directory, "at": "head"}}
         found["evaluation"] = f"datasets/{model['entry']}/{file[len('data/') :]}"
     return found
+
+
+def found(model: Mapping[str, Any], name: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a model, see provided(), with what the head has said when it was provided.
+
+    told: {error, config, job}, the latter two the content of JSON files in Base64, as the module slurp reads them.
+    """
+    if not model["entry"]:
+        return {**model, "error": ""}
+    return provided(model, name, told.get("error", ""), *map(_decoded, (told.get("config"), told.get("job"))))
+
+
+def _decoded(text: str | None) -> dict[str, Any]:
+    try:
+        content = json.loads(base64.b64decode(text or ""))
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def of_source(source: Source) -> dict[str, Any]:

@@ -100,24 +100,35 @@ def samples_per_epoch(progress: Mapping[str, Any]) -> int | None:
     return round(step / epoch) * int(samples)
 
 
-def differences(earlier: Mapping[str, Any], wanted: Mapping[str, Any], version: int, playbook: str) -> list[str]:
-    """Say what keeps earlier trials of a job from being continued as others, a line for each.
+def differences(
+    earlier: Mapping[str, Any], wanted: Mapping[str, Any], version: int, playbook: str, more_hosts: bool = False
+) -> list[str]:
+    """Say what keeps earlier runs of a job from being continued as others, a line for each.
 
-    Both have `version` and `request`: {job: its fields, contents: {name: digest} of its files, and what else must be
-    the same}. version: of what this code writes. playbook: what wrote it.
+    Both have `version` and `request`: {job: its fields, contents: {name: digest} of its files, hosts, and what else
+    must be the same}. version: of what this code writes. playbook: what wrote it. more_hosts: whether there may be more
+    or fewer hosts than before, in the same order.
     """
     if earlier.get("version") != version or not isinstance(earlier.get("request"), Mapping):
         return [f"it was not written by this version of {playbook}"]
     before, after = earlier["request"], wanted["request"]
-    fields = sorted(
-        name for name in {*before["job"], *after["job"]} if before["job"].get(name) != after["job"].get(name)
-    )
-    found = [f"the job's {name} differs" for name in fields]
-    names = {*before["contents"], *after["contents"]}
-    found += [
-        f"the content of {name} differs"
-        for name in sorted(names)
-        if before["contents"].get(name) != after["contents"].get(name)
-    ]
-    others = [name for name in after if name not in ("job", "contents") and before.get(name) != after[name]]
+    found = []
+    for name in sorted({*before["job"], *after["job"]}):
+        one, other = before["job"].get(name), after["job"].get(name)
+        if one != other:
+            found.append(f"the job's {name} differs: {_short(one)}, now {_short(other)}")
+    for name in sorted({*before["contents"], *after["contents"]}):
+        if before["contents"].get(name) != after["contents"].get(name):
+            found.append(f"the content of {name} differs")
+    if "hosts" in after:
+        one, other = before["hosts"], after["hosts"]
+        common = min(len(one), len(other)) if more_hosts else None
+        if one[:common] != other[:common]:
+            found.append(f"the hosts differ: {', '.join(one)}, now {', '.join(other)}")
+    others = [name for name in after if name not in ("job", "contents", "hosts") and before.get(name) != after[name]]
     return found + [f"{name} differs: {before.get(name)}, now {after[name]}" for name in others]
+
+
+def _short(value: object, most: int = 60) -> str:
+    text = str(value)
+    return text if len(text) <= most else f"{text[: most - 3]}..."

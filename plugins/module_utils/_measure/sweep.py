@@ -63,26 +63,6 @@ def new(job: Job, usable: Sequence[str], request: Request, contents: Mapping[str
     }
 
 
-def differences(earlier: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Say what keeps an earlier sweep from being continued as `wanted`, a line for each; empty where nothing does."""
-    if earlier.get("version") != VERSION or not isinstance(earlier.get("request"), Mapping):
-        return ["it was not written by this version of playbooks/scale.yml"]
-    before, after = earlier["request"], wanted["request"]
-    found = []
-    for kind, title in (("job", "the job's {}"), ("contents", "the content of {}")):
-        names = sorted({*before[kind], *after[kind]})
-        for name in names:
-            one, other = before[kind].get(name), after[kind].get(name)
-            if one != other:
-                values = "" if kind == "contents" else f": {_short(one)}, now {_short(other)}"
-                found.append(f"{title.format(name)} differs{values}")
-    common = min(len(before["hosts"]), len(after["hosts"]))
-    if before["hosts"][:common] != after["hosts"][:common]:
-        found.append(f"the hosts differ: {', '.join(before['hosts'])}, now {', '.join(after['hosts'])}")
-    found += [f"{name} differs: {before[name]}, now {after[name]}" for name in COMPARED if before[name] != after[name]]
-    return found
-
-
 def continued(earlier: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sweep `wanted` with the runs of an earlier one that have ended: the same, or fewer or more counts."""
     made = {run["job"]: run for run in earlier["runs"] if run["state"] != "pending"}
@@ -101,6 +81,24 @@ def interrupted(earlier: Mapping[str, Any]) -> list[str]:
 def left(sweep: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the runs that are to be made, in their order, without the sanity run."""
     return [run for run in sweep["runs"] if run["state"] == "pending"]
+
+
+def following(sweep: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the next run; None where none is left. The sanity run is made first, each time a sweep goes on."""
+    pending, first = left(sweep), sweep["sanity"]
+    if pending and first and first["state"] == "pending":
+        return dict(first)
+    return pending[0] if pending else None
+
+
+def slowest_link(network: Mapping[str, Any], hosts: Sequence[str]) -> float | None:
+    """Return the nominal speed of the hosts' slowest link in Mbit/s; None where it is not known of all.
+
+    network: network.json, as playbooks/network.yml writes it.
+    """
+    known = {host["host"]: host.get("link_mbit") for host in network.get("hosts", [])}
+    speeds = [known[host] for host in hosts if known.get(host)]
+    return float(min(speeds)) if hosts and len(speeds) == len(hosts) else None
 
 
 def started(sweep: Mapping[str, Any], name: str, now: str) -> dict[str, Any]:
@@ -300,8 +298,3 @@ def _notes(sweep: Mapping[str, Any], base: Mapping[str, Any] | None) -> list[str
     if not sweep["sanity"]:
         notes.append("The script decides how many steps a run makes: kind of the job is not trainer.")
     return notes
-
-
-def _short(value: object, most: int = 60) -> str:
-    text = str(value)
-    return text if len(text) <= most else f"{text[: most - 3]}..."

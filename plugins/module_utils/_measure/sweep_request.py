@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 
 STRONG, WEAK = "strong", "weak"
 ONE_PROCESS = "one_process"
@@ -42,30 +42,29 @@ class Request:
         return asdict(self)
 
 
+OPTIONS: dict[str, Any] = {
+    "counts": [],
+    **{each.name: each.default for each in fields(Request) if each.name != "counts"},
+}
+"""What a user can set, with the defaults; counts: a list, text such as "1,2,4", or empty for 1, 2, 4, ... all."""
+
+
 def read(options: Mapping[str, Any], job: Job, usable: Sequence[str]) -> Request:
     """Return the request that a user's options make.
 
-    options: counts (a list, text such as "1,2,4", or empty for 1, 2, 4, ... all), repeats, steps, warmup_steps,
-    scaling, constant_global_batch. usable: the hosts of the cluster that the job can have, in their order.
+    options: see OPTIONS. usable: the hosts of the cluster that the job can have, in their order.
     Raises ValueError with everything that is wrong, a line each.
     """
     errors: list[str] = []
-    values: dict[str, Any] = {}
-    for name, least in (("repeats", 1), ("steps", 1), ("warmup_steps", 0)):
-        try:
-            values[name] = _whole(options[name], name, least)
-        except ValueError as error:
-            errors.append(str(error))
-    try:
-        values["counts"] = _counts(options.get("counts"), usable, job)
-    except ValueError as error:
-        errors.append(str(error))
+    leasts = {"repeats": 1, "steps": 1, "warmup_steps": 0}
+    values = {name: checked(whole, errors, name, options[name], least) for name, least in leasts.items()}
+    values["counts"] = checked(_counts, errors, options["counts"], usable, job)
     values["scaling"] = options["scaling"]
     if options["scaling"] not in (STRONG, WEAK):
         errors.append(f"scaling: {options['scaling']!r} is not one of {STRONG}, {WEAK}")
-    values["constant_global_batch"] = bool(options["constant_global_batch"])
+    values["constant_global_batch"] = checked(truth, errors, "constant_global_batch", options["constant_global_batch"])
     if values["constant_global_batch"]:
-        errors += _constant_batch(job, values.get("counts", []), str(options["scaling"]))
+        errors += _constant_batch(job, values["counts"] or [], str(options["scaling"]))
     if not job.of_kind().needs_group:
         errors.append(
             f"job {job.name} is of kind {job.kind}: its ranks do not train together, there is nothing to scale"
@@ -106,16 +105,12 @@ def default_counts(most: int) -> list[int]:
 
 
 def _counts(value: object, usable: Sequence[str], job: Job) -> list[int]:
-    given: object = value
-    if isinstance(given, str):
-        given = [word for word in re.split(r"[\s,]+", given.strip("[] ")) if word]
-    elif isinstance(given, int) and not isinstance(given, bool):
-        given = [given]
+    if isinstance(value, Mapping):
+        raise ValueError(f"counts: {value!r} is not a list of numbers of hosts, such as 1,2,4")
+    given = listed(value)
     if not given:
         return default_counts(len(usable))
-    if not isinstance(given, (list, tuple)):
-        raise ValueError(f"counts: {value!r} is not a list of numbers of hosts, such as 1,2,4")
-    counts = sorted({_whole(each, "counts", 1) for each in given})
+    counts = sorted({whole("counts", each, 1) for each in given})
     if counts[-1] > len(usable):
         where = f"job {job.name} names" if isinstance(job.hosts, list) else "the inventory has"
         raise ValueError(
@@ -123,13 +118,6 @@ def _counts(value: object, usable: Sequence[str], job: Job) -> list[int]:
             "or add workers"
         )
     return counts
-
-
-def _whole(value: object, name: str, least: int) -> int:
-    text = str(value).strip()
-    if isinstance(value, (bool, float)) or not re.fullmatch(r"[0-9]{1,9}", text) or int(text) < least:
-        raise ValueError(f"{name}: {value} is not a whole number of at least {least}")
-    return int(text)
 
 
 def _constant_batch(job: Job, counts: Sequence[int], scaling: str) -> list[str]:

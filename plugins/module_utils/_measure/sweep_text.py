@@ -43,6 +43,13 @@ def table(sweep: Mapping[str, Any], path: str) -> str:
     return "\n".join(lines)
 
 
+def planned(sweep: Mapping[str, Any]) -> str:
+    """Return what a sweep would run, for check mode."""
+    first = [sweep["sanity"]] if sweep["sanity"] else []
+    pending = [run["job"] for run in [*first, *sweep["runs"]] if run["state"] == "pending"]
+    return "\n".join(wrapped("Would be run: ", ", ".join(pending) or "nothing"))
+
+
 def _row(hosts: str, entry: Mapping[str, Any]) -> list[str]:
     failed = entry["failed"]
     speed = _spread(entry["samples_per_second"], ".1f") or "failed"

@@ -40,7 +40,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> di
         "model": job.model(),
         "stack": None,
         "precision": None,
-        "budget_minutes": request.budget_minutes,
+        "budget_minutes": request.budget,
         "used_minutes": 0.0,
         "started": now,
         "ended": None,
@@ -50,7 +50,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> di
         "verdict": "unfinished",
         **dict.fromkeys(("gain", "gain_low", "gain_high")),
         "diff": "",
-        "batch_allowed": request.batch,
+        "batch_allowed": request.tune_batch,
         "notes": [],
         "candidates": [],
         "entered": None,
@@ -62,11 +62,6 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> di
             **request.compared(),
         },
     }
-
-
-def differences(earlier: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Say what keeps an earlier tuning from being continued as another one, a line for each."""
-    return runs.differences(earlier, wanted, VERSION, "playbooks/tune.yml")
 
 
 def continued(earlier: Mapping[str, Any], budget_minutes: float) -> dict[str, Any]:

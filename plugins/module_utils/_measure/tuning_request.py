@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,57 +14,63 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import de
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 
 # The settings of a job that a tuning changes.
 VARIED = (*CORES, "backend")
+# What the winner is written to.
+WRITE_TO = ("job", "inventory")
 # Seconds that a trial takes at least, whatever the job is: its checks, its plan and its launch.
 LEAST_SECONDS = 6
 
 
 @dataclass(frozen=True)
 class Request:
-    """budget_minutes: for all trials together. steps: of a trial in round 1, after warmup_steps that do not count.
+    """budget: minutes of all trials together. steps: of a trial in round 1, after warmup_steps that do not count.
 
-    repeats: of the final comparison, of each side. batch: whether other batch sizes are tried, too. vary: the settings
-    that are changed.
+    repeats: of the final comparison, of each side. tune_batch: whether other batch sizes are tried, too. vary: the
+    settings that are changed. write: whether the winner is written, write_to: to the job file or to the inventory.
     """
 
-    budget_minutes: float
+    budget: float = 30
     steps: int = 10
     warmup_steps: int = 3
     repeats: int = 3
-    batch: bool = False
+    tune_batch: bool = False
     vary: tuple[str, ...] = VARIED
+    write: bool = False
+    write_to: str = WRITE_TO[0]
 
     def compared(self) -> dict[str, Any]:
-        """Return what must be the same for a tuning to be continued: all but the budget."""
-        return {
-            **{name: value for name, value in asdict(self).items() if name != "budget_minutes"},
-            "vary": [*self.vary],
-        }
+        """Return what must be the same for a tuning to be continued."""
+        own = {name: getattr(self, name) for name in ("steps", "warmup_steps", "repeats")}
+        return {**own, "batch": self.tune_batch, "vary": [*self.vary]}
+
+
+OPTIONS = asdict(Request())
+"""What a user can set, with the defaults; vary: a list, text such as "ranks_per_node,backend", or empty for all."""
 
 
 def read(options: Mapping[str, Any], job: Job) -> Request:
-    """Return the request that a user's options make: budget, steps, warmup_steps, repeats and tune_batch.
+    """Return the request that a user's options make, see OPTIONS.
 
     Raises ValueError with everything that is wrong, a line each.
     """
     errors: list[str] = []
-    values: dict[str, Any] = {"batch": bool(options["tune_batch"])}
-    for name, least in (("steps", 1), ("warmup_steps", 0), ("repeats", 2)):
-        text = str(options[name]).strip()
-        if not re.fullmatch(r"[0-9]{1,6}", text) or int(text) < least:
-            errors.append(f"{name}: {options[name]!r} is not a whole number of at least {least}")
-        else:
-            values[name] = int(text)
+    leasts = {"steps": 1, "warmup_steps": 0, "repeats": 2}
+    values = {name: checked(whole, errors, name, options[name], least) for name, least in leasts.items()}
+    values.update({name: checked(truth, errors, name, options[name]) for name in ("tune_batch", "write")})
+    values["write_to"] = options["write_to"]
+    if options["write_to"] not in WRITE_TO:
+        errors.append(f"write_to: {options['write_to']!r} is not one of {', '.join(WRITE_TO)}")
     try:
         budget = float(str(options["budget"]))
     except ValueError:
         budget = math.nan
     if not 0 < budget < math.inf:
         errors.append(f"budget: {options['budget']!r} is not a number of minutes above 0")
-    elif "repeats" in values:
+    elif values["repeats"]:
         runs = 2 + 2 * values["repeats"]
         least_minutes = runs * LEAST_SECONDS / 60
         if budget < least_minutes:
@@ -74,9 +79,8 @@ def read(options: Mapping[str, Any], job: Job) -> Request:
                 f"comparison, {runs} runs of at least {LEAST_SECONDS} s each: set at least {least_minutes:.1f}, or "
                 "fewer repeats"
             )
-    values["budget_minutes"] = budget
-    given = options.get("vary") or VARIED
-    words = re.split(r"[\s,]+", given.strip("[] ")) if isinstance(given, str) else [str(each) for each in given]
+    values["budget"] = budget
+    words = [str(each) for each in listed(options["vary"])] or VARIED
     values["vary"] = tuple(name for name in VARIED if name in words)
     errors += [f"vary: {name} is not one of {', '.join(VARIED)}" for name in words if name not in VARIED]
     if not job.of_kind().needs_group:

@@ -19,6 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_files,
     inference_matrix,
     inference_text,
+    runs,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -413,14 +414,17 @@ def test_an_interrupted_benchmark_comes_to_the_same_end_within_its_budget(
 
 
 def test_another_request_is_refused_with_what_differs() -> None:
+    def differences(earlier: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+        return runs.differences(earlier, wanted, inference.VERSION, "playbooks/infer.yml")
+
     one, other = (inference.new(job(**wanted), {"project": "abc"}, HOSTS, NOW) for wanted in ({}, {"rates": [5]}))
-    assert inference.differences(one, other) == ["rates differs: [], now [5.0]"]
-    assert inference.differences(one, inference.new(job(budget=1), {"project": "abc"}, HOSTS, NOW)) == []
-    assert inference.differences(one, inference.new(job(), {"project": "def"}, HOSTS[:1], NOW)) == [
+    assert differences(one, other) == ["rates differs: [], now [5.0]"]
+    assert differences(one, inference.new(job(budget=1), {"project": "abc"}, HOSTS, NOW)) == []
+    assert differences(one, inference.new(job(), {"project": "def"}, HOSTS[:1], NOW)) == [
         "the content of project differs",
-        "hosts differs: ['node0', 'node1'], now ['node0']",
+        "the hosts differ: node0, node1, now node0",
     ]
-    assert inference.differences({}, one) == ["it was not written by this version of playbooks/infer.yml"]
+    assert differences({}, one) == ["it was not written by this version of playbooks/infer.yml"]
 
 
 def test_a_job_of_another_kind() -> None:

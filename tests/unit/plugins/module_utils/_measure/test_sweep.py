@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep, sweep_text
+from ansible_collections.amx.cluster.plugins.module_utils._measure import runs, sweep, sweep_text
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,6 +57,10 @@ def made(content: dict[str, Any], most: int = 99, **changes: Any) -> dict[str, A
         assert not stop
     # As a file has it.
     return dict(json.loads(json.dumps(content)))
+
+
+def differences(earlier: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
+    return runs.differences(earlier, wanted, sweep.VERSION, "playbooks/scale.yml", more_hosts=True)
 
 
 def counts(content: dict[str, Any]) -> dict[int, dict[str, Any]]:
@@ -178,7 +182,7 @@ def test_a_sweep_can_grow() -> None:
     part = made(begun(Request([1, 2], repeats=1), hosts=HOSTS[:2]))
     assert part["state"] == "complete"
     wanted = begun()
-    assert sweep.differences(part, wanted) == []
+    assert differences(part, wanted) == []
     content = sweep.continued(part, wanted)
     assert content["state"] == "incomplete"
     assert len(sweep.left(content)) == 8 - 3
@@ -187,16 +191,16 @@ def test_a_sweep_can_grow() -> None:
 
 def test_another_request_is_not_mixed_in() -> None:
     earlier = made(begun(), 2)
-    assert sweep.differences(earlier, begun()) == []
+    assert differences(earlier, begun()) == []
     other = replace(JOB, args={"per_device_train_batch_size": 32}, description="of no matter", expect={"a": 1.0})
     wanted = sweep.new(other, ["node9", *HOSTS], replace(REQUEST, steps=9), {"train.py": "xyz"}, NOW)
-    assert sweep.differences(earlier, wanted) == [
+    assert differences(earlier, wanted) == [
         "the job's args differs: {'per_device_train_batch_size': 16}, now {'per_device_train_batch_size': 32}",
         "the content of train.py differs",
         "the hosts differ: node0, node1, node2, node3, now node9, node0, node1, node2",
         "steps differs: 75, now 9",
     ]
-    assert sweep.differences({"version": 9}, wanted) == ["it was not written by this version of playbooks/scale.yml"]
+    assert differences({"version": 9}, wanted) == ["it was not written by this version of playbooks/scale.yml"]
 
 
 def test_another_stack_is_not_mixed_in() -> None:

@@ -16,14 +16,7 @@ from support.runs import run
 JOB = run(args={"per_device_train_batch_size": 16, "gradient_accumulation_steps": 2}).job
 TORCH = replace(JOB, kind="torch")
 HOSTS = [f"node{number}" for number in range(5)]
-OPTIONS: dict[str, Any] = {
-    "counts": [],
-    "repeats": "2",
-    "steps": 20,
-    "warmup_steps": "5",
-    "scaling": "strong",
-    "constant_global_batch": False,
-}
+OPTIONS = {**sweep_request.OPTIONS, "repeats": "2", "steps": 20, "warmup_steps": "5"}
 
 
 def request(job: Job = JOB, **options: Any) -> Request:

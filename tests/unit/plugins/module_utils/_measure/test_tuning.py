@@ -49,7 +49,7 @@ def tune(
     repeats: int = 2,
 ) -> dict[str, Any]:
     job = runs.run(args=args or {}).job
-    request = tuning_request.Request(budget, repeats=repeats, batch=batch)
+    request = tuning_request.Request(budget, repeats=repeats, tune_batch=batch)
     content = content or tuning.new(job, request, {}, NOW)
     content = tuning.with_candidates(content, candidates or [DEFAULT, *OTHERS])
     for _trial in range(most):
@@ -254,13 +254,16 @@ def test_the_budget_is_kept_and_an_interruption_changes_nothing(
 
 def test_requests() -> None:
     job = runs.run(name="demo").job
-    options = {"budget": 30, "steps": 10, "warmup_steps": 3, "repeats": 3, "tune_batch": False}
+    options = tuning_request.OPTIONS
     assert tuning_request.read({**options, "vary": "backend, comm_cores"}, job).vary == ("comm_cores", "backend")
     with pytest.raises(ValueError) as caught:
-        tuning_request.read({**options, "budget": 0.1, "steps": 0, "repeats": 1.5, "vary": ["hosts"]}, job)
+        wrong = {"budget": 0.1, "steps": 0, "repeats": 1.5, "write_to": "me", "vary": ["hosts"], "write": "perhaps"}
+        tuning_request.read({**options, **wrong}, job)
     assert str(caught.value).splitlines()[1:] == [
         "steps: 0 is not a whole number of at least 1",
         "repeats: 1.5 is not a whole number of at least 2",
+        "write: 'perhaps' is not true or false",
+        "write_to: 'me' is not one of job, inventory",
         "vary: hosts is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core, backend",
     ]
     with pytest.raises(ValueError, match=r"budget: 0\.1 min are too short for the job's own settings, one other trial"):

@@ -1,0 +1,265 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kinds of measurement, one row each: what to vary, how to read a run, when to stop, how to tell.
+
+What they have in common, and what each method is for, is in `measurement`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts, cores_of
+from ansible_collections.amx.cluster.plugins.module_utils._measure import (
+    inference,
+    inference_choice,
+    inference_matrix,
+    inference_text,
+    sweep,
+    sweep_request,
+    sweep_text,
+    tuning,
+    tuning_files,
+    tuning_request,
+    tuning_text,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import (
+    Content,
+    Found,
+    Measurement,
+    Stopped,
+    Timed,
+    contents,
+    moment,
+)
+
+
+class Sweep(Measurement):
+    """The job on several numbers of hosts."""
+
+    TITLE, PLAYBOOK, DIRECTORY = "sweep", "playbooks/scale.yml", "scale"
+    FILE, VERSION, OPTIONS, MORE_HOSTS = sweep.FILE, sweep.VERSION, sweep_request.OPTIONS, True
+
+    def prepare(self) -> None:
+        usable = sweep_request.candidates(self.job, self.cluster.hosts)
+        self.request = sweep_request.read(self.options, self.job, usable)
+        self.hosts = usable[: self.request.counts[-1]]
+        self.content = sweep.new(self.job, usable, self.request, contents(self.job), moment())
+
+    def continued(self, earlier: Content) -> Content:
+        return sweep.continued(earlier, self.content)
+
+    def ended(self, content: Content) -> bool:
+        return not sweep.left(content)
+
+    def interrupted(self, content: Content) -> list[str]:
+        return sweep.interrupted(content)
+
+    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
+        run = sweep.following(content)
+        return (sweep.started(content, run["job"], moment(now)), run) if run else (content, None)
+
+    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
+        layout = content["layout"] or {}
+        return sweep_request.trial(self.job, self.request, run, layout.get("ranks_per_node", 1))
+
+    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
+        content, stop = sweep.recorded(content, tried, moment(now))
+        content["cpu"] = content["cpu"] or found.head.get("cpu") or None
+        left, runs = len(sweep.left(content)), content["runs"]
+        if not left:
+            network = _io.read_json(self.results / "network" / "network.json")
+            content = sweep.summarised(content, sweep.slowest_link(network or {}, self.hosts))
+        if stop:
+            raise Stopped(stop, content)
+        (run,) = [each for each in [content["sanity"], *runs] if each and each["job"] == tried["job"]]
+        return content, sweep_text.line(run, len(runs) - left, len(runs))
+
+    def status(self, content: Content) -> str:
+        left = len(sweep.left(content))
+        made = len(content["runs"]) - left
+        where = f"Sweep of job {self.job.name} on {len(self.hosts)} hosts"
+        return f"{where}: {made} runs have been made, {left} are left"
+
+    def planned(self, content: Content) -> str:
+        return sweep_text.planned(content)
+
+    def text(self, content: Content, wrote: str) -> str:
+        return sweep_text.table(content, str(self.path))
+
+
+class Tuning(Timed):
+    """The job with other ranks, cores and backends, within a budget."""
+
+    TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", "tune"
+    FILE, VERSION, OPTIONS = tuning.FILE, tuning.VERSION, tuning_request.OPTIONS
+
+    def prepare(self) -> None:
+        self.hosts = choose_hosts(self.job, self.cluster.hosts)
+        self.request = tuning_request.read(self.options, self.job)
+        self.default = cores_of(self.job, self.cluster.cores)
+        if self.to_inventory():
+            tuning_files.variables_file(self.cluster.inventory)
+            unheeded = tuning_files.unheeded(self.job, self.request.vary)
+            if unheeded:
+                raise ValueError(unheeded)
+        self.content = tuning.new(self.job, self.request, contents(self.job), moment())
+
+    def to_inventory(self) -> bool:
+        """Tell whether the winner is for the inventory."""
+        return self.request.write_to == "inventory"
+
+    def continued(self, earlier: Content) -> Content:
+        return tuning.continued(earlier, self.request.budget)
+
+    def questions(self) -> dict[str, Any]:
+        return {
+            "default": self.default,
+            "backends": tuning_request.backends(self.job, self.cluster.backend),
+            "vary": [*self.request.vary],
+        }
+
+    def begun(self, content: Content, found: Found) -> Content:
+        valid = candidates.common(found.hosts)
+        if not valid:
+            raise ValueError(
+                f"job {self.job.name} has no settings that are valid on every one of {', '.join(self.hosts)}: "
+                f"playbooks/plan.yml -e job={self.job.file} says what does not fit"
+            )
+        return tuning.with_candidates(content, valid)
+
+    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
+        content, run = tuning.advance(content, self.job, moment(now))
+        if run is None:
+            content["diff"] = tuning_files.diff(content, self.job)
+        return self.begun_run(content, run, now), run
+
+    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
+        return tuning.derivation(content, self.job, run)
+
+    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
+        run, seconds = self.running(content, now)
+        content = tuning.recorded(content, run, tried, seconds)
+        return content, tuning_text.line(content["trials"][-1])
+
+    def status(self, content: Content) -> str:
+        ended = ", it has ended" if self.ended(content) else ""
+        where = f"Tuning of job {self.job.name} on {len(self.hosts)} hosts"
+        return f"{where}: {len(content['trials'])} trials have been made{ended}"
+
+    def planned(self, content: Content) -> str:
+        return tuning_text.planned(content)
+
+    def text(self, content: Content, wrote: str) -> str:
+        return tuning_text.table(content, str(self.path), wrote, self.request.write_to)
+
+    def applied(self, content: Content, dry: bool) -> tuple[Content, str]:
+        """Write the winner if that is requested; to the job file, only if it still is what was tuned."""
+        if not content["diff"] or not (self.request.write or self.to_inventory()):
+            return content, ""
+        if tuning_files.diff(content, self.job) != content["diff"]:
+            raise ValueError(
+                f"{self.job.file} has been changed since it was tuned: apply the diff in {self.path} yourself"
+            )
+        variables = tuning_files.variables_file(self.cluster.inventory) if self.to_inventory() else None
+        changes = tuning_files.changes(content, self.job, variables)
+        content = {**content, "diff": "".join(change.diff for change in changes)}
+        if not self.request.write:
+            return content, ""
+        if changes and not dry:
+            for change in changes:
+                _io.write_text(change.path, change.after, change.path.stat().st_mode & 0o777)
+            load(self.job.file)  # it must still be one
+        return content, ", ".join(str(change.path) for change in changes)
+
+    def failed(self, content: Content) -> str:
+        return f"job {content['job']} was not tuned: {content['notes'][0]}" if tuning.job_failed(content) else ""
+
+
+class InferenceBenchmark(Timed):
+    """Models with every setting of instances, precision, batch and engine, within a budget."""
+
+    TITLE, PLAYBOOK, DIRECTORY = "inference benchmark", "playbooks/infer.yml", "inference"
+    FILE, VERSION, EXAMPLE = inference.FILE, inference.VERSION, "jobs/inference.yml"
+    OPTIONS = dict.fromkeys(inference_matrix.WITH_OPTIONS)
+
+    def override(self) -> Any:
+        """Return the fields that win over the job file's, with those of `inference` that have options of their own."""
+        return inference_matrix.overridden(self.options.get("override") or {}, self.options)
+
+    def prepare(self) -> None:
+        self.request = inference_matrix.request(self.job)
+        self.hosts = choose_hosts(self.job, self.cluster.hosts)
+        try:
+            derived(self.job, "infer-999")
+        except ValueError as error:
+            raise ValueError(f"{error}; set a shorter name in {self.job.file}") from None
+        self.models = inference_matrix.models(self.job, self.cluster.prefix)
+        self.content = inference.new(self.job, contents(self.job), self.hosts, moment())
+
+    def continued(self, earlier: Content) -> Content:
+        return inference.continued(earlier, self.request.budget)
+
+    def questions(self) -> dict[str, Any]:
+        own = self.request
+        return {
+            "instances_per_node": own.instances_per_node,
+            "threads_per_instance": own.threads_per_instance,
+            "reserved_cores": self.job.reserved_cores,
+            "threads_per_core": self.job.threads_per_core,
+            "models": {name: model for name, model in self.models.items() if model["entry"]},
+        }
+
+    def begun(self, content: Content, found: Found) -> Content:
+        provided = found.head.get("models") or {}
+        about = {
+            name: inference_matrix.found(model, name, provided.get(name) or {}) for name, model in self.models.items()
+        }
+        return inference.with_cells(content, self.request, about, instances.common(found.hosts), found.head)
+
+    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
+        content, run = inference.advance(content, self.request, self.job, moment(now))
+        return inference_choice.concluded(self.begun_run(content, run, now)), run
+
+    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
+        return inference.derivation(content, self.request, self.job, run, now)
+
+    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
+        run, seconds = self.running(content, now)
+        content = inference.recorded(content, run, tried, found.hosts, seconds)
+        return content, inference_text.line(content, content["trials"][-1])
+
+    def write(self, content: Content) -> None:
+        """Write inference.json, and each recommended setting beside it when there is nothing left to measure."""
+        super().write(content)
+        if content["ended"]:
+            for old in self.path.parent.glob(inference_choice.file_name("*")):
+                _ownership.remove(old)
+            for name in content["recommended"]:
+                path = self.path.with_name(inference_choice.file_name(name))
+                _io.write_text(path, inference_choice.setting_file(content, name))
+
+    def status(self, content: Content) -> str:
+        ended = ", it has ended" if self.ended(content) else ""
+        measured = sum(cell["state"] == "measured" for cell in content["cells"])
+        where = f"Inference {self.job.name}: {', '.join(self.models)} on {len(self.hosts)} hosts"
+        return f"{where}: {measured} cells have been measured{ended}"
+
+    def planned(self, content: Content) -> str:
+        return inference_text.planned(content)
+
+    def text(self, content: Content, wrote: str) -> str:
+        return inference_text.report(content, str(self.path))
+
+    def failed(self, content: Content) -> str:
+        return inference.failed(content)
+
+
+KINDS: dict[str, type[Measurement]] = {"sweep": Sweep, "tuning": Tuning, "inference": InferenceBenchmark}
+"""The kinds of measurement by the name that the role measure gives them."""

@@ -1,0 +1,75 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Measurements on the control node: what a user has requested of one, in one mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._measure.kinds import KINDS
+from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import Cluster, Measurement
+
+# What describes a measurement to all of its actions, documented in doc_fragments/measurement.py.
+ARGUMENTS: dict[str, Any] = {
+    "kind": {"type": "str", "required": True},
+    "request": {"type": "dict", "default": {}},
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "results": {"type": "path", "default": "results"},
+    "prefix": {"type": "path", "default": ""},
+    "backend": {"type": "str", "default": "auto"},
+    "cores": {"type": "raw", "default": {}},
+}
+# What a user can set with -e for all measurements.
+WITH_ALL = ("job", "override", "again")
+# Variables of roles of earlier versions, which had a role for each kind: scale_repeats for repeats of a sweep.
+EARLIER_ROLES = {"sweep": "scale_", "tuning": "tune_", "inference": "infer_"}
+EARLIER_NAMES = {"tune_tune_batch": "tune_batch_sizes"}
+
+
+def names(kind: str) -> tuple[str, ...]:
+    """Return what a user can set with -e for a measurement of this kind. Raises ValueError."""
+    if kind not in KINDS:
+        raise ValueError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
+    return (*WITH_ALL, *KINDS[kind].OPTIONS)
+
+
+def requested(
+    options: Mapping[str, Any],
+    given: Mapping[str, Any],
+    variables: Mapping[str, Any],
+    template: Callable[[Any], Any],
+) -> dict[str, Any]:
+    """Return the options of a measurement, see ARGUMENTS, with all that a user has set in `request`.
+
+    What stands on the command line (given: its variables) wins over the task's own request, and that over a variable of
+    an earlier version's role. variables: of the task, of which `template` evaluates a value.
+    """
+    kind = options["kind"]
+
+    def earlier(name: str) -> Any:
+        known = f"{EARLIER_ROLES.get(kind, kind + '_')}{name}"
+        known = EARLIER_NAMES.get(known, known)
+        return template(variables[known]) if known in variables else None
+
+    request = {name: value for name, value in options["request"].items() if value is not None}
+    for name in names(kind):
+        found = template(variables[name]) if name in given else request.get(name, earlier(name))
+        if found is not None:
+            request[name] = found
+    places = {name: found for name in ("hosts", "results") if (found := earlier(name)) is not None}
+    return {**options, **places, "request": request}
+
+
+def read(options: Mapping[str, Any], sources: list[str]) -> Measurement:
+    """Check the request of a measurement. Raises ValueError and OSError.
+
+    options: as `requested` returns them, as plain data. sources: of the inventory.
+    """
+    unknown = sorted(set(options["request"]) - set(names(options["kind"])))
+    if unknown:
+        raise ValueError(f"request: {unknown[0]} is not one of {', '.join(names(options['kind']))}")
+    cluster = Cluster(options["hosts"], options["prefix"], options["backend"], options["cores"], sources)
+    return KINDS[options["kind"]](options["request"], cluster, Path(options["results"]))
