@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, measurements, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -35,6 +34,6 @@ class ActionModule(ControlNodeAction):
             "path": str(measurement.path),
             "hosts": measurement.hosts,
             "ended": measurement.ended(content),
-            "interrupted": measurement.interrupted(_io.read_json(measurement.path) or {}),
+            "interrupted": measurement.interrupted(),
             "questions": measurement.questions(),
         }

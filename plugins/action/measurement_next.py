@@ -42,4 +42,6 @@ class ActionModule(ControlNodeAction):
             display.display(measurement.planned(content))
         else:
             measurement.write(content)
-        return {"run": run or {}, "trial": measurement.trial(content, run, now) if run else {}}
+        if run is None:
+            return {"run": {}, "trial": {}}
+        return {"run": run.to_json(), "trial": measurement.trial(content, run, now)}

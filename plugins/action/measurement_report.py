@@ -27,7 +27,7 @@ class ActionModule(ControlNodeAction):
         if options["format"] == "text":
             display.display(inventory_in_use.commands(measurement.text(content, wrote), task_vars))
         else:
-            document.emit(content, options)
+            document.emit(content.to_json(), options)
         failed = measurement.failed(content)
         if failed:
             raise ValueError(failed)

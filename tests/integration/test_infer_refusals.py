@@ -65,7 +65,7 @@ def test_a_benchmark_of_another_request(cluster: Cluster) -> None:
     path.write_text('{"version": 1, "ce')
     assert f"{path} is not complete JSON: add -e again=true to start anew" in refused(cluster, *REQUEST)
     content = inference.new(load(cluster.folder / "job.yml"), {"project": "another"}, ["node0", "node1"], "")
-    path.write_text(json.dumps(content))
+    path.write_text(json.dumps(content.to_json()))
     said = refused(cluster, *REQUEST, "-e", "agreement=0.5")
     assert f"{path} is the inference benchmark of another request, and results of both cannot be mixed:" in said
     assert "- the content of project differs - agreement differs: 0.98, now 0.5" in said

@@ -14,6 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning_files
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Tuning
 from support import checkout, playbooks
 from support.at_length import AT_LENGTH, only_at_length
 from support.local_cluster import installed_here
@@ -126,7 +127,7 @@ def test_the_winner_goes_to_the_inventory_and_reaches_the_job(tuned: tuple[dict[
         opened = json.loads(json.dumps(content))
         opened["job"] = opened["request"]["job"]["name"] = "open"
         opened["request"]["job"]["ranks_per_node"] = "auto"
-        opened["diff"] = tuning_files.diff(opened, load(folder / "open.yml"))
+        opened["diff"] = tuning_files.diff(Tuning.read(opened), load(folder / "open.yml"))
         (folder / "results/open-tune").mkdir()
         _io.write_json(folder / "results/open-tune/tune.json", opened)
         request = ("-e", "job=open.yml", *options[2:])

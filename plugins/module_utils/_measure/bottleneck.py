@@ -34,8 +34,8 @@ def shares(measured: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def mean_shares(runs: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
-    """Return the share of each part, the median over the records of runs; those without a split are left out."""
-    found = [split for run in runs if run.get("measured") and (split := shares(run["measured"]))]
+    """Return the share of each part, the median over what was measured in runs; those without a split are left out."""
+    found = [split for measured in runs if (split := shares(measured))]
     return {part: statistics.median(split[part] for split in found) for part in PARTS} if found else None
 
 

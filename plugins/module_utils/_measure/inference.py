@@ -11,11 +11,11 @@ model run again, by turns: the fastest of many cells is one that was lucky, too,
 
 from __future__ import annotations
 
-import copy
 import json
 import statistics as python_statistics
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Optional
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import Inference
@@ -27,7 +27,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     runs,
     tuning,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import speed
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Benchmark, Cell, Trial
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 VERSION = 2
@@ -52,276 +52,247 @@ CONFIRMING, BEST, TURNS, LEAST_TURNS = 3, 3, 3, 2
 MAY_CHANGE = ("budget",)
 
 
-def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -> dict[str, Any]:
+def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -> Benchmark:
     """Return a benchmark of which no trial has been made. contents: {name: digest} of the files of the job."""
     wanted = inference_matrix.request(job)
     fields = {name: value for name, value in job.to_json().items() if name not in (*tuning.NOT_COMPARED, "inference")}
     asked = {name: value for name, value in wanted.to_json().items() if name not in MAY_CHANGE}
-    return {
-        "version": VERSION,
-        "job": job.name,
-        "started": now,
-        "ended": None,
-        "state": "incomplete",
-        "cpu": None,
-        "stack": None,
-        "hosts": len(hosts),
-        "names": [*hosts],
-        "limit_p99_ms": wanted.p99_ms,
-        "least_agreement": wanted.agreement,
-        "budget_minutes": wanted.budget,
-        "used_minutes": 0.0,
-        "cells": [],
-        "recommended": {},
-        "notes": [],
-        "models": {},
-        "settings": [],
-        "rounds": None,
-        "entered": None,
-        "confirm": None,
-        "trials": [],
-        "running": None,
-        "request": {"job": fields, "contents": dict(contents), "hosts": [*hosts], **asked},
-    }
+    return Benchmark(
+        version=VERSION,
+        job=job.name,
+        started=now,
+        ended=None,
+        state="incomplete",
+        cpu=None,
+        stack=None,
+        hosts=len(hosts),
+        names=[*hosts],
+        limit_p99_ms=wanted.p99_ms,
+        least_agreement=wanted.agreement,
+        budget_minutes=wanted.budget,
+        request={"job": fields, "contents": dict(contents), "hosts": [*hosts], **asked},
+    )
 
 
-def left(content: Mapping[str, Any], budget_minutes: float) -> bool:
+def left(content: Benchmark, budget_minutes: float) -> bool:
     """Tell whether the same command, with this budget, has something to measure."""
-    if not content["ended"]:
+    if not content.ended:
         return True
-    larger = budget_minutes > content["budget_minutes"]
-    if larger and (content.get("confirm") or {}).get("reason"):
+    larger = budget_minutes > content.budget_minutes
+    if larger and (content.confirm or {}).get("reason"):
         return True
-    return any(cell["again"] or (larger and (cell["state"] == "skipped" or cell["cut"])) for cell in content["cells"])
+    return any(cell.again or (larger and (cell.state == "skipped" or cell.cut)) for cell in content.cells)
 
 
-def continued(earlier: Mapping[str, Any], budget_minutes: float) -> dict[str, Any]:
+def continued(earlier: Benchmark, budget_minutes: float) -> Benchmark:
     """Return an earlier benchmark with the budget of now: what is used of it stays used.
 
     What could not be begun is tried again; what the budget left out, with a larger one.
     """
-    content = copy.deepcopy(dict(earlier))
-    goes_on = left(content, budget_minutes)
-    larger = budget_minutes > content["budget_minutes"]
-    content.update(budget_minutes=budget_minutes, running=None)
-    if content["ended"] and goes_on:
-        for cell in content["cells"]:
-            if cell["again"] or (larger and cell["state"] == "skipped"):
-                cell.update(state="pending", reason="", again=False)
-            cell.update(cut="", confirming=[])
-        for trial in content["trials"]:
-            trial["tried_again"] = True
-        content.update(ended=None, state="incomplete", entered=None, confirm=None, notes=[], recommended={})
-    return content
+    larger = budget_minutes > earlier.budget_minutes
+    content = replace(earlier, budget_minutes=budget_minutes, running=None)
+    if not earlier.ended or not left(earlier, budget_minutes):
+        return content
+
+    def anew(cell: Cell) -> Cell:
+        if cell.again or (larger and cell.state == "skipped"):
+            cell = replace(cell, state="pending", reason="", again=False)
+        return replace(cell, cut="", confirming=[])
+
+    return replace(
+        content.with_cells(anew),
+        trials=[replace(trial, tried_again=True) for trial in content.trials],
+        ended=None,
+        state="incomplete",
+        entered=None,
+        confirm=None,
+        notes=[],
+        recommended={},
+    )
 
 
 def with_cells(
-    content: Mapping[str, Any],
+    content: Benchmark,
     wanted: Inference,
     about: Mapping[str, Mapping[str, Any]],
     settings: Sequence[Mapping[str, Any]],
     machine: Mapping[str, Any],
-) -> dict[str, Any]:
+) -> Benchmark:
     """Return the benchmark with its cells, where it has none yet; a model that can be had now is tried again.
 
     about: as inference_matrix.models returns it, with each model's `error`, empty where it is provided. settings: as
     _cores.instances.common returns them. machine: {cpu, stack}.
     """
-    after: dict[str, Any] = copy.deepcopy(dict(content))
-    after.update({name: machine.get(name) or after[name] for name in ("cpu", "stack")})
-    if not after["cells"]:
-        after["settings"] = [dict(each) for each in settings]
-        after["cells"] = [
-            {
-                **cell,
-                "hosts": after["hosts"],
-                "round": 0,
-                "cut": "",
-                "confirming": [],
-                "again": bool(about[cell["model"]].get("error")),
-                **inference_files.NOTHING,
-            }
+    found = {name: machine.get(name) or getattr(content, name) for name in ("cpu", "stack")}
+    content = replace(content, **found)
+    if not content.cells:
+        cells = [
+            Cell(**cell, hosts=content.hosts, again=bool(about[cell["model"]].get("error")))
             for cell in inference_matrix.cells(wanted, about, settings)
         ]
-        pending = _in_state(after, "pending")
-        loops = 1 + len(wanted.rates)
-        after["rounds"] = 1 if len(pending) * loops * wanted.seconds <= ONE_ROUND else 2
-    for cell in after["cells"]:
-        model = about.get(cell["model"], {})
-        if model.get("error") and cell["state"] == "pending":
-            cell.update(state="refused", reason=model["error"], again=True)
-        elif cell["task"] is None and model.get("task") and cell["state"] == "pending":
-            cell.update(task=model["task"])
-    after["models"] = {name: {**after["models"].get(name, {}), **model} for name, model in about.items()}
-    return after
+        loops = (1 + len(wanted.rates)) * sum(cell.state == "pending" for cell in cells)
+        rounds = 1 if loops * wanted.seconds <= ONE_ROUND else 2
+        content = replace(content, settings=[dict(each) for each in settings], cells=cells, rounds=rounds)
+
+    def with_model(cell: Cell) -> Cell:
+        model = about.get(cell.model, {})
+        if cell.state == "pending" and model.get("error"):
+            return replace(cell, state="refused", reason=model["error"], again=True)
+        if cell.state == "pending" and cell.task is None and model.get("task"):
+            return replace(cell, task=model["task"])
+        return cell
+
+    models = {name: {**content.models.get(name, {}), **model} for name, model in about.items()}
+    return replace(content.with_cells(with_model), models=models)
 
 
-def advance(
-    content: Mapping[str, Any], wanted: Inference, job: Job, now: str
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+Step = tuple[Benchmark, Optional[Trial]]
+"""The benchmark as it goes on, and the next trial of it; None where it has come to its end."""
+
+
+def advance(content: Benchmark, wanted: Inference, job: Job, now: str) -> Step:
     """Return the benchmark as it goes on, and the next trial of it; None where it has come to its end."""
-    if content["ended"]:
-        return dict(content), None
-    after: dict[str, Any] = copy.deepcopy(dict(content))
-    trial = _next(after, wanted, job)
+    if content.ended:
+        return content, None
+    content, trial = _next(content, wanted, job)
     if trial is None:
-        done = not after["confirm"]["reason"] if after.get("confirm") else True
-        done = done and not any(cell["again"] or cell["state"] == "skipped" or cell["cut"] for cell in after["cells"])
-        after.update(ended=now, state="complete" if done else "incomplete")
-    return after, trial
+        left_out = any(cell.again or cell.state == "skipped" or cell.cut for cell in content.cells)
+        done = not left_out and not (content.confirm or {}).get("reason")
+        content = replace(content, ended=now, state="complete" if done else "incomplete")
+    return content, trial
 
 
-def _next(content: dict[str, Any], wanted: Inference, job: Job) -> dict[str, Any] | None:
-    last = content["trials"][-1] if content["trials"] else None
-    nothing = not any(cell["round"] for cell in content["cells"])
-    if last and last["state"] == "failed" and nothing and not last.get("tried_again"):
-        for cell in _in_state(content, "pending"):
-            cell.update(state="skipped", reason=f"{last['job']} failed", again=True)
-        return None
+def _next(content: Benchmark, wanted: Inference, job: Job) -> Step:
+    last = content.trials[-1] if content.trials else None
+    if last and last.state == "failed" and not last.tried_again and not any(cell.round for cell in content.cells):
+        why = {"state": "skipped", "reason": f"{last.job} failed", "again": True}
+        return _left_out(content, content.in_state("pending"), **why), None
     while True:
-        pending = _in_state(content, "pending")
-        number = 1
+        pending, number = content.in_state("pending"), 1
         if not pending:
-            if content["rounds"] == 1:
+            if content.rounds == 1:
                 return _confirming(content, wanted, job)
             number = 2
-            if content["entered"] is None:
-                content["entered"] = entered(content)
-            by_id = {cell["id"]: cell for cell in content["cells"]}
-            pending = [by_id[name] for name in content["entered"]]
-            pending = [one for one in pending if one["round"] < 2 and one["state"] == "measured" and not one["cut"]]
+            if content.entered is None:
+                content = replace(content, entered=entered(content))
+            pending = content.named(content.entered or ())
+            pending = [cell for cell in pending if cell.round < 2 and cell.state == "measured" and not cell.cut]
             if not pending:
                 return _confirming(content, wanted, job)
         chosen = _chunk(pending, wanted)
         needed = cost(content, wanted, len(chosen), number)
         # Cells that were measured are of no use without the least that confirms the best of them.
-        needed += LEAST_TURNS * cost(content, wanted, 1, CONFIRMING) if len(content["cells"]) > 1 else 0
-        if _fits(content, needed) or not content["trials"]:
-            return _trial(content, job, chosen, number)
-        said = f"the budget of {content['budget_minutes']:g} min is used up"
-        for cell in chosen:
-            cell.update({"state": "skipped", "reason": said} if number == 1 else {"cut": said})
+        needed += LEAST_TURNS * cost(content, wanted, 1, CONFIRMING) if len(content.cells) > 1 else 0
+        if _fits(content, needed) or not content.trials:
+            return content, _trial(content, job, chosen, number)
+        said = f"the budget of {content.budget_minutes:g} min is used up"
+        content = _left_out(content, chosen, **({"state": "skipped", "reason": said} if number == 1 else {"cut": said}))
 
 
-def _confirming(content: dict[str, Any], wanted: Inference, job: Job) -> dict[str, Any] | None:
+def _left_out(content: Benchmark, cells: Sequence[Cell], **why: Any) -> Benchmark:
+    """Return the benchmark in which these cells are left out."""
+    return content.with_cells(lambda cell: replace(cell, **why), [cell.id for cell in cells])
+
+
+def _confirming(content: Benchmark, wanted: Inference, job: Job) -> Step:
     """Return the next of the runs that confirm the best cells; None where all were made, or the budget is used up.
 
     A turn runs each of them once, and the next turn in the opposite order.
     """
-    by_id = {cell["id"]: cell for cell in content["cells"]}
-    if content.get("confirm") is None:
-        content["confirm"] = _to_confirm(content, wanted)
-    cells = [by_id[name] for name in content["confirm"]["cells"]]
-    for turn in range(1, content["confirm"]["turns"] + 1):
+    confirm = content.confirm if content.confirm is not None else _to_confirm(content, wanted)
+    content = replace(content, confirm=confirm)
+    cells = content.named(confirm["cells"])
+    for turn in range(1, confirm["turns"] + 1):
         made = {
-            name
-            for trial in content["trials"]
-            if trial.get("turn") == turn and not trial.get("tried_again")
-            for name in trial["cells"]
+            name for trial in content.trials if trial.turn == turn and not trial.tried_again for name in trial.cells
         }
-        pending = [cell for cell in cells[:: 1 if turn % 2 else -1] if cell["id"] not in made]
+        pending = [cell for cell in cells[:: 1 if turn % 2 else -1] if cell.id not in made]
         if pending:
             chosen = _chunk(pending, wanted)
             if _fits(content, cost(content, wanted, len(chosen), CONFIRMING)):
-                return {**_trial(content, job, chosen, CONFIRMING), "turn": turn}
+                return content, replace(_trial(content, job, chosen, CONFIRMING), turn=turn)
             if turn <= LEAST_TURNS:
-                content["confirm"]["reason"] = _used_up(content)
-            return None
-    return None
+                content = replace(content, confirm={**confirm, "reason": _used_up(content)})
+            return content, None
+    return content, None
 
 
-def _to_confirm(content: Mapping[str, Any], wanted: Inference) -> dict[str, Any]:
+def _to_confirm(content: Benchmark, wanted: Inference) -> dict[str, Any]:
     """Return {cells, turns, reason}: as many of each model's best cells, and as often, as the budget allows.
 
     reason: why nothing can be confirmed. A model with one cell that can be recommended has nothing to choose.
     """
-    several = [found for name in content["models"] if len(found := inference_choice.usable(content, name)) > 1]
+    several = [found for name in content.models if len(found := inference_choice.usable(content, name)) > 1]
     if not several:
         return {"cells": [], "turns": 0, "reason": ""}
     for most, turns in [*((most, TURNS) for most in range(BEST, 0, -1)), (1, LEAST_TURNS)]:
         cells = [cell for found in several for cell in found[:most]]
-        settings = [cell["setting"] for cell in cells]
+        settings = [cell.setting for cell in cells]
         each = [cost(content, wanted, settings.count(setting), CONFIRMING) for setting in set(settings)]
         if _fits(content, turns * sum(each)):
-            return {"cells": [cell["id"] for cell in cells], "turns": turns, "reason": ""}
+            return {"cells": [cell.id for cell in cells], "turns": turns, "reason": ""}
     return {"cells": [], "turns": 0, "reason": _used_up(content)}
 
 
-def _used_up(content: Mapping[str, Any]) -> str:
-    return f"the budget of {content['budget_minutes']:g} min was used up before the confirming runs"
+def _used_up(content: Benchmark) -> str:
+    return f"the budget of {content.budget_minutes:g} min was used up before the confirming runs"
 
 
-def _fits(content: Mapping[str, Any], needed: float) -> bool:
-    return bool(60 * (content["budget_minutes"] - content["used_minutes"]) >= needed)
+def _fits(content: Benchmark, needed: float) -> bool:
+    return bool(60 * (content.budget_minutes - content.used_minutes) >= needed)
 
 
-def _trial(content: Mapping[str, Any], job: Job, cells: Sequence[Mapping[str, Any]], number: int) -> dict[str, Any]:
-    return {
-        "job": derived_name(job.name, f"infer-{len(content['trials']) + 1}"),
-        "round": number,
-        "setting": cells[0]["setting"],
-        "cells": [cell["id"] for cell in cells],
-        "seconds": None,
-        "state": "pending",
-        "reason": "",
-    }
+def _trial(content: Benchmark, job: Job, cells: Sequence[Cell], number: int) -> Trial:
+    name = derived_name(job.name, f"infer-{len(content.trials) + 1}")
+    return Trial(name, number, cells[0].setting, [cell.id for cell in cells])
 
 
-def _chunk(pending: Sequence[dict[str, Any]], wanted: Inference) -> list[dict[str, Any]]:
+def _chunk(pending: Sequence[Cell], wanted: Inference) -> list[Cell]:
     """Return the cells of the next trial: those of the first one's instances, as many as one job measures."""
-    same = [cell for cell in pending if cell["setting"] == pending[0]["setting"]]
+    same = [cell for cell in pending if cell.setting == pending[0].setting]
     length = max(len(json.dumps(inference_matrix.told(cell, wanted, wanted.seconds))) for cell in same)
     return same[: max(1, min(CELLS, CHARACTERS // (length + 2)))]
 
 
-def _in_state(content: Mapping[str, Any], state: str) -> list[dict[str, Any]]:
-    return [cell for cell in content["cells"] if cell["state"] == state]
-
-
-def seconds(content: Mapping[str, Any], wanted: Inference, number: int) -> float:
+def seconds(content: Benchmark, wanted: Inference, number: int) -> float:
     """Return the measured time of a cell in a round, in seconds."""
-    return wanted.seconds * (SHORT if number == 1 and content["rounds"] == 2 else 1)
+    return wanted.seconds * (SHORT if number == 1 and content.rounds == 2 else 1)
 
 
-def cost(content: Mapping[str, Any], wanted: Inference, cells: int, number: int) -> float:
+def cost(content: Benchmark, wanted: Inference, cells: int, number: int) -> float:
     """Return the seconds that a trial of so many cells takes in a round, by those that were made."""
     loops = 1 + len(wanted.rates)
-    known = [trial for trial in content["trials"] if trial["state"] == "succeeded" and trial["seconds"]]
+    known = [trial for trial in content.trials if trial.state == "succeeded" and trial.seconds]
     beside = [
-        max(0.0, trial["seconds"] - FIXED - len(trial["cells"]) * loops * seconds(content, wanted, trial["round"]))
-        / len(trial["cells"])
+        max(0.0, (trial.seconds or 0.0) - FIXED - len(trial.cells) * loops * seconds(content, wanted, trial.round))
+        / len(trial.cells)
         for trial in known
     ]
     each = python_statistics.median(beside) if beside else PER_CELL
     return FIXED + cells * (each + loops * seconds(content, wanted, number))
 
 
-def derivation(
-    content: Mapping[str, Any], wanted: Inference, job: Job, trial: Mapping[str, Any], now: float
-) -> dict[str, Any]:
+def derivation(content: Benchmark, wanted: Inference, job: Job, trial: Trial, now: float) -> dict[str, Any]:
     """Return how the job is turned into a trial: the arguments of derive.trial.
 
     now: seconds since the Unix epoch, from which the rest of the budget counts.
     """
-    setting = content["settings"][trial["setting"]]
-    by_id = {cell["id"]: cell for cell in content["cells"]}
-    cells = [by_id[name] for name in trial["cells"]]
-    told = [inference_matrix.told(cell, wanted, seconds(content, wanted, trial["round"])) for cell in cells]
+    setting = content.settings[trial.setting]
+    cells = content.named(trial.cells)
+    told = [inference_matrix.told(cell, wanted, seconds(content, wanted, trial.round)) for cell in cells]
     request = {
         "version": 1,
         "cells": told,
         "limit_seconds": LIMIT_SECONDS,
-        "deadline": now + 60 * max(0.0, content["budget_minutes"] - content["used_minutes"])
-        if content["trials"]
-        else None,
+        "deadline": now + 60 * max(0.0, content.budget_minutes - content.used_minutes) if content.trials else None,
     }
-    used = [content["models"][name] for name in dict.fromkeys(cell["model"] for cell in cells)]
+    used = [content.models[name] for name in dict.fromkeys(cell.model for cell in cells)]
     models = {about["entry"]: about["source"] for about in used if about["entry"]}
     evaluated = {about["evaluation"].split("/")[1] for about in used if about["evaluation"]}
     data = {name: inference_matrix.of_source(source) for name, source in job.data.items() if name in evaluated}
     data.update({name: source for about in used for name, source in (about.get("data") or {}).items()})
     return {
-        "suffix": trial["job"][len(job.name) + 1 :],
+        "suffix": trial.job[len(job.name) + 1 :],
         "steps": 0,
         "measure": False,
         "fields": {
@@ -334,76 +305,72 @@ def derivation(
 
 
 def recorded(
-    content: Mapping[str, Any],
-    trial: Mapping[str, Any],
+    content: Benchmark,
+    trial: Trial,
     tried: Mapping[str, Any],
     hosts: Mapping[str, Mapping[str, Any]],
     duration: float,
-) -> dict[str, Any]:
+) -> Benchmark:
     """Return the benchmark with what came of a trial.
 
     tried: as the entry point trial of the role job returns it. hosts: {name: what inference_files.of_host found}.
     duration: seconds from the choice of the trial to its end, with all that Ansible did.
     """
-    after: dict[str, Any] = copy.deepcopy(dict(content))
     state, reason = runs.succeeded(
         str(tried.get("state")), str((tried.get("outcome") or {}).get("reason") or ""), str(tried.get("reason") or "")
     )
-    after["trials"].append({**trial, "state": state, "reason": reason, "seconds": round(duration, 1)})
-    after["used_minutes"] += duration / 60
-    after["running"] = None
-    expected = after["settings"][trial["setting"]]["total"]
-    for cell in after["cells"]:
-        if cell["id"] not in trial["cells"]:
-            continue
-        there = {name: cells[cell["id"]] for name, cells in hosts.items() if cell["id"] in cells}
+    made = replace(trial, state=state, reason=reason, seconds=round(duration, 1))
+    expected = content.settings[trial.setting]["total"]
+
+    def measured(cell: Cell) -> Cell:
+        there = {name: cells[cell.id] for name, cells in hosts.items() if cell.id in cells}
         found = inference_files.all_hosts(cell, there, expected)
         if not there and state == "failed":
-            found.update(reason=f"{trial['job']} failed: {' '.join(reason.split())[:300]}")
-        if trial["round"] == CONFIRMING:
-            cell["confirming"].append(inference_choice.confirming(found, trial["turn"]))
-            continue
-        begun = bool(there) and not (state == "failed" and found["state"] == "failed" and len(there) < after["hosts"])
-        if found["state"] != "measured" and cell["round"]:
+            found.update(reason=f"{trial.job} failed: {' '.join(reason.split())[:300]}")
+        good = found["state"] == "measured"
+        if trial.round == CONFIRMING:
+            return replace(cell, confirming=[*cell.confirming, inference_choice.confirming(found, trial.turn or 0)])
+        if not good and cell.round:
             # What round 1 has found of it stays.
-            cell.update(round=trial["round"]) if found["state"] == "failed" else None
-            cell["cut"] = found["reason"]
-            continue
-        cell.update(found, again=not begun)
-        if found["state"] == "measured":
-            cell.update(round=trial["round"])
-    return after
+            number = trial.round if found["state"] == "failed" else cell.round
+            return replace(cell, round=number, cut=found["reason"])
+        begun = bool(there) and not (state == "failed" and found["state"] == "failed" and len(there) < content.hosts)
+        return replace(cell, **found, again=not begun, round=trial.round if good else cell.round)
+
+    content = content.with_cells(measured, trial.cells)
+    used = content.used_minutes + duration / 60
+    return replace(content, trials=[*content.trials, made], used_minutes=used, running=None)
 
 
-def entered(content: Mapping[str, Any]) -> list[str]:
+def entered(content: Benchmark) -> list[str]:
     """Return the cells of round 2, the most promising first: those that have not clearly lost in round 1."""
-    limit = content["limit_p99_ms"]
-    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
-    for cell in _in_state(content, "measured"):
-        groups.setdefault((cell["model"], cell["sequence_length"], cell["batch_size"]), []).append(cell)
+    limit = content.limit_p99_ms
+    groups: dict[tuple[Any, ...], list[Cell]] = {}
+    for cell in content.in_state("measured"):
+        groups.setdefault((cell.model, cell.sequence_length, cell.batch_size), []).append(cell)
     best = {
-        model: max(speed(cell) for cell in _in_state(content, "measured") if cell["model"] == model)
-        for model in {cell["model"] for cell in _in_state(content, "measured")}
+        model: max(cell.speed() for cell in content.in_state("measured") if cell.model == model)
+        for model in {cell.model for cell in content.in_state("measured")}
     }
     kept = []
     for group in groups.values():
-        near = [cell for cell in group if limit is None or cell["latency_ms"]["p99"] <= NEAR_LIMIT * limit]
-        most = max((speed(cell) for cell in near), default=0.0)
-        kept += [cell for cell in near if speed(cell) >= KEPT * most]
-    return [cell["id"] for cell in sorted(kept, key=lambda cell: (-speed(cell) / best[cell["model"]], cell["id"]))]
+        near = [cell for cell in group if limit is None or cell.latency() <= NEAR_LIMIT * limit]
+        most = max((cell.speed() for cell in near), default=0.0)
+        kept += [cell for cell in near if cell.speed() >= KEPT * most]
+    return [cell.id for cell in sorted(kept, key=lambda cell: (-cell.speed() / best[cell.model], cell.id))]
 
 
-def failed(content: Mapping[str, Any]) -> str:
+def failed(content: Benchmark) -> str:
     """Say why nothing at all was measured; an empty string where something was."""
-    if any(cell["state"] == "measured" for cell in content["cells"]) or not content["ended"]:
+    if any(cell.state == "measured" for cell in content.cells) or not content.ended:
         return ""
     reasons = list(dict.fromkeys(_reasons(content)))
-    return f"job {content['job']}: nothing was measured: {'; '.join(reasons[:3])}"
+    return f"job {content.job}: nothing was measured: {'; '.join(reasons[:3])}"
 
 
-def _reasons(content: Mapping[str, Any]) -> Iterator[str]:
-    for trial in content["trials"]:
-        if trial["state"] == "failed":
-            yield " ".join(trial["reason"].split())
-    for cell in content["cells"]:
-        yield cell["reason"] or f"{count(1, 'cell')} was not measured"
+def _reasons(content: Benchmark) -> Iterator[str]:
+    for trial in content.trials:
+        if trial.state == "failed":
+            yield " ".join(trial.reason.split())
+    for cell in content.cells:
+        yield cell.reason or f"{count(1, 'cell')} was not measured"

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Benchmark, Cell
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 # What a recommended setting consists of, in its file and in inference.json.
@@ -21,66 +23,60 @@ SETTING = (
 )
 
 
-def concluded(content: Mapping[str, Any]) -> dict[str, Any]:
+def concluded(content: Benchmark) -> Benchmark:
     """Return a benchmark with its recommended settings, and notes on what keeps others from being so."""
     recommended: dict[str, Any] = {}
     notes: list[str] = []
-    for name in content["models"]:
-        cells = [cell for cell in content["cells"] if cell["model"] == name and cell["state"] == "measured"]
+    for name in content.models:
+        cells = content.in_state("measured", name)
         if not cells:
             continue
         chosen, said = _of_model(content, name, cells)
         notes += said
         if chosen:
             recommended[name] = chosen
-    skipped = sum(cell["state"] == "skipped" or bool(cell["cut"]) for cell in content["cells"])
+    skipped = sum(cell.state == "skipped" or bool(cell.cut) for cell in content.cells)
     if skipped:
         notes.append(f"{count(skipped, 'cell')} were not measured for the full time: see their reasons in the file")
-    return {**content, "recommended": recommended, "notes": notes}
+    return replace(content, recommended=recommended, notes=notes)
 
 
-def _of_model(
-    content: Mapping[str, Any], name: str, cells: list[dict[str, Any]]
-) -> tuple[dict[str, Any] | None, list[str]]:
+def _of_model(content: Benchmark, name: str, cells: list[Cell]) -> tuple[dict[str, Any] | None, list[str]]:
     lengths, cells = _longest(cells)
     notes = _at_batch_one(name, cells)
-    limit, least = content["limit_p99_ms"], content["least_agreement"]
-    within = [cell for cell in cells if _is_within(cell["latency_ms"]["p99"], limit)]
+    limit, least = content.limit_p99_ms, content.least_agreement
+    within = [cell for cell in cells if _is_within(cell.latency(), limit)]
     if not within:
-        lowest = min(cells, key=lambda cell: cell["latency_ms"]["p99"])
+        lowest = min(cells, key=lambda cell: cell.latency())
         notes.append(
-            f"{name}: no setting keeps p99 under {limit:g} ms; the lowest is {lowest['latency_ms']['p99']:.1f} ms "
+            f"{name}: no setting keeps p99 under {limit:g} ms; the lowest is {lowest.latency():.1f} ms "
             f"({described(lowest)})"
         )
         return None, notes
     chosen, said = _confirmed(content, name)
     notes += said
-    best = next((cell for cell in cells if chosen and cell["id"] == chosen["cell"]), None)
-    faster = [cell for cell in within if disagreement(cell, least) and (best is None or speed(cell) > speed(best))]
-    for cell in sorted(faster, key=speed, reverse=True)[:2]:
-        times = f" ({speed(cell) / speed(best):.2f} x)" if best else ""
+    best = next((cell for cell in cells if chosen and cell.id == chosen["cell"]), None)
+    faster = [cell for cell in within if disagreement(cell, least) and (best is None or cell.speed() > best.speed())]
+    for cell in sorted(faster, key=Cell.speed, reverse=True)[:2]:
+        times = f" ({cell.speed() / best.speed():.2f} x)" if best else ""
         notes.append(f"{name}: {described(cell)} is faster{times} and not recommended: {disagreement(cell, least)}")
     if best and len(lengths) > 1:
         notes.append(f"{name}: recommended for sequence length {lengths[-1]}, the longest that was measured")
     return chosen, notes
 
 
-def usable(content: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+def usable(content: Benchmark, name: str) -> list[Cell]:
     """Return the cells of a model that can be recommended by what was measured of them, the fastest first."""
-    cells = [cell for cell in content["cells"] if cell["model"] == name and cell["state"] == "measured"]
-    limit, least = content["limit_p99_ms"], content["least_agreement"]
-    found = [
-        cell
-        for cell in _longest(cells)[1]
-        if _is_within(cell["latency_ms"]["p99"], limit) and not disagreement(cell, least)
-    ]
-    return sorted(found, key=lambda cell: (-speed(cell), cell["id"]))
+    cells = content.in_state("measured", name)
+    limit, least = content.limit_p99_ms, content.least_agreement
+    found = [cell for cell in _longest(cells)[1] if _is_within(cell.latency(), limit) and not disagreement(cell, least)]
+    return sorted(found, key=lambda cell: (-cell.speed(), cell.id))
 
 
-def _longest(cells: list[dict[str, Any]]) -> tuple[list[int], list[dict[str, Any]]]:
+def _longest(cells: list[Cell]) -> tuple[list[int], list[Cell]]:
     """Return the lengths of texts, and the cells with the longest: shorter ones are faster, and cut off more."""
-    lengths = sorted({cell["sequence_length"] for cell in cells if cell["sequence_length"]})
-    return lengths, [cell for cell in cells if not lengths or cell["sequence_length"] == lengths[-1]]
+    lengths = sorted({cell.sequence_length for cell in cells if cell.sequence_length})
+    return lengths, [cell for cell in cells if not lengths or cell.sequence_length == lengths[-1]]
 
 
 def _is_within(p99: float, limit: float | None) -> bool:
@@ -92,12 +88,12 @@ def confirming(found: Mapping[str, Any], turn: int) -> dict[str, Any]:
     measured = found["state"] == "measured"
     return {
         **{"turn": turn, "state": found["state"], "reason": found["reason"]},
-        "samples_per_second": speed(found) if measured else None,
+        "samples_per_second": float(found["throughput"]["value"]) if measured else None,
         "p99_ms": found["latency_ms"]["p99"] if measured else None,
     }
 
 
-def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | None, list[str]]:
+def _confirmed(content: Benchmark, name: str) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the recommended setting of a model by its confirming runs, and notes.
 
     The cell that was the fastest before these runs stays so unless another one is faster in them, by
@@ -105,25 +101,25 @@ def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | 
     """
     cells = usable(content, name)
     if len(cells) == 1:
-        return _recommended(cells[0], cells[0]["throughput"], cells[0]["latency_ms"]["p99"], ""), []
-    confirm = content.get("confirm")
+        return _recommended(cells[0], cells[0].throughput or {}, cells[0].latency(), ""), []
+    confirm = content.confirm
     if not cells or not confirm:
         return None, []
     good, notes = [], []
     for cell in cells:
-        runs = cell.get("confirming") or []
-        if cell["id"] not in confirm["cells"] or len(runs) < 2:
+        runs = cell.confirming
+        if cell.id not in confirm["cells"] or len(runs) < 2:
             continue
         failed = next((run for run in runs if run["state"] != "measured"), None)
         p99 = statistics.median(run["p99_ms"] for run in runs) if not failed else 0.0
         if failed:
             notes.append(f"{name}: {described(cell)} is not recommended: a confirming run failed: {failed['reason']}")
-        elif not _is_within(p99, content["limit_p99_ms"]):
+        elif not _is_within(p99, content.limit_p99_ms):
             notes.append(f"{name}: {described(cell)} is not recommended: its confirming runs have p99 {p99:.1f} ms")
         else:
             good.append((cell, [float(run["samples_per_second"]) for run in runs], p99))
     if not good:
-        if content["ended"]:
+        if content.ended:
             notes.append(f"{name}: no setting is recommended: {confirm['reason'] or 'none was confirmed'}")
         return None, notes
     best = good[0]
@@ -143,27 +139,22 @@ def _confirmed(content: Mapping[str, Any], name: str) -> tuple[dict[str, Any] | 
     return _recommended(cell, value, p99, f" in {len(speeds)} confirming runs"), notes
 
 
-def _recommended(cell: Mapping[str, Any], value: Mapping[str, Any], p99: float, runs: str) -> dict[str, Any]:
+def _recommended(cell: Cell, value: Mapping[str, Any], p99: float, runs: str) -> dict[str, Any]:
     between = f" ({value['low']:.1f} to {value['high']:.1f})" if value["low"] and value["high"] else ""
     text = f"{described(cell)}: {value['value']:.1f} samples/s{between}{runs}, p99 {p99:.1f} ms"
-    if cell["emulated"]:
+    if cell.emulated:
         text += ", emulated"
-    settings = {key: cell[key] for key in SETTING}
-    return {"cell": cell["id"], "settings": settings, "throughput": dict(value), "p99_ms": p99, "text": text}
+    settings = {key: getattr(cell, key) for key in SETTING}
+    return {"cell": cell.id, "settings": settings, "throughput": dict(value), "p99_ms": p99, "text": text}
 
 
-def speed(cell: Mapping[str, Any]) -> float:
-    """Return the throughput of a cell that was measured, in samples a second over all instances."""
-    return float(cell["throughput"]["value"])
-
-
-def disagreement(cell: Mapping[str, Any], least: float) -> str:
+def disagreement(cell: Cell, least: float) -> str:
     """Say why the predictions of a cell are not those of fp32, as far as they have to be; empty where they are."""
-    found = cell["agreement"]
-    if cell["precision"] == "fp32" and cell["engine"] == "eager" and not cell["channels_last"]:
+    found = cell.agreement
+    if cell.precision == "fp32" and cell.engine == "eager" and not cell.channels_last:
         return ""
     if not found:
-        return "" if cell["precision"] == "fp32" else "its predictions were not compared with fp32's"
+        return "" if cell.precision == "fp32" else "its predictions were not compared with fp32's"
     equal = found["equal"]
     on = f" on {found['data']}" if found.get("data") else ""
     if equal is None:
@@ -180,60 +171,58 @@ def agreeing(found: Mapping[str, Any]) -> str:
     return f"{found['equal']:.1%} of its predictions equal fp32's{within}"
 
 
-def described(cell: Mapping[str, Any]) -> str:
+def described(cell: Cell) -> str:
     """Return the setting of a cell in words."""
-    number = cell["instances_per_node"]
-    instances = (
-        f"{number} x {count(cell['threads_per_instance'], 'thread')}" if cell["threads_per_instance"] else str(number)
-    )
+    number = cell.instances_per_node
+    instances = f"{number} x {count(cell.threads_per_instance, 'thread')}" if cell.threads_per_instance else str(number)
     return f"{variant(cell)}, {shape(cell)}, {instances}"
 
 
-def variant(cell: Mapping[str, Any]) -> str:
+def variant(cell: Cell) -> str:
     """Return the precision and the engine of a cell."""
-    words = [cell["precision"] + (f" {cell['int8']}" if cell["int8"] else ""), cell["engine"]]
-    return " ".join([*words, *(["channels_last"] if cell["channels_last"] else [])])
+    words = [cell.precision + (f" {cell.int8}" if cell.int8 else ""), cell.engine]
+    return " ".join([*words, *(["channels_last"] if cell.channels_last else [])])
 
 
-def shape(cell: Mapping[str, Any]) -> str:
+def shape(cell: Cell) -> str:
     """Return the batch of a cell, and the length of its texts."""
-    return f"batch {cell['batch_size']}" + (f" x {cell['sequence_length']}" if cell["sequence_length"] else "")
+    return f"batch {cell.batch_size}" + (f" x {cell.sequence_length}" if cell.sequence_length else "")
 
 
-def _at_batch_one(name: str, cells: Sequence[Mapping[str, Any]]) -> list[str]:
+def _at_batch_one(name: str, cells: Sequence[Cell]) -> list[str]:
     """Compare the instances at batch 1, where several of one core and one of all cores differ most."""
-    best: dict[tuple[int, int], Mapping[str, Any]] = {}
+    best: dict[tuple[Any, Any], Cell] = {}
     for cell in cells:
-        key = (cell["instances_per_node"], cell["threads_per_instance"])
-        if cell["batch_size"] == 1 and (key not in best or speed(cell) > speed(best[key])):
+        key = (cell.instances_per_node, cell.threads_per_instance)
+        if cell.batch_size == 1 and (key not in best or cell.speed() > best[key].speed()):
             best[key] = cell
     if len(best) < 2:
         return []
     each = [
-        f"{number} x {count(threads, 'thread')} {speed(cell):.1f} samples/s, p99 {cell['latency_ms']['p99']:.1f} ms"
-        for (number, threads), cell in sorted(best.items(), key=lambda item: -speed(item[1]))
+        f"{number} x {count(threads, 'thread')} {cell.speed():.1f} samples/s, p99 {cell.latency():.1f} ms"
+        for (number, threads), cell in sorted(best.items(), key=lambda item: -item[1].speed())
     ]
     return [f"{name}: instances on each host at batch 1: {'; '.join(each)}"]
 
 
-def setting_file(content: Mapping[str, Any], name: str) -> str:
+def setting_file(content: Benchmark, name: str) -> str:
     """Return recommended-MODEL.yml: the setting with its model's source, and what was measured in comments."""
-    found = content["recommended"][name]
-    cell = next(each for each in content["cells"] if each["id"] == found["cell"])
-    about = content["models"][name]
+    found = content.recommended[name]
+    cell = next(each for each in content.cells if each.id == found["cell"])
+    about = content.models[name]
     source = about["source"] or {kind: about[kind] for kind in ("small", "configured") if about[kind]}
     values = {**found["settings"], "source": source}
     order = ("model", "source", *SETTING[1:])
     lines = [
         f"# {_ownership.SIGNATURE}: the recommended setting of {name}, for playbooks/predict.yml -e setting=FILE.",
-        f"# Measured by playbooks/infer.yml, job {content['job']}, on {count(content['hosts'], 'host')}"
-        f"{' with ' + content['cpu'] if content['cpu'] else ''}, {content['ended']}:",
+        f"# Measured by playbooks/infer.yml, job {content.job}, on {count(content.hosts, 'host')}"
+        f"{' with ' + content.cpu if content.cpu else ''}, {content.ended}:",
         f"# {found['text']}",
     ]
-    if cell["int8_route"]:
-        lines.append(f"# int8: {cell['int8_route']}")
-    if cell["agreement"] and cell["agreement"]["equal"] is not None:
-        lines.append(f"# {agreeing(cell['agreement'])}, on {cell['agreement']['data']}")
+    if cell.int8_route:
+        lines.append(f"# int8: {cell.int8_route}")
+    if cell.agreement and cell.agreement["equal"] is not None:
+        lines.append(f"# {agreeing(cell.agreement)}, on {cell.agreement['data']}")
     return "\n".join([*lines, "---", *(f"{key}: {json.dumps(values[key])}" for key in order)]) + "\n"
 
 

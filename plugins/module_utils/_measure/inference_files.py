@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._measure import latencies
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Cell
 
 DIRECTORY = "output/inference"
 MEASURED, REFUSED, FAILED, SKIPPED = "measured", "refused", "failed", "skipped"
@@ -114,10 +115,10 @@ def _open_loop(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def all_hosts(cell: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]], expected: int) -> dict[str, Any]:
+def all_hosts(cell: Cell, hosts: Mapping[str, Mapping[str, Any]], expected: int) -> dict[str, Any]:
     """Return what a cell came to over all hosts: its fields in inference.json that are not known before it.
 
-    cell: with batch_size and new_tokens. hosts: {name: summary}. expected: the number of instances; where some left no
+    hosts: {name: summary}. expected: the number of instances; where some left no
     result, the cell has failed.
     """
     parts = list(hosts.values())
@@ -132,7 +133,7 @@ def all_hosts(cell: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]], e
             reason = f"{reason} (on {', '.join(names)})" if len(names) < len(parts) else reason
     if state != MEASURED:
         return {**NOTHING, "state": state, "reason": reason, "peak_memory_bytes": _most(parts, "peak_memory_bytes")}
-    batch = cell["batch_size"]
+    batch = cell.batch_size
     return {
         "state": state,
         "reason": "",
@@ -173,7 +174,7 @@ NOTHING: dict[str, Any] = {
 }
 
 
-def _generated(cell: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _generated(cell: Cell, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     told = [part["generation"] for part in parts if part["generation"]]
     if not told:
         return None
@@ -182,5 +183,5 @@ def _generated(cell: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> d
     return {
         "prefill_ms": latencies.summary(prefill, _MS),
         "per_token_ms": latencies.summary(token, _MS),
-        "tokens_per_second": (speed["value"] or 0.0) * (cell["new_tokens"] or 1) if speed else None,
+        "tokens_per_second": (speed["value"] or 0.0) * (cell.new_tokens or 1) if speed else None,
     }

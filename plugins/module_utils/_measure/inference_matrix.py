@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_mod
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import OF_JOB, Inference
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import SOURCES, Source
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Cell
 
 # What an instance is told of a cell, beside what it is to measure with.
 TOLD = (
@@ -153,7 +154,7 @@ def of_source(source: Source) -> dict[str, Any]:
 def cells(
     wanted: Inference, about: Mapping[str, Mapping[str, Any]], settings: Sequence[Mapping[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the cells of a benchmark, those of a model together, as inference.json has them before they are measured.
+    """Yield the fields of a benchmark's cells before they are measured, those of a model together.
 
     about: as `models` returns it, with each model's `task`, and `error` where it cannot be had. settings: of the
     instances, as _cores.instances.common returns them; a cell of one that a host refuses is refused with its reason.
@@ -209,10 +210,10 @@ def _variants(wanted: Inference, task: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def told(cell: Mapping[str, Any], wanted: Inference, seconds: float) -> dict[str, Any]:
+def told(cell: Cell, wanted: Inference, seconds: float) -> dict[str, Any]:
     """Return a cell as the instances are told of it; seconds: of the closed loop, and of each open one."""
     return {
-        **{name: cell[name] for name in TOLD},
+        **{name: getattr(cell, name) for name in TOLD},
         "rates": wanted.rates,
         "seconds": seconds,
         "warmup": wanted.warmup,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure import inference_choice
-from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import speed
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Benchmark, Cell, Trial
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
 HEADER = ["setting", "shape", "instances", "samples/s", "p50 ms", "p99 ms", "equal to fp32", "memory", ""]
@@ -18,48 +18,46 @@ HEADER = ["setting", "shape", "instances", "samples/s", "p50 ms", "p99 ms", "equ
 ROWS = 12
 
 
-def report(content: Mapping[str, Any], path: str) -> str:
+def report(content: Benchmark, path: str) -> str:
     """Return a table for each model, the recommended settings with the commands that use them, notes and the file."""
-    facts = ", ".join(filter(None, (content["stack"], content["cpu"], names(content["names"]))))
-    used = f"{content['used_minutes']:.1f} of {content['budget_minutes']:g} min used"
-    limit = f", p99 limit {content['limit_p99_ms']:g} ms" if content["limit_p99_ms"] else ""
-    lines = [f"Inference {content['job']}: {facts}; {used}{limit}", ""]
-    for name in content["models"]:
+    facts = ", ".join(filter(None, (content.stack, content.cpu, names(content.names))))
+    used = f"{content.used_minutes:.1f} of {content.budget_minutes:g} min used"
+    limit = f", p99 limit {content.limit_p99_ms:g} ms" if content.limit_p99_ms else ""
+    lines = [f"Inference {content.job}: {facts}; {used}{limit}", ""]
+    for name in content.models:
         lines += [*_table(content, name, path), ""]
-    for note in content["notes"]:
+    for note in content.notes:
         lines += wrapped("- ", note)
-    for trial in content["trials"]:
-        if trial["state"] == "failed":
-            lines += wrapped(f"- {trial['job']} failed: ", " ".join(trial["reason"].split())[:400])
-    if content["state"] != "complete":
+    for trial in content.trials:
+        if trial.state == "failed":
+            lines += wrapped(f"- {trial.job} failed: ", " ".join(trial.reason.split())[:400])
+    if content.state != "complete":
         lines.append("The same command continues; with a larger budget where this one is used up.")
     return "\n".join([*lines, f"All cells: {path}", f"As a page: playbooks/report.yml -e of={Path(path).parent}"])
 
 
-def planned(content: Mapping[str, Any]) -> str:
+def planned(content: Benchmark) -> str:
     """Return what a benchmark would measure, for check mode."""
-    pending = [cell for cell in content["cells"] if cell["state"] == "pending"]
+    pending = [cell for cell in content.cells if cell.state == "pending"]
     lines = wrapped(
         "Would be measured: ",
-        f"as many of {count(len(pending), 'cell')} as {content['budget_minutes']:g} min allow, of which "
-        f"{content['used_minutes']:.1f} are used:",
+        f"as many of {count(len(pending), 'cell')} as {content.budget_minutes:g} min allow, of which "
+        f"{content.used_minutes:.1f} are used:",
     )
     for cell in pending:
-        instances = f"{cell['instances_per_node']} x {count(cell['threads_per_instance'], 'thread')}"
-        lines.append(
-            f"  {cell['model']}: {inference_choice.variant(cell)}, {inference_choice.shape(cell)}, {instances}"
-        )
+        instances = f"{cell.instances_per_node} x {count(cell.threads_per_instance, 'thread')}"
+        lines.append(f"  {cell.model}: {inference_choice.variant(cell)}, {inference_choice.shape(cell)}, {instances}")
     return "\n".join(lines)
 
 
-def _table(content: Mapping[str, Any], name: str, path: str) -> list[str]:
-    cells = [cell for cell in content["cells"] if cell["model"] == name]
-    measured = sorted((cell for cell in cells if cell["state"] == "measured"), key=speed, reverse=True)
-    recommended = content["recommended"].get(name)
+def _table(content: Benchmark, name: str, path: str) -> list[str]:
+    cells = [cell for cell in content.cells if cell.model == name]
+    measured = sorted((cell for cell in cells if cell.state == "measured"), key=Cell.speed, reverse=True)
+    recommended = content.recommended.get(name)
     shown = measured[:ROWS]
     if recommended:
-        shown += [cell for cell in measured[ROWS:] if cell["id"] == recommended["cell"]]
-    task = next((cell["task"] for cell in cells if cell["task"]), "task not known")
+        shown += [cell for cell in measured[ROWS:] if cell.id == recommended["cell"]]
+    task = next((cell.task for cell in cells if cell.task), "task not known")
     lines = [f"{name}, {task}: {len(measured)} of {count(len(cells), 'cell')} measured"]
     if shown:
         lines += [f"  {line}" for line in columns([HEADER, *(_row(cell, recommended) for cell in shown)])]
@@ -67,8 +65,8 @@ def _table(content: Mapping[str, Any], name: str, path: str) -> list[str]:
         lines.append(f"  ({count(len(measured) - len(shown), 'slower one')} in the file)")
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
-        if cell["state"] not in ("measured", "pending"):
-            reasons.setdefault((cell["state"], " ".join(cell["reason"].split())), []).append(cell["id"])
+        if cell.state not in ("measured", "pending"):
+            reasons.setdefault((cell.state, " ".join(cell.reason.split())), []).append(cell.id)
     for (state, reason), ids in reasons.items():
         lines += [f"  {line}" for line in wrapped(f"{count(len(ids), 'cell')} {state}: ", reason[:400])]
     if recommended:
@@ -79,38 +77,38 @@ def _table(content: Mapping[str, Any], name: str, path: str) -> list[str]:
     return lines
 
 
-def _row(cell: Mapping[str, Any], recommended: Mapping[str, Any] | None) -> list[str]:
-    latency, agreement, memory = cell["latency_ms"], cell["agreement"], cell["peak_memory_bytes"]
-    marks = ["recommended"] if recommended and recommended["cell"] == cell["id"] else []
-    marks += ["emulated"] if cell["emulated"] else []
-    marks += ["round 1 only"] if cell["cut"] else []
-    value = cell["throughput"]
+def _row(cell: Cell, recommended: Mapping[str, Any] | None) -> list[str]:
+    agreement, memory = cell.agreement, cell.peak_memory_bytes
+    marks = ["recommended"] if recommended and recommended["cell"] == cell.id else []
+    marks += ["emulated"] if cell.emulated else []
+    marks += ["round 1 only"] if cell.cut else []
+    value = cell.throughput or {}
     half = (value["high"] - value["low"]) / 2 if value["high"] is not None and value["low"] is not None else None
     return [
         inference_choice.variant(cell),
         inference_choice.shape(cell),
-        f"{cell['instances_per_node']} x {count(cell['threads_per_instance'], 'thread')}",
-        f"{speed(cell):.1f}" + (f" +-{half:.1f}" if half is not None else ""),
-        f"{latency['p50']:.1f}",
-        f"{latency['p99']:.1f}",
+        f"{cell.instances_per_node} x {count(cell.threads_per_instance, 'thread')}",
+        f"{cell.speed():.1f}" + (f" +-{half:.1f}" if half is not None else ""),
+        f"{cell.latency('p50'):.1f}",
+        f"{cell.latency('p99'):.1f}",
         f"{agreement['equal']:.1%}" if agreement and agreement["equal"] is not None else "-",
         f"{memory / 2**30:.2f} GiB" if memory else "-",
         ", ".join(marks),
     ]
 
 
-def line(content: Mapping[str, Any], trial: Mapping[str, Any]) -> str:
+def line(content: Benchmark, trial: Trial) -> str:
     """Say in one line what came of a trial."""
-    if trial["state"] != "succeeded" and not any(
-        cell["state"] == "measured" for cell in content["cells"] if cell["id"] in trial["cells"]
+    if trial.state != "succeeded" and not any(
+        cell.state == "measured" for cell in content.cells if cell.id in trial.cells
     ):
-        return f"{trial['job']} failed: {' '.join(trial['reason'].split())[:300]}"
-    states = [cell["state"] for cell in content["cells"] if cell["id"] in trial["cells"]]
+        return f"{trial.job} failed: {' '.join(trial.reason.split())[:300]}"
+    states = [cell.state for cell in content.cells if cell.id in trial.cells]
     each = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    setting = content["settings"][trial["setting"]]
-    left = sum(cell["state"] == "pending" for cell in content["cells"])
+    setting = content.settings[trial.setting]
+    left = sum(cell.state == "pending" for cell in content.cells)
     threads = count(setting["threads"], "thread")
     return (
-        f"{trial['job']}, round {trial['round']}, {setting['instances']} x {threads} on each host: {each}; {left} not "
-        f"tried yet, {content['used_minutes']:.1f} of {content['budget_minutes']:g} min used"
+        f"{trial.job}, round {trial.round}, {setting['instances']} x {threads} on each host: {each}; {left} not "
+        f"tried yet, {content.used_minutes:.1f} of {content.budget_minutes:g} min used"
     )

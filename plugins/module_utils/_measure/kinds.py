@@ -9,6 +9,7 @@ What they have in common, and what each method is for, is in `measurement`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
@@ -19,6 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choos
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference,
     inference_choice,
+    inference_document,
     inference_matrix,
     inference_text,
     sweep,
@@ -29,22 +31,22 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     tuning_request,
     tuning_text,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Benchmark
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import (
-    Content,
     Found,
     Measurement,
     Stopped,
-    Timed,
     contents,
     moment,
 )
 
 
-class Sweep(Measurement):
+class Sweep(Measurement[sweep.Sweep]):
     """The job on several numbers of hosts."""
 
     TITLE, PLAYBOOK, DIRECTORY = "sweep", "playbooks/scale.yml", "scale"
-    FILE, VERSION, OPTIONS, MORE_HOSTS = sweep.FILE, sweep.VERSION, sweep_request.OPTIONS, True
+    FILE, VERSION, DOCUMENT = sweep.FILE, sweep.VERSION, sweep.Sweep
+    OPTIONS, MORE_HOSTS = sweep_request.OPTIONS, True
 
     def prepare(self) -> None:
         usable = sweep_request.candidates(self.job, self.cluster.hosts)
@@ -52,53 +54,55 @@ class Sweep(Measurement):
         self.hosts = usable[: self.request.counts[-1]]
         self.content = sweep.new(self.job, usable, self.request, contents(self.job), moment())
 
-    def continued(self, earlier: Content) -> Content:
+    def continued(self, earlier: sweep.Sweep) -> sweep.Sweep:
         return sweep.continued(earlier, self.content)
 
-    def ended(self, content: Content) -> bool:
+    def ended(self, content: sweep.Sweep) -> bool:
         return not sweep.left(content)
 
-    def interrupted(self, content: Content) -> list[str]:
+    def unfinished(self, content: sweep.Sweep) -> list[str]:
         return sweep.interrupted(content)
 
-    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
+    def next(self, content: sweep.Sweep, now: float) -> tuple[sweep.Sweep, sweep_request.Run | None]:
         run = sweep.following(content)
-        return (sweep.started(content, run["job"], moment(now)), run) if run else (content, None)
+        return (sweep.started(content, run.job, moment(now)), run) if run else (content, None)
 
-    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
-        layout = content["layout"] or {}
+    def trial(self, content: sweep.Sweep, run: sweep_request.Run, now: float) -> dict[str, Any]:
+        layout = content.layout or {}
         return sweep_request.trial(self.job, self.request, run, layout.get("ranks_per_node", 1))
 
-    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
+    def recorded(
+        self, content: sweep.Sweep, tried: Mapping[str, Any], found: Found, now: float
+    ) -> tuple[sweep.Sweep, str]:
         content, stop = sweep.recorded(content, tried, moment(now))
-        content["cpu"] = content["cpu"] or found.head.get("cpu") or None
-        left, runs = len(sweep.left(content)), content["runs"]
+        content = replace(content, cpu=content.cpu or found.head.get("cpu") or None)
+        left, runs = len(sweep.left(content)), content.runs
         if not left:
             network = _io.read_json(self.results / "network" / "network.json")
             content = sweep.summarised(content, sweep.slowest_link(network or {}, self.hosts))
         if stop:
             raise Stopped(stop, content)
-        (run,) = [each for each in [content["sanity"], *runs] if each and each["job"] == tried["job"]]
+        (run,) = [run for run in [content.sanity, *runs] if run and run.job == tried["job"]]
         return content, sweep_text.line(run, len(runs) - left, len(runs))
 
-    def status(self, content: Content) -> str:
+    def status(self, content: sweep.Sweep) -> str:
         left = len(sweep.left(content))
-        made = len(content["runs"]) - left
+        made = len(content.runs) - left
         where = f"Sweep of job {self.job.name} on {len(self.hosts)} hosts"
         return f"{where}: {made} runs have been made, {left} are left"
 
-    def planned(self, content: Content) -> str:
+    def planned(self, content: sweep.Sweep) -> str:
         return sweep_text.planned(content)
 
-    def text(self, content: Content, wrote: str) -> str:
+    def text(self, content: sweep.Sweep, wrote: str) -> str:
         return sweep_text.table(content, str(self.path))
 
 
-class Tuning(Timed):
+class Tuning(Measurement[tuning.Tuning]):
     """The job with other ranks, cores and backends, within a budget."""
 
     TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", "tune"
-    FILE, VERSION, OPTIONS = tuning.FILE, tuning.VERSION, tuning_request.OPTIONS
+    FILE, VERSION, DOCUMENT, OPTIONS = tuning.FILE, tuning.VERSION, tuning.Tuning, tuning_request.OPTIONS
 
     def prepare(self) -> None:
         self.hosts = choose_hosts(self.job, self.cluster.hosts)
@@ -115,7 +119,7 @@ class Tuning(Timed):
         """Tell whether the winner is for the inventory."""
         return self.request.write_to == "inventory"
 
-    def continued(self, earlier: Content) -> Content:
+    def continued(self, earlier: tuning.Tuning) -> tuning.Tuning:
         return tuning.continued(earlier, self.request.budget)
 
     def questions(self) -> dict[str, Any]:
@@ -125,7 +129,7 @@ class Tuning(Timed):
             "vary": [*self.request.vary],
         }
 
-    def begun(self, content: Content, found: Found) -> Content:
+    def begun(self, content: tuning.Tuning, found: Found) -> tuning.Tuning:
         valid = candidates.common(found.hosts)
         if not valid:
             raise ValueError(
@@ -134,42 +138,50 @@ class Tuning(Timed):
             )
         return tuning.with_candidates(content, valid)
 
-    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
+    def ended(self, content: tuning.Tuning) -> bool:
+        return bool(content.ended)
+
+    def unfinished(self, content: tuning.Tuning) -> list[str]:
+        return [content.running.job] if content.running else []
+
+    def next(self, content: tuning.Tuning, now: float) -> tuple[tuning.Tuning, tuning.Trial | None]:
         content, run = tuning.advance(content, self.job, moment(now))
         if run is None:
-            content["diff"] = tuning_files.diff(content, self.job)
-        return self.begun_run(content, run, now), run
+            return replace(content, diff=tuning_files.diff(content, self.job)), None
+        return replace(content, running=tuning.Running(run.job, run, now)), run
 
-    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
+    def trial(self, content: tuning.Tuning, run: tuning.Trial, now: float) -> dict[str, Any]:
         return tuning.derivation(content, self.job, run)
 
-    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
-        run, seconds = self.running(content, now)
-        content = tuning.recorded(content, run, tried, seconds)
-        return content, tuning_text.line(content["trials"][-1])
+    def recorded(
+        self, content: tuning.Tuning, tried: Mapping[str, Any], found: Found, now: float
+    ) -> tuple[tuning.Tuning, str]:
+        running = self.begun_run(content.running)
+        content = tuning.recorded(content, running.trial, tried, max(0.0, now - running.began))
+        return content, tuning_text.line(content.trials[-1])
 
-    def status(self, content: Content) -> str:
+    def status(self, content: tuning.Tuning) -> str:
         ended = ", it has ended" if self.ended(content) else ""
         where = f"Tuning of job {self.job.name} on {len(self.hosts)} hosts"
-        return f"{where}: {len(content['trials'])} trials have been made{ended}"
+        return f"{where}: {len(content.trials)} trials have been made{ended}"
 
-    def planned(self, content: Content) -> str:
+    def planned(self, content: tuning.Tuning) -> str:
         return tuning_text.planned(content)
 
-    def text(self, content: Content, wrote: str) -> str:
+    def text(self, content: tuning.Tuning, wrote: str) -> str:
         return tuning_text.table(content, str(self.path), wrote, self.request.write_to)
 
-    def applied(self, content: Content, dry: bool) -> tuple[Content, str]:
+    def applied(self, content: tuning.Tuning, dry: bool) -> tuple[tuning.Tuning, str]:
         """Write the winner if that is requested; to the job file, only if it still is what was tuned."""
-        if not content["diff"] or not (self.request.write or self.to_inventory()):
+        if not content.diff or not (self.request.write or self.to_inventory()):
             return content, ""
-        if tuning_files.diff(content, self.job) != content["diff"]:
+        if tuning_files.diff(content, self.job) != content.diff:
             raise ValueError(
                 f"{self.job.file} has been changed since it was tuned: apply the diff in {self.path} yourself"
             )
         variables = tuning_files.variables_file(self.cluster.inventory) if self.to_inventory() else None
         changes = tuning_files.changes(content, self.job, variables)
-        content = {**content, "diff": "".join(change.diff for change in changes)}
+        content = replace(content, diff="".join(change.diff for change in changes))
         if not self.request.write:
             return content, ""
         if changes and not dry:
@@ -178,15 +190,16 @@ class Tuning(Timed):
             load(self.job.file)  # it must still be one
         return content, ", ".join(str(change.path) for change in changes)
 
-    def failed(self, content: Content) -> str:
-        return f"job {content['job']} was not tuned: {content['notes'][0]}" if tuning.job_failed(content) else ""
+    def failed(self, content: tuning.Tuning) -> str:
+        return f"job {content.job} was not tuned: {content.notes[0]}" if tuning.job_failed(content) else ""
 
 
-class InferenceBenchmark(Timed):
+class InferenceBenchmark(Measurement[Benchmark]):
     """Models with every setting of instances, precision, batch and engine, within a budget."""
 
     TITLE, PLAYBOOK, DIRECTORY = "inference benchmark", "playbooks/infer.yml", "inference"
-    FILE, VERSION, EXAMPLE = inference.FILE, inference.VERSION, "jobs/inference.yml"
+    FILE, VERSION, DOCUMENT = inference.FILE, inference.VERSION, Benchmark
+    EXAMPLE = "jobs/inference.yml"
     OPTIONS = dict.fromkeys(inference_matrix.WITH_OPTIONS)
 
     def override(self) -> Any:
@@ -203,7 +216,7 @@ class InferenceBenchmark(Timed):
         self.models = inference_matrix.models(self.job, self.cluster.prefix)
         self.content = inference.new(self.job, contents(self.job), self.hosts, moment())
 
-    def continued(self, earlier: Content) -> Content:
+    def continued(self, earlier: Benchmark) -> Benchmark:
         return inference.continued(earlier, self.request.budget)
 
     def questions(self) -> dict[str, Any]:
@@ -216,48 +229,56 @@ class InferenceBenchmark(Timed):
             "models": {name: model for name, model in self.models.items() if model["entry"]},
         }
 
-    def begun(self, content: Content, found: Found) -> Content:
+    def begun(self, content: Benchmark, found: Found) -> Benchmark:
         provided = found.head.get("models") or {}
         about = {
             name: inference_matrix.found(model, name, provided.get(name) or {}) for name, model in self.models.items()
         }
         return inference.with_cells(content, self.request, about, instances.common(found.hosts), found.head)
 
-    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
-        content, run = inference.advance(content, self.request, self.job, moment(now))
-        return inference_choice.concluded(self.begun_run(content, run, now)), run
+    def ended(self, content: Benchmark) -> bool:
+        return bool(content.ended)
 
-    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
+    def unfinished(self, content: Benchmark) -> list[str]:
+        return [content.running.job] if content.running else []
+
+    def next(self, content: Benchmark, now: float) -> tuple[Benchmark, inference_document.Trial | None]:
+        content, run = inference.advance(content, self.request, self.job, moment(now))
+        if run:
+            content = replace(content, running=inference_document.Running(run.job, run, now))
+        return inference_choice.concluded(content), run
+
+    def trial(self, content: Benchmark, run: inference_document.Trial, now: float) -> dict[str, Any]:
         return inference.derivation(content, self.request, self.job, run, now)
 
-    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
-        run, seconds = self.running(content, now)
-        content = inference.recorded(content, run, tried, found.hosts, seconds)
-        return content, inference_text.line(content, content["trials"][-1])
+    def recorded(self, content: Benchmark, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Benchmark, str]:
+        running = self.begun_run(content.running)
+        content = inference.recorded(content, running.trial, tried, found.hosts, max(0.0, now - running.began))
+        return content, inference_text.line(content, content.trials[-1])
 
-    def write(self, content: Content) -> None:
+    def write(self, content: Benchmark) -> None:
         """Write inference.json, and each recommended setting beside it when there is nothing left to measure."""
         super().write(content)
-        if content["ended"]:
+        if content.ended:
             for old in self.path.parent.glob(inference_choice.file_name("*")):
                 _ownership.remove(old)
-            for name in content["recommended"]:
+            for name in content.recommended:
                 path = self.path.with_name(inference_choice.file_name(name))
                 _io.write_text(path, inference_choice.setting_file(content, name))
 
-    def status(self, content: Content) -> str:
+    def status(self, content: Benchmark) -> str:
         ended = ", it has ended" if self.ended(content) else ""
-        measured = sum(cell["state"] == "measured" for cell in content["cells"])
+        measured = len(content.in_state("measured"))
         where = f"Inference {self.job.name}: {', '.join(self.models)} on {len(self.hosts)} hosts"
         return f"{where}: {measured} cells have been measured{ended}"
 
-    def planned(self, content: Content) -> str:
+    def planned(self, content: Benchmark) -> str:
         return inference_text.planned(content)
 
-    def text(self, content: Content, wrote: str) -> str:
+    def text(self, content: Benchmark, wrote: str) -> str:
         return inference_text.report(content, str(self.path))
 
-    def failed(self, content: Content) -> str:
+    def failed(self, content: Benchmark) -> str:
         return inference.failed(content)
 
 

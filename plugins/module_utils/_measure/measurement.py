@@ -18,15 +18,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
+from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 
-Content = dict[str, Any]
+State = TypeVar("State", bound=Document)
 """The content of a measurement's file."""
+Begun = TypeVar("Begun")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class Found:
     head: dict[str, Any] = field(default_factory=dict)
 
 
-class Measurement(ABC):
+class Measurement(ABC, Generic[State]):
     """A measurement of a job that was requested. Making one raises ValueError with all that is wrong with the request.
 
     job, hosts: those of the trials. content: how it would begin. path: of its file. options: as `given` returns them.
@@ -66,13 +68,14 @@ class Measurement(ABC):
     """Its results lie in JOB-DIRECTORY/FILE."""
     FILE: ClassVar[str]
     VERSION: ClassVar[int]
+    DOCUMENT: ClassVar[type[Document]]
     MORE_HOSTS: ClassVar[bool] = False
     """Whether it can go on with more hosts than before, or fewer."""
     OPTIONS: ClassVar[Mapping[str, Any]]
     """What a user can set with -e, with its default, besides the job, `override` and `again`."""
 
     hosts: list[str]
-    content: Content
+    content: State
 
     def __init__(self, options: Mapping[str, Any], cluster: Cluster, results: Path) -> None:
         self.options = {**self.OPTIONS, **{name: value for name, value in options.items() if value is not None}}
@@ -94,7 +97,7 @@ class Measurement(ABC):
 
     # what there is already
 
-    def earlier(self) -> Content | None:
+    def earlier(self) -> State | None:
         """Return the measurement of this job that is to go on; None where a new one is to begin.
 
         Raises ValueError where it can neither begin nor go on.
@@ -104,7 +107,7 @@ class Measurement(ABC):
         found = _io.read_json(self.path)
         if found is None:
             raise ValueError(f"{self.path} is not complete JSON: add -e again=true to start anew; it is moved aside")
-        different = runs.differences(found, self.content, self.VERSION, self.PLAYBOOK, self.MORE_HOSTS)
+        different = runs.differences(found, self.content.to_json(), self.VERSION, self.PLAYBOOK, self.MORE_HOSTS)
         if different:
             lines = "\n".join(f"- {line}" for line in different)
             raise ValueError(
@@ -112,9 +115,9 @@ class Measurement(ABC):
                 f"Undo the change to continue that {self.TITLE}, or add -e again=true to start this one; the other is "
                 "moved aside."
             )
-        return found
+        return self._read(found)
 
-    def begin(self, found: Found, dry: bool) -> Content:
+    def begin(self, found: Found, dry: bool) -> State:
         """Return the earlier measurement, continued, or a new one.
 
         dry: whether another measurement in the place of a new one is not moved aside.
@@ -124,71 +127,88 @@ class Measurement(ABC):
             set_aside(self.path)
         return self.begun(self.continued(earlier) if earlier else self.content, found)
 
-    def current(self) -> Content:
+    def current(self) -> State:
         """Return the content of the measurement's file. Raises ValueError where there is none."""
         found = _io.read_json(self.path)
         if found is None:
             raise ValueError(f"{self.path} is missing, or is not complete JSON")
-        return found
+        return self._read(found)
 
-    def write(self, content: Content) -> None:
+    def interrupted(self) -> list[str]:
+        """Return the jobs that were started and whose end the file has not: they may be running still."""
+        found = _io.read_json(self.path) or {}
+        return self.unfinished(self._read(found)) if found.get("version") == self.VERSION else []
+
+    def begun_run(self, running: Begun | None) -> Begun:
+        """Return the run that the file has as begun. Raises ValueError where it has none."""
+        if running is None:
+            raise ValueError(f"{self.path} has no run that was begun: run the same command again")
+        return running
+
+    def _read(self, found: Mapping[str, Any]) -> State:
+        return cast(State, self.DOCUMENT.read(found))
+
+    def write(self, content: State) -> None:
         """Write the measurement's file, and what lies beside it."""
-        _io.write_json(self.path, content)
+        _io.write_json(self.path, content.to_json())
 
     # its row: what to vary, how to read a run, when to stop, how to tell
 
     @abstractmethod
-    def continued(self, earlier: Content) -> Content:
+    def continued(self, earlier: State) -> State:
         """Return an earlier measurement as it goes on."""
 
     def questions(self) -> dict[str, Any]:
         """Return what the role asks hosts before the first trial."""
         return {}
 
-    def begun(self, content: Content, found: Found) -> Content:
+    def begun(self, content: State, found: Found) -> State:
         """Return the measurement with what hosts have said before the first trial."""
         return content
 
     @abstractmethod
-    def ended(self, content: Content) -> bool:
+    def ended(self, content: State) -> bool:
         """Tell whether nothing is left to do in a measurement that is new or as it goes on."""
 
-    def interrupted(self, content: Content) -> list[str]:
-        """Return the jobs that a file's measurement has started without recording their end: they may run still."""
-        return [content["running"]["job"]] if content.get("running") else []
+    @abstractmethod
+    def unfinished(self, content: State) -> list[str]:
+        """Return the jobs that were started without recording their end."""
 
     @abstractmethod
-    def next(self, content: Content, now: float) -> tuple[Content, dict[str, Any] | None]:
-        """Return the measurement as it goes on, and its next run, which begins now; None where none is left."""
+    def next(self, content: State, now: float) -> tuple[State, Any]:
+        """Return the measurement as it goes on, and its next run, which begins now; None where none is left.
+
+        A run is a Document with the name of its `job`.
+        """
 
     @abstractmethod
-    def trial(self, content: Content, run: Mapping[str, Any], now: float) -> dict[str, Any]:
+    def trial(self, content: State, run: Any, now: float) -> dict[str, Any]:
         """Return how the job is turned into a run: the arguments of derive.trial."""
 
     @abstractmethod
-    def recorded(self, content: Content, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Content, str]:
+    def recorded(self, content: State, tried: Mapping[str, Any], found: Found, now: float) -> tuple[State, str]:
         """Return the measurement with what came of the run that was begun, and a line that says it.
 
         tried: {job, state, reason, plan, progress, outcome}, what the role job has found of it. Raises Stopped.
         """
 
     @abstractmethod
-    def status(self, content: Content) -> str:
+    def status(self, content: State) -> str:
         """Return in one line how far it has come."""
 
     @abstractmethod
-    def planned(self, content: Content) -> str:
+    def planned(self, content: State) -> str:
         """Return what would be run, for check mode."""
 
     @abstractmethod
-    def text(self, content: Content, wrote: str) -> str:
+    def text(self, content: State, wrote: str) -> str:
         """Return what came of it, for a person. wrote: the files to which `applied` has written it."""
 
-    def applied(self, content: Content, dry: bool) -> tuple[Content, str]:
+    def applied(self, content: State, dry: bool) -> tuple[State, str]:
         """Apply what came of it where that is requested; return the content to show, and the names of the files."""
         return content, ""
 
-    def failed(self, content: Content) -> str:
+    def failed(self, content: State) -> str:
         """Return why nothing at all came of it; an empty string where something did."""
         return ""
 
@@ -196,26 +216,9 @@ class Measurement(ABC):
 class Stopped(ValueError):
     """A measurement cannot go on after a run: the message says why. content: with this run."""
 
-    def __init__(self, message: str, content: Content) -> None:
+    def __init__(self, message: str, content: Document) -> None:
         super().__init__(message)
         self.content = content
-
-
-class Timed(Measurement):
-    """A measurement with a budget in minutes, whose file has the run that was begun, and when."""
-
-    def ended(self, content: Content) -> bool:
-        return bool(content["ended"])
-
-    def begun_run(self, content: Content, run: dict[str, Any] | None, now: float) -> Content:
-        """Return the measurement in which a run was begun now."""
-        return {**content, "running": {"job": run["job"], "trial": run, "began": now}} if run else content
-
-    def running(self, content: Content, now: float) -> tuple[dict[str, Any], float]:
-        """Return the run that was begun, and the seconds since then. Raises ValueError where there is none."""
-        if not content.get("running"):
-            raise ValueError(f"{self.path} has no run that was begun: run the same command again")
-        return content["running"]["trial"], max(0.0, now - content["running"]["began"])
 
 
 def set_aside(path: Path) -> None:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 
 STRONG, WEAK = "strong", "weak"
@@ -40,6 +41,37 @@ class Request:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Run(Document):
+    """A run of a sweep: the job on so many hosts, `names`, and what came of it, which is None before and if it failed.
+
+    repeat: from 1; 0 is the sanity run. baseline: ONE_PROCESS, or None. seconds: of the run, epoch_seconds: of an
+    epoch, extrapolated from the steps. step_seconds, measured: as results.json has them. global_batch: samples of a
+    step over all ranks. environment: stack, precision and backend.
+    """
+
+    job: str
+    hosts: int
+    names: list[str]
+    repeat: int
+    baseline: str | None
+    state: str = "pending"
+    reason: str = ""
+    ranks: int | None = None
+    ranks_per_node: int | None = None
+    threads_per_rank: int | None = None
+    started: str | None = None
+    seconds: float | None = None
+    samples_per_second: float | None = None
+    step_seconds: dict[str, float] | None = None
+    global_batch: int | None = None
+    epoch_seconds: float | None = None
+    extrapolated: bool = True
+    measured: dict[str, Any] | None = None
+    warmup_included: bool = False
+    environment: dict[str, Any] | None = None
 
 
 OPTIONS: dict[str, Any] = {
@@ -144,7 +176,7 @@ def _suffix(count: int, repeat: int, baseline: str | None) -> str:
     return f"one-process-r{repeat}" if baseline else f"on-{count}-r{repeat}"
 
 
-def runs(job: Job, usable: Sequence[str], request: Request) -> list[dict[str, Any]]:
+def runs(job: Job, usable: Sequence[str], request: Request) -> list[Run]:
     """Return the runs of a sweep, in their order, as sweep.json has them before they are made.
 
     The order of the counts is turned round from one repeat to the next, so that what changes slowly, such as the
@@ -161,31 +193,15 @@ def runs(job: Job, usable: Sequence[str], request: Request) -> list[dict[str, An
     return found
 
 
-def sanity(job: Job, usable: Sequence[str], request: Request) -> dict[str, Any] | None:
+def sanity(job: Job, usable: Sequence[str], request: Request) -> Run | None:
     """Return the short run on all hosts that comes before the others; None where the script decides its length."""
     if not job.of_kind().takes_trainer_arguments:
         return None
-    return {**_run(job, usable, request.counts[-1], 0, None), "job": derived_name(job.name, SANITY)}
+    return replace(_run(job, usable, request.counts[-1], 0, None), job=derived_name(job.name, SANITY))
 
 
-def _run(job: Job, usable: Sequence[str], count: int, repeat: int, baseline: str | None) -> dict[str, Any]:
-    nothing = dict.fromkeys(
-        ("ranks", "ranks_per_node", "threads_per_rank", "started", "seconds", "samples_per_second", "step_seconds")
-    )
-    return {
-        "job": derived_name(job.name, _suffix(count, repeat, baseline)),
-        "hosts": count,
-        "names": list(usable[:count]),
-        "repeat": repeat,
-        "baseline": baseline,
-        "state": "pending",
-        "reason": "",
-        **nothing,
-        "global_batch": None,
-        "epoch_seconds": None,
-        "extrapolated": True,
-        "measured": None,
-    }
+def _run(job: Job, usable: Sequence[str], count: int, repeat: int, baseline: str | None) -> Run:
+    return Run(derived_name(job.name, _suffix(count, repeat, baseline)), count, list(usable[:count]), repeat, baseline)
 
 
 def _seeds(job: Job, repeat: int) -> dict[str, int]:
@@ -199,26 +215,26 @@ def _seeds(job: Job, repeat: int) -> dict[str, int]:
     return {name: value + repeat - 1 for name, value in own.items() if isinstance(value, int)}
 
 
-def trial(job: Job, request: Request, run: Mapping[str, Any], ranks_per_node: int) -> dict[str, Any]:
+def trial(job: Job, request: Request, run: Run, ranks_per_node: int) -> dict[str, Any]:
     """Return how the job is turned into a run: the arguments of derive.trial, as the option job_trial has them.
 
     ranks_per_node: of the job on one host, which one process stands for where the global batch is constant.
     """
-    fields: dict[str, Any] = {"hosts": list(run["names"])}
-    if run["baseline"]:
+    fields: dict[str, Any] = {"hosts": list(run.names)}
+    if run.baseline:
         fields.update(ranks_per_node=1, comm_cores="auto")
     if request.constant_global_batch:
         one = batches.of_arguments(job.args, 1)
-        if run["baseline"]:
+        if run.baseline:
             fields["args"] = {batches.ACCUMULATION: one.accumulation * ranks_per_node}
         else:
-            fields["args"] = batches.kept(one, run["hosts"]).arguments()
-    seeds = _seeds(job, run["repeat"])
+            fields["args"] = batches.kept(one, run.hosts).arguments()
+    seeds = _seeds(job, run.repeat)
     if seeds:
         fields["args"] = {**fields.get("args", {}), **seeds}
-    short = run["repeat"] == 0
+    short = run.repeat == 0
     return {
-        "suffix": run["job"][len(job.name) + 1 :],
+        "suffix": run.job[len(job.name) + 1 :],
         "steps": SANITY_STEPS if short else request.steps,
         "warmup_steps": 0 if short else request.warmup_steps,
         "measure": not short,

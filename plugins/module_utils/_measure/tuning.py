@@ -11,16 +11,17 @@ speeds is known with its confidence interval then, and settings that fail in suc
 
 from __future__ import annotations
 
-import copy
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Optional
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
+from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import Request
 
 VERSION = 2
@@ -30,242 +31,302 @@ NOT_COMPARED = ("file", "description", "expect", "secrets", "restarts", "min_hos
 HOPELESS = 0.9
 # The batch sizes of a rank that are tried, where it is allowed, as multiples of the job's.
 BATCHES = (2.0, 0.5)
+USED_UP = "the budget is used up"
+# Settings of cores and the backend, by their names in a job file.
+Settings = dict[str, Any]
 
 
-def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Trial(Document):
+    """A trial. default: whether it is the job as it is. final: whether it is of the final comparison, with `compared`.
+
+    args: arguments that keep the global batch. seconds: of the trial with all that Ansible did.
+    """
+
+    settings: Settings
+    default: bool
+    round: int
+    steps: int
+    job: str
+    args: dict[str, Any] = field(default_factory=dict)
+    final: bool = False
+    compared: Settings | None = None
+    samples_per_second: float | None = None
+    state: str = "pending"
+    reason: str = ""
+    seconds: float | None = None
+    step_seconds: float | None = None
+
+    def skipped(self) -> Trial:
+        """Return the trial as one that the budget has left out."""
+        return replace(self, state="skipped", reason=USED_UP)
+
+
+@dataclass(frozen=True)
+class Running(Document):
+    """A trial that was begun at this time, in seconds since the Unix epoch."""
+
+    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trial": Trial}
+
+    job: str
+    trial: Trial
+    began: float
+
+
+@dataclass(frozen=True)
+class Tuning(Document):
+    """The content of tune.json. docs/tuning.md says what each field is.
+
+    candidates: the settings that may be tried, the default first. entered: how many of the others are in round 1.
+    ranks: of the default, {all, hosts}. request: what must be the same to be continued.
+    """
+
+    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Running}
+
+    version: int
+    job: str
+    model: str | None
+    stack: str | None
+    precision: str | None
+    budget_minutes: float
+    used_minutes: float
+    started: str
+    ended: str | None
+    trials: list[Trial] = field(default_factory=list)
+    final: dict[str, list[float]] | None = None
+    winner: Settings | None = None
+    verdict: str = "unfinished"
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    diff: str = ""
+    batch_allowed: bool = False
+    notes: list[str] = field(default_factory=list)
+    candidates: list[Settings] = field(default_factory=list)
+    entered: int | None = None
+    ranks: dict[str, int] | None = None
+    running: Running | None = None
+    request: dict[str, Any] = field(default_factory=dict)
+
+    def with_trial(self, trial: Trial) -> Tuning:
+        """Return the tuning with another trial."""
+        return replace(self, trials=[*self.trials, trial])
+
+    def noted(self, *notes: str) -> Tuning:
+        """Return the tuning with further notes."""
+        return replace(self, notes=[*self.notes, *notes])
+
+
+Step = tuple[Tuning, Optional[Trial]]
+"""The tuning as it goes on, and the next trial of it; None where it has come to its end."""
+
+
+def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> Tuning:
     """Return a tuning of which no trial has been made. contents: {name: digest} of the files of the job."""
-    return {
-        "version": VERSION,
-        "job": job.name,
-        "model": job.model(),
-        "stack": None,
-        "precision": None,
-        "budget_minutes": request.budget,
-        "used_minutes": 0.0,
-        "started": now,
-        "ended": None,
-        "trials": [],
-        "final": None,
-        "winner": None,
-        "verdict": "unfinished",
-        **dict.fromkeys(("gain", "gain_low", "gain_high")),
-        "diff": "",
-        "batch_allowed": request.tune_batch,
-        "notes": [],
-        "candidates": [],
-        "entered": None,
-        "ranks": None,
-        "running": None,
-        "request": {
+    return Tuning(
+        version=VERSION,
+        job=job.name,
+        model=job.model(),
+        stack=None,
+        precision=None,
+        budget_minutes=request.budget,
+        used_minutes=0.0,
+        started=now,
+        ended=None,
+        batch_allowed=request.tune_batch,
+        request={
             "job": {name: value for name, value in job.to_json().items() if name not in NOT_COMPARED},
             "contents": dict(contents),
             **request.compared(),
         },
-    }
+    )
 
 
-def continued(earlier: Mapping[str, Any], budget_minutes: float) -> dict[str, Any]:
+def continued(earlier: Tuning, budget_minutes: float) -> Tuning:
     """Return an earlier tuning with the budget of now: what is used of it stays used.
 
     One that has ended unfinished goes on with a larger budget, and where the job itself failed.
     """
-    content = {**copy.deepcopy(dict(earlier)), "budget_minutes": budget_minutes, "running": None}
+    content = replace(earlier, budget_minutes=budget_minutes, running=None)
     failed = job_failed(content)
-    if content["verdict"] == "unfinished" and (failed or budget_minutes > earlier["budget_minutes"]):
-        content["trials"] = [] if failed else [trial for trial in content["trials"] if trial["state"] != "skipped"]
-        content.update(ended=None, entered=None, notes=[])
+    if content.verdict == "unfinished" and (failed or budget_minutes > earlier.budget_minutes):
+        kept = [] if failed else [trial for trial in content.trials if trial.state != "skipped"]
+        return replace(content, trials=kept, ended=None, entered=None, notes=[])
     return content
 
 
-def job_failed(content: Mapping[str, Any]) -> bool:
+def job_failed(content: Tuning) -> bool:
     """Tell whether nothing was tried because the job as it is failed."""
-    first = next(iter(content["trials"]), None)
-    return bool(first and first["default"] and first["state"] == "failed" and len(content["trials"]) == 1)
+    return len(content.trials) == 1 and content.trials[0].default and content.trials[0].state == "failed"
 
 
-def with_candidates(content: Mapping[str, Any], candidates: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def with_candidates(content: Tuning, candidates: Sequence[Mapping[str, Any]]) -> Tuning:
     """Return the tuning with the settings that are to be tried, the default first, where it has none yet."""
-    return {**content, "candidates": content["candidates"] or [dict(each) for each in candidates]}
+    return replace(content, candidates=content.candidates or [dict(each) for each in candidates])
 
 
-def advance(content: Mapping[str, Any], job: Job, now: str) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def advance(content: Tuning, job: Job, now: str) -> Step:
     """Return the tuning as it goes on, and the next trial of it; None where it has come to its end."""
-    if content["ended"]:
-        return dict(content), None
-    after, trial = _advance(copy.deepcopy(dict(content)), job)
-    after["ended"] = None if trial else now
-    return after, trial
+    if content.ended:
+        return content, None
+    content, trial = _advance(content, job)
+    return replace(content, ended=None if trial else now), trial
 
 
-def _advance(content: dict[str, Any], job: Job) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    default = content["candidates"][0]
-    first = next((trial for trial in _of(content, 1) if trial["default"]), None)
+def _advance(content: Tuning, job: Job) -> Step:
+    first = next((trial for trial in _of(content, 1) if trial.default), None)
     if first is None:
-        return content, _trial(content, job, default, 1)
-    if first["state"] != "succeeded":
-        return _end(content, "unfinished", [f"the job itself failed: {first['reason']}"]), None
-    if content["entered"] is None:
-        content["entered"], left_out = _enter(content, job)
-        content["notes"] += left_out
-        if not content["entered"]:
-            alone = len(content["candidates"]) == 1
+        return content, _trial(content, job, content.candidates[0], 1)
+    if first.state != "succeeded":
+        return _end(content, "unfinished", f"the job itself failed: {first.reason}")
+    if content.entered is None:
+        content = _enter(content, job)
+        if not content.entered:
+            if len(content.candidates) == 1:
+                why = "no other settings than the job's own are valid on these hosts and keep its global batch"
+                return _end(content, "no difference", why)
             why = (
-                "no other settings than the job's own are valid on these hosts and keep its global batch"
-                if alone
-                else f"the budget of {content['budget_minutes']:g} min is too short: a trial takes "
-                f"{cost(content, content['request']['steps']):.0f} s, and one of other settings and the final "
-                f"comparison of {2 * content['request']['repeats']} runs do not fit"
+                f"the budget of {content.budget_minutes:g} min is too short: a trial takes "
+                f"{cost(content, content.request['steps']):.0f} s, and one of other settings and the final "
+                f"comparison of {2 * content.request['repeats']} runs do not fit"
             )
-            return _end(content, "no difference" if alone else "unfinished", [why]), None
-    return _round(content, job, content["candidates"][1 : 1 + content["entered"]], 1)
+            return _end(content, "unfinished", why)
+    return _round(content, job, content.candidates[1 : 1 + (content.entered or 0)], 1)
 
 
-def _round(
-    content: dict[str, Any], job: Job, members: list[dict[str, Any]], number: int
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _round(content: Tuning, job: Job, members: list[Settings], number: int) -> Step:
     """Go on with a round of these settings besides the default, and those that follow it."""
-    default, steps = content["candidates"][0], content["request"]["steps"] * 2 ** (number - 1)
+    default, steps = content.candidates[0], content.request["steps"] * 2 ** (number - 1)
     made = _of(content, number)
     for settings in [default, *members]:
-        if any(trial["settings"] == settings for trial in made):
+        if any(trial.settings == settings for trial in made):
             continue
+        trial = _trial(content, job, settings, number)
         if settings != default and not _fits(content, cost(content, steps) + _final_cost(content, steps)):
-            trial = _trial(content, job, settings, number)
-            content["trials"].append({**trial, "state": "skipped", "reason": "the budget is used up"})
+            content = content.with_trial(trial.skipped())
             continue
-        return content, _trial(content, job, settings, number)
+        return content, trial
     made = _of(content, number)
-    speeds = {_name(trial["settings"]): trial["samples_per_second"] for trial in made if trial["state"] == "succeeded"}
+    speeds = {_name(trial.settings): trial.samples_per_second or 0.0 for trial in made if trial.state == "succeeded"}
     good = sorted((each for each in members if _name(each) in speeds), key=lambda each: -speeds[_name(each)])
     if not good:
-        return _end(content, "no difference", ["no other settings than the job's own succeeded"]), None
+        return _end(content, "no difference", "no other settings than the job's own succeeded")
     enough = _fits(content, (2 + len(members) // 2) * cost(content, 2 * steps) + _final_cost(content, 2 * steps))
     begun = bool(_of(content, number + 1))
-    if not begun and any(trial["final"] or batches.PER_DEVICE in trial["settings"] for trial in content["trials"]):
+    if not begun and any(trial.final or batches.PER_DEVICE in trial.settings for trial in content.trials):
         enough = False  # whatever is known of the cost by now
-    if begun or (len(good) > 1 and enough and not any(trial["state"] == "skipped" for trial in made)):
+    if begun or (len(good) > 1 and enough and not any(trial.state == "skipped" for trial in made)):
         return _round(content, job, good[: max(1, len(good) // 2)], number + 1)
     for winner in _ranked(content, number):
-        made = [trial for trial in content["trials"] if trial["final"] and trial["compared"] == winner]
-        if not any(trial["state"] == "failed" and trial["settings"] == winner for trial in made):
+        made = [trial for trial in content.trials if trial.final and trial.compared == winner]
+        if not any(trial.state == "failed" and trial.settings == winner for trial in made):
             return _finals(content, job, winner, made, number + 1, steps)
-    content["winner"] = None
-    return _batches(content, job, default, number + 1, steps, ("no difference", None))
+    return _batches(replace(content, winner=None), job, default, number + 1, steps, ("no difference", None))
 
 
-def _ranked(content: Mapping[str, Any], last: int) -> list[dict[str, Any]]:
+def _ranked(content: Tuning, last: int) -> list[Settings]:
     """Return the settings that may win, the best first: those of the last round before those that left earlier."""
-    found: list[dict[str, Any]] = []
-    lost: list[dict[str, Any]] = []
+    found: list[Settings] = []
+    lost: list[Settings] = []
     for number in range(last, 0, -1):
         made = _of(content, number)
-        default = next((trial["samples_per_second"] or 0.0 for trial in made if trial["default"]), 0.0)
-        for trial in sorted(made, key=lambda each: -(each["samples_per_second"] or 0.0)):
-            settings, speed = trial["settings"], trial["samples_per_second"]
-            if trial["default"] or trial["state"] == "skipped" or settings in found + lost:
+        default = next((trial.samples_per_second or 0.0 for trial in made if trial.default), 0.0)
+        for trial in sorted(made, key=lambda each: -(each.samples_per_second or 0.0)):
+            if trial.default or trial.state == "skipped" or trial.settings in found + lost:
                 continue
-            hopeless = not speed or speed < HOPELESS * default
-            (lost if hopeless else found).append(settings)
+            hopeless = not trial.samples_per_second or trial.samples_per_second < HOPELESS * default
+            (lost if hopeless else found).append(trial.settings)
     return found
 
 
-def _finals(
-    content: dict[str, Any], job: Job, winner: dict[str, Any], made: list[dict[str, Any]], number: int, steps: int
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _finals(content: Tuning, job: Job, winner: Settings, made: list[Trial], number: int, steps: int) -> Step:
     """Compare the winner with the default, in pairs; made: the runs of this comparison."""
-    default, repeats = content["candidates"][0], content["request"]["repeats"]
-    content["winner"] = winner
+    default, repeats = content.candidates[0], content.request["repeats"]
+    content = replace(content, winner=winner)
     if not made and not _fits(content, _final_cost(content, steps)):
-        why = f"the budget of {content['budget_minutes']:g} min was used up before the final comparison"
-        return _end(content, "unfinished", [why]), None
+        why = f"the budget of {content.budget_minutes:g} min was used up before the final comparison"
+        return _end(content, "unfinished", why)
     if len(made) < 2 * repeats:
         # The second pair begins with the winner, and so on: what changes slowly is no difference.
         settings = (default, winner)[(len(made) + len(made) // 2) % 2]
-        return content, {**_trial(content, job, settings, number, steps), "final": True, "compared": winner}
+        return content, replace(_trial(content, job, settings, number, steps), final=True, compared=winner)
     speeds = [
-        [trial["samples_per_second"] for trial in made if (trial["settings"] == winner) == side]
-        for side in (False, True)
+        [trial.samples_per_second for trial in made if (trial.settings == winner) == side] for side in (False, True)
     ]
     pairs = [(one, other) for one, other in zip(*speeds) if one and other]
-    content["final"] = {"default": [one for one, _other in pairs], "winner": [other for _one, other in pairs]}
+    content = replace(
+        content, final={"default": [one for one, _other in pairs], "winner": [other for _one, other in pairs]}
+    )
     found = repeated.paired(pairs)
     if found is None:
-        return _end(content, "unfinished", ["runs of the job as it is failed in the final comparison"]), None
-    content["gain_low"], content["gain_high"] = found.low, found.high
+        return _end(content, "unfinished", "runs of the job as it is failed in the final comparison")
     verdict = "faster" if found.low > 1 else "no difference"
     best = winner if verdict == "faster" else default
+    content = replace(content, gain_low=found.low, gain_high=found.high)
     return _batches(content, job, best, number + 1, steps, (verdict, found.ratio))
 
 
 def _batches(
-    content: dict[str, Any], job: Job, best: dict[str, Any], number: int, steps: int, found: tuple[str, float | None]
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    content: Tuning, job: Job, best: Settings, number: int, steps: int, found: tuple[str, float | None]
+) -> Step:
     """Try other batch sizes with the best settings, where that is allowed; then conclude."""
-    content["gain"] = found[1]
+    content = replace(content, gain=found[1])
     own = job.args.get(batches.PER_DEVICE)
-    sizes = [int(own * factor) for factor in BATCHES] if content["batch_allowed"] and isinstance(own, int) else []
+    sizes = [int(own * factor) for factor in BATCHES] if content.batch_allowed and isinstance(own, int) else []
     for size in sizes:
         settings = {**best, batches.PER_DEVICE: size}
-        if size and not any(trial["settings"] == settings for trial in content["trials"]):
+        if size and not any(trial.settings == settings for trial in content.trials):
             trial = _trial(content, job, best, number, steps)
-            trial.update(settings=settings, args={**trial["args"], batches.PER_DEVICE: size})
+            trial = replace(trial, settings=settings, args={**trial.args, batches.PER_DEVICE: size})
             if _fits(content, cost(content, steps)):
                 return content, trial
-            content["trials"].append({**trial, "state": "skipped", "reason": "the budget is used up"})
-    if content["batch_allowed"] and not sizes:
-        content["notes"].append(f"no batch sizes were tried: {batches.PER_DEVICE} is not in the job's args")
+            content = content.with_trial(trial.skipped())
+    if content.batch_allowed and not sizes:
+        content = content.noted(f"no batch sizes were tried: {batches.PER_DEVICE} is not in the job's args")
     elif sizes:
-        content["notes"].append("another batch size changes what the job learns: it is listed, and never the winner")
+        content = content.noted("another batch size changes what the job learns: it is listed, and never the winner")
     if found[0] == "no difference":
-        content["winner"] = None
-    return _end(content, found[0], []), None
+        content = replace(content, winner=None)
+    return _end(content, found[0])
 
 
-def recorded(
-    content: Mapping[str, Any], trial: Mapping[str, Any], tried: Mapping[str, Any], seconds: float
-) -> dict[str, Any]:
+def recorded(content: Tuning, trial: Trial, tried: Mapping[str, Any], seconds: float) -> Tuning:
     """Return the tuning with what came of a trial. tried: as the entry point trial of the role job returns it.
 
     seconds: from the choice of the trial to its end, with all that Ansible did.
     """
-    after: dict[str, Any] = copy.deepcopy(dict(content))
-    _record(after, trial, tried, seconds)
-    return after
-
-
-def _record(content: dict[str, Any], trial: Mapping[str, Any], tried: Mapping[str, Any], seconds: float) -> None:
-    found = runs.record(tried)
-    speed, steps = found["samples_per_second"], found["step_seconds"] or {}
-    state, reason = found["state"], found["reason"]
-    formed, wanted = ((tried.get("outcome") or {}).get("world") or {}).get("backend"), trial["settings"]["backend"]
-    if state == "succeeded" and wanted != content["candidates"][0]["backend"] and formed and wanted not in formed:
+    found, plan = runs.record(tried), tried.get("plan") or {}
+    speed, state, reason = found["samples_per_second"], found["state"], found["reason"]
+    formed, wanted = ((tried.get("outcome") or {}).get("world") or {}).get("backend"), trial.settings["backend"]
+    if state == "succeeded" and wanted != content.candidates[0]["backend"] and formed and wanted not in formed:
         state, speed = "failed", None
         reason = f"its script forms the group with backend {formed}, whatever backend the job has"
-    entry = {
-        **trial,
-        "state": state,
-        "reason": reason,
-        "samples_per_second": speed,
-        "seconds": round(seconds, 1),
-        "step_seconds": steps.get("mean"),
-    }
-    content["trials"].append(entry)
-    content["used_minutes"] = content["used_minutes"] + seconds / 60
-    content["running"] = None
-    plan = tried.get("plan") or {}
-    content["stack"], content["precision"] = (
-        plan.get("stack", content["stack"]),
-        plan.get("precision", content["precision"]),
+    made = replace(
+        trial,
+        state=state,
+        reason=reason,
+        samples_per_second=speed,
+        seconds=round(seconds, 1),
+        step_seconds=(found["step_seconds"] or {}).get("mean"),
     )
-    if trial["default"] and plan.get("hosts"):
-        content["ranks"] = {"all": sum(len(host["ranks"]) for host in plan["hosts"]), "hosts": len(plan["hosts"])}
+    ranks = content.ranks
+    if trial.default and plan.get("hosts"):
+        ranks = {"all": sum(len(host["ranks"]) for host in plan["hosts"]), "hosts": len(plan["hosts"])}
+    return replace(
+        content.with_trial(made),
+        used_minutes=content.used_minutes + seconds / 60,
+        running=None,
+        stack=plan.get("stack", content.stack),
+        precision=plan.get("precision", content.precision),
+        ranks=ranks,
+    )
 
 
-def changes(content: Mapping[str, Any], job: Job) -> dict[str, Any]:
+def changes(content: Tuning, job: Job) -> dict[str, Any]:
     """Return the fields of the job file that make the winner of it; empty where nothing was faster."""
-    if content["verdict"] != "faster" or not content["winner"]:
+    if content.verdict != "faster" or not content.winner:
         return {}
-    default, winner = content["candidates"][0], content["winner"]
+    default, winner = content.candidates[0], content.winner
     found = {name: winner[name] for name in (*CORES, "backend") if winner[name] != default[name]}
     args = arguments(content, job, winner)
     return {**found, **({"args": args} if args else {})}
@@ -278,41 +339,40 @@ def variables(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {**found, **({"cluster_backend": changes["backend"]} if "backend" in changes else {})}
 
 
-def arguments(content: Mapping[str, Any], job: Job, settings: Mapping[str, Any]) -> dict[str, int] | None:
+def arguments(content: Tuning, job: Job, settings: Mapping[str, Any]) -> dict[str, int] | None:
     """Return the arguments that keep the global batch with these settings; None where none do.
 
     With another number of ranks, a step would have another number of samples, and the job would learn something else.
     """
-    if settings == content["candidates"][0] or not content["ranks"] or not job.of_kind().takes_trainer_arguments:
+    if settings == content.candidates[0] or not content.ranks or not job.of_kind().takes_trainer_arguments:
         return {}
-    ranks = settings["ranks_per_node"] * content["ranks"]["hosts"]
-    before = batches.of_arguments(job.args, content["ranks"]["all"])
+    ranks = settings["ranks_per_node"] * content.ranks["hosts"]
+    before = batches.of_arguments(job.args, content.ranks["all"])
     after = batches.kept(before, ranks)
     if after.size != before.size:
         return None
     return {} if after == batches.of_arguments(job.args, ranks) else after.arguments()
 
 
-def cost(content: Mapping[str, Any], steps: int) -> float:
+def cost(content: Tuning, steps: int) -> float:
     """Return the seconds that a trial of so many steps takes, by those that were made."""
-    known = [trial for trial in content["trials"] if trial["state"] == "succeeded" and trial["seconds"]]
+    known = [trial for trial in content.trials if trial.state == "succeeded" and trial.seconds]
     if not known:
         return 0.0
-    warmup = content["request"]["warmup_steps"]
-    step = statistics.median([trial.get("step_seconds") or 0.0 for trial in known])
-    fixed = [
-        max(0.0, trial["seconds"] - (trial["steps"] + warmup) * (trial.get("step_seconds") or 0.0)) for trial in known
-    ]
+    warmup = content.request["warmup_steps"]
+    step = statistics.median([trial.step_seconds or 0.0 for trial in known])
+    fixed = [max(0.0, (trial.seconds or 0.0) - (trial.steps + warmup) * (trial.step_seconds or 0.0)) for trial in known]
     return statistics.median(fixed) + (steps + warmup) * step
 
 
-def _enter(content: Mapping[str, Any], job: Job) -> tuple[int, list[str]]:
-    """Keep the candidates that keep the global batch; return how many of them the budget allows in round 1."""
-    kept = [each for each in content["candidates"] if arguments(content, job, each) is not None]
-    apart = len(content["candidates"]) - len(kept)
-    content["candidates"][:] = kept
-    notes = [f"{apart} settings were left out: their ranks cannot keep the global batch of the job"] if apart else []
-    steps = content["request"]["steps"]
+def _enter(content: Tuning, job: Job) -> Tuning:
+    """Return the tuning with those candidates that keep the global batch, and how many of them the budget allows."""
+    kept = [each for each in content.candidates if arguments(content, job, each) is not None]
+    apart = len(content.candidates) - len(kept)
+    content = replace(content, candidates=kept)
+    if apart:
+        content = content.noted(f"{apart} settings were left out: their ranks cannot keep the global batch of the job")
+    steps = content.request["steps"]
     spent = cost(content, steps)  # the default's first trial
     most = 0
     for others in range(1, len(kept)):
@@ -320,12 +380,14 @@ def _enter(content: Mapping[str, Any], job: Job) -> tuple[int, list[str]]:
             break
         most = others
     if 0 < most < len(kept) - 1:
-        notes.append(f"{most} of {len(kept) - 1} settings besides the job's own were tried: the budget allows no more")
-    tried = sum(not trial["default"] for trial in _of(content, 1))  # before the tuning was interrupted
-    return max(most, min(tried, len(kept) - 1)), notes
+        content = content.noted(
+            f"{most} of {len(kept) - 1} settings besides the job's own were tried: the budget allows no more"
+        )
+    tried = sum(not trial.default for trial in _of(content, 1))  # before the tuning was interrupted
+    return replace(content, entered=max(most, min(tried, len(kept) - 1)))
 
 
-def _total(content: Mapping[str, Any], others: int, steps: int) -> float:
+def _total(content: Tuning, others: int, steps: int) -> float:
     """Return the seconds of all rounds that begin with so many settings besides the default, and of the final."""
     seconds = 0.0
     while True:
@@ -335,19 +397,19 @@ def _total(content: Mapping[str, Any], others: int, steps: int) -> float:
         others, steps = others // 2, 2 * steps
 
 
-def _final_cost(content: Mapping[str, Any], steps: int) -> float:
-    return 2 * int(content["request"]["repeats"]) * cost(content, steps)
+def _final_cost(content: Tuning, steps: int) -> float:
+    return 2 * int(content.request["repeats"]) * cost(content, steps)
 
 
-def _fits(content: Mapping[str, Any], seconds: float) -> bool:
-    return bool(60 * (content["budget_minutes"] - content["used_minutes"]) >= seconds)
+def _fits(content: Tuning, seconds: float) -> bool:
+    return bool(60 * (content.budget_minutes - content.used_minutes) >= seconds)
 
 
-def _of(content: Mapping[str, Any], number: int) -> list[dict[str, Any]]:
+def _of(content: Tuning, number: int) -> list[Trial]:
     return [
         trial
-        for trial in content["trials"]
-        if trial["round"] == number and not trial["final"] and batches.PER_DEVICE not in trial["settings"]
+        for trial in content.trials
+        if trial.round == number and not trial.final and batches.PER_DEVICE not in trial.settings
     ]
 
 
@@ -355,45 +417,29 @@ def _name(settings: Mapping[str, Any]) -> str:
     return repr(sorted(settings.items()))
 
 
-def _job(content: Mapping[str, Any], job: Job) -> str:
-    return derived_name(job.name, f"tune-{len(content['trials']) + 1}")
+def _trial(content: Tuning, job: Job, settings: Settings, number: int, steps: int | None = None) -> Trial:
+    return Trial(
+        settings=settings,
+        default=settings == content.candidates[0],
+        round=number,
+        steps=steps or content.request["steps"] * 2 ** (number - 1),
+        job=derived_name(job.name, f"tune-{len(content.trials) + 1}"),
+        args=arguments(content, job, settings) or {},
+    )
 
 
-def _trial(
-    content: Mapping[str, Any], job: Job, settings: dict[str, Any], number: int, steps: int | None = None
-) -> dict[str, Any]:
-    return {
-        "settings": settings,
-        "default": settings == content["candidates"][0],
-        "round": number,
-        "final": False,
-        "compared": None,
-        "steps": steps or content["request"]["steps"] * 2 ** (number - 1),
-        "samples_per_second": None,
-        "state": "pending",
-        "reason": "",
-        "job": _job(content, job),
-        "seconds": None,
-        "args": arguments(content, job, settings) or {},
-    }
-
-
-def derivation(content: Mapping[str, Any], job: Job, trial: Mapping[str, Any]) -> dict[str, Any]:
+def derivation(content: Tuning, job: Job, trial: Trial) -> dict[str, Any]:
     """Return how the job is turned into a trial: the arguments of derive.trial."""
-    fields = {name: trial["settings"][name] for name in (*CORES, "backend")}
+    fields = {name: trial.settings[name] for name in (*CORES, "backend")}
     return {
-        "suffix": trial["job"][len(job.name) + 1 :],
-        "steps": trial["steps"],
-        "warmup_steps": content["request"]["warmup_steps"],
-        "fields": {**fields, **({"args": trial["args"]} if trial["args"] else {})},
+        "suffix": trial.job[len(job.name) + 1 :],
+        "steps": trial.steps,
+        "warmup_steps": content.request["warmup_steps"],
+        "fields": {**fields, **({"args": trial.args} if trial.args else {})},
     }
 
 
-def _end(content: dict[str, Any], verdict: str, notes: list[str]) -> dict[str, Any]:
-    failed = [trial for trial in content["trials"] if trial["final"] and trial["state"] == "failed"]
-    notes = notes + [
-        f"{trial['job']} failed in the final comparison: its settings are not recommended"
-        for trial in failed
-        if not trial["default"]
-    ]
-    return {**content, "verdict": verdict, "notes": content["notes"] + notes}
+def _end(content: Tuning, verdict: str, *notes: str) -> Step:
+    failed = [trial.job for trial in content.trials if trial.final and trial.state == "failed" and not trial.default]
+    said = [f"{name} failed in the final comparison: its settings are not recommended" for name in failed]
+    return replace(content, verdict=verdict).noted(*notes, *said), None

@@ -28,12 +28,12 @@ class Change:
     after: str
 
 
-def diff(content: Mapping[str, Any], job: Job) -> str:
+def diff(content: tuning.Tuning, job: Job) -> str:
     """Return the diff that makes the winner of a job file; empty where there is none. Raises as changes() does."""
     return "".join(change.diff for change in changes(content, job))
 
 
-def changes(content: Mapping[str, Any], job: Job, variables: Path | None = None) -> list[Change]:
+def changes(content: tuning.Tuning, job: Job, variables: Path | None = None) -> list[Change]:
     """Return how the files are to be changed that make the winner of a job; none where nothing was faster.
 
     variables: the inventory's file, if its settings are to be there; what keeps the global batch stays in the job

@@ -10,6 +10,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import FASTER
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Trial, Tuning
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, wrapped
 
 NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")
@@ -20,67 +21,68 @@ WRITE = {
 }
 
 
-def table(content: Mapping[str, Any], path: str, wrote: str = "", to: str = "job") -> str:
+def table(content: Tuning, path: str, wrote: str = "", to: str = "job") -> str:
     """Return the trials of a tuning, what came of it and the diff.
 
     wrote: the files, if the diff was applied to them. to: `inventory` if its variables are to hold the winner.
     """
     lines = [
-        f"Job {content['job']}: {content['used_minutes']:.1f} of {content['budget_minutes']:g} min used",
+        f"Job {content.job}: {content.used_minutes:.1f} of {content.budget_minutes:g} min used",
         "",
     ]
     header = ["round", "ranks/node", "comm", "reserved", "threads/core", "backend", "steps", "samples/s", ""]
-    batch = [trial for trial in content["trials"] if batches.PER_DEVICE in trial["settings"]]
-    plain = [trial for trial in content["trials"] if trial not in batch]
+    batch = [trial for trial in content.trials if batches.PER_DEVICE in trial.settings]
+    plain = [trial for trial in content.trials if trial not in batch]
     if plain:
         lines += [*columns([header, *map(_row, plain)]), ""]
     else:
         lines += ["No trial has ended.", ""]
     if batch:
-        rows = [[f"{trial['settings'][batches.PER_DEVICE]} samples for each rank", *_row(trial)[6:]] for trial in batch]
+        rows = [[f"{trial.settings[batches.PER_DEVICE]} samples for each rank", *_row(trial)[6:]] for trial in batch]
         lines += ["Other batch sizes, which change what the job learns:", *columns(rows), ""]
     lines += wrapped("", verdict(content))
-    for note in content["notes"]:
+    for note in content.notes:
         lines += wrapped("- ", note)
-    for trial in content["trials"]:
-        if trial["state"] == "failed":
-            lines += wrapped(f"- {trial['job']} failed: ", " ".join(trial["reason"].split())[:400])
-    if content["diff"]:
-        lines += ["", content["diff"].rstrip(), ""]
+    for trial in content.trials:
+        if trial.state == "failed":
+            lines += wrapped(f"- {trial.job} failed: ", " ".join(trial.reason.split())[:400])
+    if content.diff:
+        lines += ["", content.diff.rstrip(), ""]
         if to == "inventory":
             lines += wrapped("", "Jobs that set neither cores nor backend take these variables of the inventory, too.")
         lines.append(f"Written to {wrote}." if wrote else WRITE[to])
-    elif to == "inventory" and content["verdict"] == "faster":
+    elif to == "inventory" and content.verdict == "faster":
         lines += ["", "The inventory has these settings already."]
     return "\n".join([*lines, f"All figures: {path}"])
 
 
-def planned(content: Mapping[str, Any]) -> str:
+def planned(content: Tuning) -> str:
     """Return what a tuning would try, for check mode."""
-    default, *others = content["candidates"]
+    default, *others = content.candidates
     lines = wrapped(
         "Would be tried: ",
         f"the job's own settings, {settings(default)}, and as many of {count(len(others), 'other')} as "
-        f"{content['budget_minutes']:g} min allow, of which {content['used_minutes']:.1f} are used:",
+        f"{content.budget_minutes:g} min allow, of which {content.used_minutes:.1f} are used:",
     )
     return "\n".join([*lines, *(f"  {settings(each)}" for each in others)])
 
 
-def verdict(content: Mapping[str, Any]) -> str:
+def verdict(content: Tuning) -> str:
     """Say in one sentence what came of a tuning."""
-    gain = content["gain"]
+    gain = content.gain
     level = f"at a level of {1 - FASTER:.0%}"
-    if content["verdict"] == "faster":
+    if content.verdict == "faster":
+        pairs = len((content.final or {})["winner"])
         return (
-            f"Faster {level}: {settings(content['winner'])} reaches {gain:.2f} x the samples/s of the job as it is (at "
-            f"least {content['gain_low']:.2f} x), over {len(content['final']['winner'])} pairs of runs."
+            f"Faster {level}: {settings(content.winner or {})} reaches {gain:.2f} x the samples/s of the job as it is "
+            f"(at least {content.gain_low:.2f} x), over {pairs} pairs of runs."
         )
-    if content["verdict"] == "no difference":
+    if content.verdict == "no difference":
         if not gain:
             return "No difference: no other settings are faster than those of the job as it is."
         return (
             f"No difference {level}: the best other settings reached {gain:.2f} x the samples/s of the job as it is "
-            f"({content['gain_low']:.2f} to {content['gain_high']:.2f})."
+            f"({content.gain_low:.2f} to {content.gain_high:.2f})."
         )
     return "Unfinished: the same command continues, with a larger budget where this one is used up."
 
@@ -90,20 +92,20 @@ def settings(chosen: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {chosen[name]}" for name in NAMES)
 
 
-def line(trial: Mapping[str, Any]) -> str:
+def line(trial: Trial) -> str:
     """Say in one line what came of a trial."""
-    if trial["state"] != "succeeded":
-        return f"{trial['job']} failed: {' '.join(trial['reason'].split())[:300]}"
-    return f"{trial['job']} ({settings(trial['settings'])}): {trial['samples_per_second']:.1f} samples/s"
+    if trial.state != "succeeded":
+        return f"{trial.job} failed: {' '.join(trial.reason.split())[:300]}"
+    return f"{trial.job} ({settings(trial.settings)}): {trial.samples_per_second:.1f} samples/s"
 
 
-def _row(trial: Mapping[str, Any]) -> list[str]:
-    speed = trial["samples_per_second"]
-    number = "final" if trial["final"] else str(trial["round"])
+def _row(trial: Trial) -> list[str]:
+    speed = trial.samples_per_second
+    number = "final" if trial.final else str(trial.round)
     return [
         number,
-        *(str(trial["settings"][name]) for name in NAMES),
-        str(trial["steps"]),
-        f"{speed:.1f}" if speed else trial["state"],
-        "default" if trial["default"] else "",
+        *(str(trial.settings[name]) for name in NAMES),
+        str(trial.steps),
+        f"{speed:.1f}" if speed else trial.state,
+        "default" if trial.default else "",
     ]

@@ -6,6 +6,7 @@ import json
 import random
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,19 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_text,
     runs,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import (
+    Benchmark,
+    Cell,
+    Running,
+    Trial,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 NOW = "2026-01-01T00:00:00+00:00"
 HOSTS = ["node0", "node1"]
 # {throughput, p99 in ms, equal} of a cell, or its state.
-Found = Callable[[dict[str, Any]], "tuple[float, float, float | None] | str"]
+Found = Callable[[Cell], "tuple[float, float, float | None] | str"]
 SETTINGS: list[dict[str, Any]] = [
     {"name": f"instances_per_node={name}", "ranks_per_node": number, "reserved_cores": "auto", "instances": number,
      "threads": threads, "total": 2 * number, "error": ""}
@@ -49,9 +56,7 @@ def request(of: Job) -> Inference:
     return inference_matrix.request(of)
 
 
-def begun(
-    of: Job, settings: list[dict[str, Any]] | None = None, errors: dict[str, str] | None = None
-) -> dict[str, Any]:
+def begun(of: Job, settings: list[dict[str, Any]] | None = None, errors: dict[str, str] | None = None) -> Benchmark:
     """Return a benchmark with its cells. errors: of models that cannot be had."""
     about = {
         name: {**model, "error": (errors or {}).get(name, "")}
@@ -62,11 +67,11 @@ def begun(
     return inference.with_cells(content, request(of), about, SETTINGS if settings is None else settings, machine)
 
 
-def left_on(cell: dict[str, Any], found: tuple[float, float, float | None] | str) -> dict[str, Any]:
+def left_on(cell: Cell, found: tuple[float, float, float | None] | str) -> dict[str, Any]:
     """What inference_files.of_host returns of a cell on one of the hosts."""
     if isinstance(found, str):
         return {
-            "instances": cell["instances"] // 2,
+            "instances": cell.instances // 2,
             "state": found,
             "reason": f"it was {found}",
             "peak_memory_bytes": 5,
@@ -75,7 +80,7 @@ def left_on(cell: dict[str, Any], found: tuple[float, float, float | None] | str
     half = {"value": speed / 2, "low": speed / 2 * 0.95, "high": speed / 2 * 1.05}
     compared = {"equal": equal, "largest_difference": 0.1, "samples": 64, "data": "random inputs"}
     return {
-        "instances": cell["instances"] // 2,
+        "instances": cell.instances // 2,
         "state": "measured",
         "reason": "",
         "throughput": half,
@@ -85,8 +90,8 @@ def left_on(cell: dict[str, Any], found: tuple[float, float, float | None] | str
         "overhead": 0.001,
         "isa": "avx512_core_bf16",
         "emulated": False,
-        "int8_route": "torch.ao" if cell["precision"] == "int8" else None,
-        "agreement": None if cell["precision"] == "fp32" else compared,
+        "int8_route": "torch.ao" if cell.precision == "int8" else None,
+        "agreement": None if cell.precision == "fp32" else compared,
         "generation": None,
         "open_loop": [],
     }
@@ -95,31 +100,31 @@ def left_on(cell: dict[str, Any], found: tuple[float, float, float | None] | str
 def measure(
     of: Job,
     found: Found,
-    content: dict[str, Any] | None = None,
-    duration: Callable[[dict[str, Any]], float] = lambda trial: 15 + 3.0 * len(trial["cells"]),
+    content: Benchmark | None = None,
+    duration: Callable[[Trial], float] = lambda trial: 15 + 3.0 * len(trial.cells),
     most: int = 1000,
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+) -> tuple[Benchmark, list[Trial]]:
     """Go on with a benchmark for so many trials; return it and the trials."""
     content = begun(of) if content is None else content
-    made: list[dict[str, Any]] = []
+    made: list[Trial] = []
     while True:
         content, trial = inference.advance(content, request(of), of, NOW)
-        content = inference_choice.concluded(json.loads(json.dumps(content)))
+        content = inference_choice.concluded(Benchmark.read(json.loads(json.dumps(content.to_json()))))
         if trial is None or len(made) == most:
             return content, made
-        content["running"] = {"job": trial["job"], "trial": trial, "began": 0}
-        cells = [cell for cell in content["cells"] if cell["id"] in trial["cells"]]
-        hosts = {host: {cell["id"]: left_on(cell, found(cell)) for cell in cells} for host in HOSTS}
+        content = replace(content, running=Running(trial.job, trial, 0))
+        cells = [cell for cell in content.cells if cell.id in trial.cells]
+        hosts = {host: {cell.id: left_on(cell, found(cell)) for cell in cells} for host in HOSTS}
         tried = {"state": "succeeded", "reason": "", "outcome": {"state": "succeeded"}}
         content = inference.recorded(content, trial, tried, hosts, duration(trial))
         made.append(trial)
 
 
-def fast(cell: dict[str, Any]) -> tuple[float, float, float | None]:
+def fast(cell: Cell) -> tuple[float, float, float | None]:
     """bf16 is twice as fast as fp32, int8 three times; instances of one core are better by half; batch 16 by two."""
-    value = {"fp32": 100.0, "bf16": 200.0, "int8": 300.0}[cell["precision"]]
-    value *= (1.5 if cell["threads_per_instance"] == 1 else 1) * (2 if cell["batch_size"] == 16 else 1)
-    return value, 1000 * cell["batch_size"] * cell["instances"] / value, 1.0
+    value = {"fp32": 100.0, "bf16": 200.0, "int8": 300.0}[cell.precision]
+    value *= (1.5 if cell.threads_per_instance == 1 else 1) * (2 if cell.batch_size == 16 else 1)
+    return value, 1000 * cell.batch_size * cell.instances / value, 1.0
 
 
 # The matrix
@@ -127,21 +132,21 @@ def fast(cell: dict[str, Any]) -> tuple[float, float, float | None]:
 
 def test_cells_are_what_each_task_has_a_use_for() -> None:
     of = job(models=["distilbert-small", "vit-base-configured", "llama-1b-small"], int8=["dynamic", "static"])
-    cells = begun(of, SETTINGS[:1])["cells"]
-    assert len({cell["id"] for cell in cells}) == len(cells)
-    text = [cell for cell in cells if cell["model"] == "distilbert-small"]
-    images = [cell for cell in cells if cell["model"] == "vit-base-configured"]
-    tokens = [cell for cell in cells if cell["model"] == "llama-1b-small"]
+    cells = begun(of, SETTINGS[:1]).cells
+    assert len({cell.id for cell in cells}) == len(cells)
+    text = [cell for cell in cells if cell.model == "distilbert-small"]
+    images = [cell for cell in cells if cell.model == "vit-base-configured"]
+    tokens = [cell for cell in cells if cell.model == "llama-1b-small"]
     assert len(text) == len(tokens) == 2 * 4
     assert len(images) == 2 * 4 * 2  # both layouts
-    assert {cell["sequence_length"] for cell in images} == {None}
-    assert {cell["channels_last"] for cell in text + tokens} == {False}
-    assert {cell["new_tokens"] for cell in text + images} == {None}
-    assert {cell["new_tokens"] for cell in tokens} == {16}
-    assert {(cell["precision"], cell["int8"]) for cell in text} == {
+    assert {cell.sequence_length for cell in images} == {None}
+    assert {cell.channels_last for cell in text + tokens} == {False}
+    assert {cell.new_tokens for cell in text + images} == {None}
+    assert {cell.new_tokens for cell in tokens} == {16}
+    assert {(cell.precision, cell.int8) for cell in text} == {
         ("fp32", None), ("bf16", None), ("int8", "dynamic"), ("int8", "static"),
     }  # fmt: skip
-    assert (images[0]["configured"], images[0]["small"], text[0]["small"]) == ("vit-base", None, "distilbert")
+    assert (images[0].configured, images[0].small, text[0].small) == ("vit-base", None, "distilbert")
 
 
 def test_where_models_come_from() -> None:
@@ -181,75 +186,77 @@ def test_where_models_come_from() -> None:
 
 def test_few_cells_are_measured_in_one_round() -> None:
     content, made = measure(job(), fast)
-    assert content["rounds"] == 1
-    assert [trial["round"] for trial in made] == [1, 1, *[3] * 6]
-    assert content["state"] == "complete"
-    chosen = content["recommended"]["distilbert-small"]["settings"]
+    assert content.rounds == 1
+    assert [trial.round for trial in made] == [1, 1, *[3] * 6]
+    assert content.state == "complete"
+    chosen = content.recommended["distilbert-small"]["settings"]
     assert (chosen["precision"], chosen["batch_size"]) == ("int8", 16)
     assert (chosen["instances_per_node"], chosen["threads_per_instance"]) == (2, 1)
 
 
 def test_settings_that_clearly_lose_are_left_out_of_the_second_round() -> None:
     content, made = measure(job(seconds=20), fast)
-    assert content["rounds"] == 2
-    again = {name for trial in made if trial["round"] == 2 for name in trial["cells"]}
-    kept = [cell for cell in content["cells"] if cell["id"] in again]
-    assert {(cell["precision"], cell["threads_per_instance"]) for cell in kept} == {("int8", 1)}
-    assert {cell["batch_size"] for cell in kept} == {1, 16}
+    assert content.rounds == 2
+    again = {name for trial in made if trial.round == 2 for name in trial.cells}
+    kept = [cell for cell in content.cells if cell.id in again]
+    assert {(cell.precision, cell.threads_per_instance) for cell in kept} == {("int8", 1)}
+    assert {cell.batch_size for cell in kept} == {1, 16}
     # Those that were left out keep their figures.
-    assert all(cell["state"] == "measured" for cell in content["cells"])
-    first = next(trial for trial in made if trial["round"] == 1)
+    assert all(cell.state == "measured" for cell in content.cells)
+    first = next(trial for trial in made if trial.round == 1)
     short = inference.derivation(content, request(job(seconds=20)), job(seconds=20), first, 0.0)
     told = json.loads(short["fields"]["args"]["request"])
-    assert {cell["seconds"] for cell in told["cells"]} == {5.0}
+    assert {told_cell["seconds"] for told_cell in told["cells"]} == {5.0}
 
 
 def test_the_limit_of_p99_decides() -> None:
-    def found(cell: dict[str, Any]) -> tuple[float, float, float | None]:
-        return (1000.0, 80.0, 1.0) if cell["batch_size"] == 16 else (100.0, 8.0, 1.0)
+    def found(cell: Cell) -> tuple[float, float, float | None]:
+        return (1000.0, 80.0, 1.0) if cell.batch_size == 16 else (100.0, 8.0, 1.0)
 
     content, made = measure(job(seconds=20, p99_ms=20), found)
-    by_id = {cell["id"]: cell for cell in content["cells"]}
-    assert {by_id[name]["batch_size"] for trial in made if trial["round"] == 2 for name in trial["cells"]} == {1}
-    assert content["recommended"]["distilbert-small"]["settings"]["batch_size"] == 1
+    by_id = {cell.id: cell for cell in content.cells}
+    assert {by_id[name].batch_size for trial in made if trial.round == 2 for name in trial.cells} == {1}
+    assert content.recommended["distilbert-small"]["settings"]["batch_size"] == 1
     content, _made = measure(job(p99_ms=5), found)
-    assert content["recommended"] == {}
-    assert any("no setting keeps p99 under 5 ms; the lowest is 8.0 ms" in note for note in content["notes"])
+    assert content.recommended == {}
+    assert any("no setting keeps p99 under 5 ms; the lowest is 8.0 ms" in note for note in content.notes)
 
 
 def test_no_speed_is_bought_unseen() -> None:
-    def found(cell: dict[str, Any]) -> tuple[float, float, float | None]:
-        return {"fp32": (100.0, 5.0, None), "bf16": (200.0, 5.0, 0.99), "int8": (400.0, 5.0, 0.95)}[cell["precision"]]
+    def found(cell: Cell) -> tuple[float, float, float | None]:
+        return {"fp32": (100.0, 5.0, None), "bf16": (200.0, 5.0, 0.99), "int8": (400.0, 5.0, 0.95)}[cell.precision]
 
     content, _made = measure(job(), found)
-    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "bf16"
-    (note, *_others) = [note for note in content["notes"] if "not recommended" in note]
+    assert content.recommended["distilbert-small"]["settings"]["precision"] == "bf16"
+    (note, *_others) = [note for note in content.notes if "not recommended" in note]
     assert note.startswith("distilbert-small: int8 dynamic eager, batch ")
     assert (
         "is faster (2.00 x) and not recommended: 95.0% of its predictions equal fp32's on random inputs, below" in note
     )
     content, _made = measure(job(agreement=0.9), found)
-    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "int8"
+    assert content.recommended["distilbert-small"]["settings"]["precision"] == "int8"
 
 
 def test_a_setting_that_was_not_compared_is_not_recommended() -> None:
-    cell = {"precision": "int8", "engine": "eager", "channels_last": False, "agreement": None}
-    assert inference_choice.disagreement(cell, 0.98) == "its predictions were not compared with fp32's"
-    assert inference_choice.disagreement({**cell, "precision": "fp32"}, 0.98) == ""
+    def disagreement(precision: str, agreement: dict[str, Any] | None) -> str:
+        cell = replace(begun(job()).cells[0], precision=precision, agreement=agreement)
+        return inference_choice.disagreement(cell, 0.98)
+
+    assert disagreement("int8", None) == "its predictions were not compared with fp32's"
+    assert disagreement("fp32", None) == ""
     alike = {"equal": None, "largest_difference": 0.1, "samples": 64, "tolerance": 0.05, "data": "random inputs"}
-    assert inference_choice.disagreement({**cell, "agreement": alike}, 0.98).startswith(
+    assert disagreement("int8", alike).startswith(
         "its predictions could not be compared: the model has one logit, which is the same on random inputs"
     )
-    far = {**alike, "equal": 0.5}
-    assert inference_choice.disagreement({**cell, "agreement": far}, 0.98) == (
+    assert disagreement("int8", {**alike, "equal": 0.5}) == (
         "50.0% of its predictions equal fp32's to 5% of their standard deviation on random inputs, below agreement 0.98"
     )
 
 
 def test_a_model_of_one_logit_whose_outputs_cannot_be_compared_is_recommended_in_fp32() -> None:
     content, _made = measure(job(), lambda cell: (*fast(cell)[:2], None))
-    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "fp32"
-    assert any("not recommended: its predictions could not be compared" in note for note in content["notes"])
+    assert content.recommended["distilbert-small"]["settings"]["precision"] == "fp32"
+    assert any("not recommended: its predictions could not be compared" in note for note in content.notes)
 
 
 # The confirming runs
@@ -265,7 +272,7 @@ def test_the_figure_of_the_recommended_setting_is_not_that_of_the_luckiest_run()
     figures, within = [], 0
     for seed in range(150):
         content, _made = measure(job(), noisy(seed))
-        chosen = content["recommended"]["distilbert-small"]["throughput"]
+        chosen = content.recommended["distilbert-small"]["throughput"]
         figures.append(chosen["value"])
         within += chosen["low"] <= 100 <= chosen["high"]
     assert 97 < statistics.fmean(figures) < 104
@@ -275,16 +282,16 @@ def test_the_figure_of_the_recommended_setting_is_not_that_of_the_luckiest_run()
 def test_the_best_cells_are_confirmed_by_turns_and_a_faster_one_replaces_the_first() -> None:
     made: dict[str, int] = {}
 
-    def found(cell: dict[str, Any]) -> tuple[float, float, float | None]:
-        made[cell["id"]] = made.get(cell["id"], 0) + 1
-        lucky = cell["precision"] == "fp32" and made[cell["id"]] == 1
-        return (500.0 if lucky else fast(cell)[0] + 0.1 * made[cell["id"]]), 5.0, 1.0
+    def found(cell: Cell) -> tuple[float, float, float | None]:
+        made[cell.id] = made.get(cell.id, 0) + 1
+        lucky = cell.precision == "fp32" and made[cell.id] == 1
+        return (500.0 if lucky else fast(cell)[0] + 0.1 * made[cell.id]), 5.0, 1.0
 
     content, trials = measure(job(batch_sizes=[1]), found)
-    turns = [(trial["turn"], trial["setting"]) for trial in trials if trial["round"] == 3]
+    turns = [(trial.turn or 0, trial.setting) for trial in trials if trial.round == 3]
     assert [turn for turn, _setting in turns] == sorted(turn for turn, _setting in turns)
     assert {turn for turn, _setting in turns} == {1, 2, 3}
-    chosen = content["recommended"]["distilbert-small"]
+    chosen = content.recommended["distilbert-small"]
     assert chosen["settings"]["precision"] == "int8"
     assert chosen["throughput"]["value"] == pytest.approx(450.5, abs=0.5)
     assert ") in 3 confirming runs, p99" in chosen["text"]
@@ -294,74 +301,71 @@ def test_the_best_cells_are_confirmed_by_turns_and_a_faster_one_replaces_the_fir
 def test_a_setting_whose_confirming_runs_fail_or_are_late_is_not_recommended(how: str) -> None:
     made: dict[str, int] = {}
 
-    def found(cell: dict[str, Any]) -> tuple[float, float, float | None] | str:
-        made[cell["id"]] = made.get(cell["id"], 0) + 1
-        if cell["precision"] != "int8" or made[cell["id"]] < 3:
+    def found(cell: Cell) -> tuple[float, float, float | None] | str:
+        made[cell.id] = made.get(cell.id, 0) + 1
+        if cell.precision != "int8" or made[cell.id] < 3:
             return fast(cell)[0], 5.0, 1.0
         return "failed" if how == "failed" else (fast(cell)[0], 50.0, 1.0)
 
     content, _made = measure(job(batch_sizes=[1], p99_ms=10), found)
-    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "bf16"
+    assert content.recommended["distilbert-small"]["settings"]["precision"] == "bf16"
     said = "a confirming run failed: it was failed" if how == "failed" else "its confirming runs have p99 "
-    assert any(f"is not recommended: {said}" in note for note in content["notes"])
+    assert any(f"is not recommended: {said}" in note for note in content.notes)
 
 
 def test_nothing_is_recommended_unconfirmed_and_a_larger_budget_confirms() -> None:
     of = job(budget=2.5)
 
-    def slow(trial: dict[str, Any]) -> float:
-        return 30.0 if trial["job"].endswith("-1") else 70.0
+    def slow(trial: Trial) -> float:
+        return 30.0 if trial.job.endswith("-1") else 70.0
 
     content, _made = measure(of, fast, duration=slow)
-    assert (content["state"], content["recommended"]) == ("incomplete", {})
+    assert (content.state, content.recommended) == ("incomplete", {})
     assert (
         "distilbert-small: no setting is recommended: the budget of 2.5 min was used up before the confirming runs"
-        in content["notes"]
+        in content.notes
     )
     assert inference.left(content, 60)
     content, _made = measure(of, fast, inference.continued(content, 60), duration=slow)
-    assert content["recommended"]["distilbert-small"]["settings"]["precision"] == "int8"
-    assert content["state"] == "complete"
+    assert content.recommended["distilbert-small"]["settings"]["precision"] == "int8"
+    assert content.state == "complete"
 
 
 def test_both_ways_of_instances_are_reported_at_batch_one_and_the_better_one_recommended() -> None:
     content, _made = measure(job(batch_sizes=[1], precisions=["fp32"]), fast)
-    assert content["notes"][0] == (
+    assert content.notes[0] == (
         "distilbert-small: instances on each host at batch 1: 2 x 1 thread 150.0 samples/s, p99 26.7 ms; 1 x 2 threads "
         "100.0 samples/s, p99 20.0 ms"
     )
-    assert content["recommended"]["distilbert-small"]["settings"]["instances_per_node"] == 2
+    assert content.recommended["distilbert-small"]["settings"]["instances_per_node"] == 2
 
 
 def test_what_cannot_run_is_in_the_table_and_the_rest_runs() -> None:
     of = job(models=["distilbert-small", "llama-1b-small"])
 
-    def found(cell: dict[str, Any]) -> tuple[float, float, float | None] | str:
-        return "refused" if cell["precision"] == "int8" else "failed" if cell["batch_size"] == 16 else fast(cell)
+    def found(cell: Cell) -> tuple[float, float, float | None] | str:
+        return "refused" if cell.precision == "int8" else "failed" if cell.batch_size == 16 else fast(cell)
 
     content = begun(of, [*SETTINGS, REFUSED], {"llama-1b-small": "it is gone"})
     content, made = measure(of, found, content)
     states = {
-        (cell["model"], cell["precision"], cell["batch_size"], cell["setting"]): (cell["state"], cell["reason"])
-        for cell in content["cells"]
+        (cell.model, cell.precision, cell.batch_size, cell.setting): (cell.state, cell.reason) for cell in content.cells
     }
     assert states["distilbert-small", "fp32", 1, 0] == ("measured", "")
     assert states["distilbert-small", "int8", 1, 0] == ("refused", "it was refused")
     assert states["distilbert-small", "fp32", 16, 0] == ("failed", "it was failed")
     assert states["distilbert-small", "fp32", 1, 2] == ("refused", "node0: 9 is more than 2")
-    asked = {cell["instances_per_node"] for cell in content["cells"] if cell["setting"] == 2}
+    asked = {cell.instances_per_node for cell in content.cells if cell.setting == 2}
     assert asked == {9}
     assert states["llama-1b-small", "fp32", 1, 0] == ("refused", "it is gone")
-    assert not {"llama-1b-small"} & {
-        cell["model"] for cell in content["cells"] for trial in made if cell["id"] in trial["cells"]
-    }
+    assert not {"llama-1b-small"} & {cell.model for cell in content.cells for trial in made if cell.id in trial.cells}
     shown = inference_text.report(content, "/r/speed+inference/inference.json")
     assert "refused: it is gone" in shown
     assert "failed: it was failed" in shown
     # The model that was missing is tried again by the same command, and nothing else is.
     assert inference.left(content, 30)
     again = inference.continued(content, 30)
-    assert {cell["model"] for cell in again["cells"] if cell["state"] == "pending"} == {"llama-1b-small"}
+    assert {cell.model for cell in again.cells if cell.state == "pending"} == {"llama-1b-small"}
 
 
 def test_a_first_trial_that_fails_ends_the_benchmark() -> None:
@@ -377,8 +381,8 @@ def test_a_first_trial_that_fails_ends_the_benchmark() -> None:
     )
     assert inference.left(content, 30)
     content, made = measure(of, fast, inference.continued(content, 30))
-    assert content["state"] == "complete"
-    assert made[0]["job"] == "speed+infer-2"
+    assert content.state == "complete"
+    assert made[0].job == "speed+infer-2"
 
 
 @given(
@@ -393,29 +397,29 @@ def test_an_interrupted_benchmark_comes_to_the_same_end_within_its_budget(
 ) -> None:
     of = job(budget=budget, seconds=seconds)
 
-    def found(cell: dict[str, Any]) -> tuple[float, float, float | None]:
-        return speeds[int(cell["id"][1:]) - 1], 1.0, 1.0
+    def found(cell: Cell) -> tuple[float, float, float | None]:
+        return speeds[int(cell.id[1:]) - 1], 1.0, 1.0
 
     whole, trials = measure(of, found, duration=lambda _trial: cost)
     # Each trial but the first fitted into what was left, by the longest that any has taken.
-    assert whole["used_minutes"] <= max(budget, cost / 60) + cost / 60
-    assert whole["ended"]
-    assert all(cell["state"] in ("measured", "skipped") for cell in whole["cells"])
+    assert whole.used_minutes <= max(budget, cost / 60) + cost / 60
+    assert whole.ended
+    assert all(cell.state in ("measured", "skipped") for cell in whole.cells)
     part, _made = measure(of, found, duration=lambda _trial: cost, most=cut)
-    part = inference.continued(json.loads(json.dumps(part)), budget)
+    part = inference.continued(Benchmark.read(json.loads(json.dumps(part.to_json()))), budget)
     rest, _made = measure(of, found, part, duration=lambda _trial: cost)
-    assert {**rest, "running": None} == {**whole, "running": None}
-    if whole["state"] == "incomplete":
+    assert replace(rest, running=None) == replace(whole, running=None)
+    if whole.state == "incomplete":
         larger, _made = measure(of, found, inference.continued(whole, 1e6), duration=lambda _trial: cost)
-        assert larger["state"] == "complete"
-        assert larger["recommended"]
+        assert larger.state == "complete"
+        assert larger.recommended
     assert not inference.left(whole, budget)
-    assert len({trial["job"] for trial in whole["trials"]}) == len(trials)
+    assert len({trial.job for trial in whole.trials}) == len(trials)
 
 
 def test_another_request_is_refused_with_what_differs() -> None:
-    def differences(earlier: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-        return runs.differences(earlier, wanted, inference.VERSION, "playbooks/infer.yml")
+    def differences(earlier: Benchmark, wanted: Benchmark) -> list[str]:
+        return runs.differences(earlier.to_json(), wanted.to_json(), inference.VERSION, "playbooks/infer.yml")
 
     one, other = (inference.new(job(**wanted), {"project": "abc"}, HOSTS, NOW) for wanted in ({}, {"rates": [5]}))
     assert differences(one, other) == ["rates differs: [], now [5.0]"]
@@ -424,7 +428,7 @@ def test_another_request_is_refused_with_what_differs() -> None:
         "the content of project differs",
         "the hosts differ: node0, node1, now node0",
     ]
-    assert differences({}, one) == ["it was not written by this version of playbooks/infer.yml"]
+    assert differences(replace(one, version=1), one) == ["it was not written by this version of playbooks/infer.yml"]
 
 
 def test_a_job_of_another_kind() -> None:
@@ -439,7 +443,7 @@ def test_many_cells_are_several_jobs_whose_request_is_an_argument() -> None:
     of = job(batch_sizes=list(range(1, 41)))
     content, made = measure(of, fast, duration=lambda _trial: 1.0)
     assert len(made) > 4
-    assert max(len(trial["cells"]) for trial in made) <= inference.CELLS
+    assert max(len(trial.cells) for trial in made) <= inference.CELLS
     for trial in made:
         arguments = inference.derivation(content, request(of), of, trial, 0.0)["fields"]["args"]
         assert len(arguments["request"]) < 128 * 1024  # Linux, MAX_ARG_STRLEN
@@ -498,7 +502,7 @@ def test_instances_of_a_host_and_of_all(tmp_path: Path) -> None:
     (tmp_path / "output/inference/c003-0.json").write_text('{"version": 1, "ce')
     found = inference_files.of_host(tmp_path)
     assert sorted(found) == ["c001", "c002"]
-    cell = {"batch_size": 2, "new_tokens": 4}
+    cell = replace(begun(job()).cells[0], batch_size=2, new_tokens=4)
     both = inference_files.all_hosts(cell, {"node0": found["c001"], "node1": found["c001"]}, 4)
     assert both["state"] == "measured"
     assert both["throughput"]["value"] == 4000.0
@@ -517,7 +521,7 @@ def test_instances_of_a_host_and_of_all(tmp_path: Path) -> None:
 def test_a_cell_is_measured_only_where_all_instances_have_measured_it(tmp_path: Path) -> None:
     leave(tmp_path, instance(0), instance(1, state="failed", reason="out of memory"))
     host = inference_files.of_host(tmp_path)["c001"]
-    cell = {"batch_size": 2, "new_tokens": None}
+    cell = replace(begun(job()).cells[0], batch_size=2, new_tokens=None)
     assert inference_files.all_hosts(cell, {"node0": host}, 2)["reason"] == "out of memory"
     good = {**host, "state": "measured", "reason": "", "instances": 2}
     assert inference_files.all_hosts(cell, {"node0": good, "node1": host}, 4)["reason"] == "out of memory (on node1)"

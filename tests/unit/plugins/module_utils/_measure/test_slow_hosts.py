@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._measure import bottleneck, sweep
-from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request
+from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request, Run
 from support.runs import run
 
 DEFAULT = Request([1])
@@ -53,20 +54,21 @@ def _rank(number: int, host: int, times: list[float], step: float) -> dict[str, 
     return {"rank": number, "host": f"node{host}", "step_seconds": step, **parts, "compute_blocks": blocks}
 
 
-def concluded(measured: list[dict[str, Any]], hosts: int) -> dict[str, Any]:
+def concluded(measured: list[dict[str, Any]], hosts: int) -> Any:
     """Return the sweep of these runs on so many hosts."""
     names = [f"node{number}" for number in range(hosts)]
     content = sweep.new(run().job, names, Request([hosts], repeats=len(measured)), {}, "2026-11-23T12:00:00+00:00")
-    for each in content["runs"]:
-        each["state"] = "succeeded"
-        each["samples_per_second"] = 1 / measured[each["repeat"] - 1]["ranks"][0]["step_seconds"]
-        if not each["baseline"]:
-            each["measured"] = measured[each["repeat"] - 1]
-    return sweep.summarised(content)
+
+    def made(each: Run) -> Run:
+        found = measured[each.repeat - 1]
+        speed = 1 / found["ranks"][0]["step_seconds"]
+        return replace(each, state="succeeded", samples_per_second=speed, measured=None if each.baseline else found)
+
+    return sweep.summarised(replace(content, runs=[made(each) for each in content.runs]))
 
 
 def named(measured: list[dict[str, Any]], hosts: int) -> str | None:
-    limits = concluded(measured, hosts)["limits"]
+    limits = concluded(measured, hosts).limits
     return limits["host"] if limits["cause"] == "slow_host" else None
 
 
@@ -99,25 +101,25 @@ def test_too_few_steps_are_a_verdict_of_their_own() -> None:
     """Steps that are enough by their own count find the host that is 20 % slower."""
     chance = random.Random(3)
     content = concluded(simulated(chance, 4, slow=1.2, steps=12), 4)
-    (note,) = [note for note in content["notes"] if note.startswith("Not enough steps to tell whether a host is slow")]
-    assert content["limits"]["slow_hosts"]["hosts"] == {}
-    assert content["limits"]["slow_hosts"]["detectable"] > 0.2
+    (note,) = [note for note in content.notes if note.startswith("Not enough steps to tell whether a host is slow")]
+    assert content.limits["slow_hosts"]["hosts"] == {}
+    assert content.limits["slow_hosts"]["detectable"] > 0.2
     needed = int(note.partition("-e steps=")[2].split(",")[0])
     assert 40 <= needed <= 300
     enough = concluded(simulated(chance, 4, steps=max(75, needed)), 4)
-    assert not [note for note in enough["notes"] if note.startswith("Not enough")]
+    assert not [note for note in enough.notes if note.startswith("Not enough")]
 
 
 def test_one_run_or_runs_without_blocks_cannot_tell() -> None:
     chance = random.Random(4)
     one = concluded(simulated(chance, 4, slow=3.0, repeats=1), 4)
-    assert one["limits"]["slow_hosts"] is None
-    assert any(note.startswith("Not enough runs or steps to tell whether a host is slow") for note in one["notes"])
+    assert one.limits["slow_hosts"] is None
+    assert any(note.startswith("Not enough runs or steps to tell whether a host is slow") for note in one.notes)
     earlier = simulated(chance, 4, slow=3.0)
     for run_ in earlier:
         for rank in run_["ranks"]:
             del rank["compute_blocks"]
-    assert concluded(earlier, 4)["limits"]["slow_hosts"] is None
+    assert concluded(earlier, 4).limits["slow_hosts"] is None
 
 
 def test_two_slow_hosts_are_both_named_with_their_slowest_rank() -> None:
@@ -126,7 +128,7 @@ def test_two_slow_hosts_are_both_named_with_their_slowest_rank() -> None:
     for each in measured:
         for rank in each["ranks"][-1:]:  # of node3
             rank.update(compute=2 * rank["compute"], compute_blocks=[2 * block for block in rank["compute_blocks"]])
-    limits = concluded(measured, 4)["limits"]
+    limits = concluded(measured, 4).limits
     assert limits["host"] == "node3"
     assert limits["text"].startswith("node3, node0 are slow: the slowest rank computes ")
     assert limits["slow_hosts"]["hosts"] == pytest.approx({"node3": 2.0, "node0": 1.5}, rel=0.05)

@@ -83,9 +83,9 @@ def test_a_constant_global_batch() -> None:
     sizes = {}
     for each in sweep_request.runs(JOB, HOSTS, asked)[:4]:
         made = derive.trial(JOB, **sweep_request.trial(JOB, asked, each, ranks_per_node=3))
-        ranks = 1 if each["baseline"] else 3 * each["hosts"]
+        ranks = 1 if each.baseline else 3 * each.hosts
         args = {"per_device_train_batch_size": 16, **made.args}
-        sizes[each["job"]] = (
+        sizes[each.job] = (
             ranks * args["per_device_train_batch_size"] * args["gradient_accumulation_steps"],
             args["per_device_train_batch_size"] <= 16,
         )
@@ -120,21 +120,19 @@ def test_a_constant_global_batch_that_cannot_be(job: Job, options: dict[str, Any
 def test_each_repeat_of_a_trainer_has_other_batches(job: Job, seeds: list[dict[str, int]]) -> None:
     asked = request(job, counts=[2], repeats=3)
     made = [
-        sweep_request.trial(job, asked, each, 1)
-        for each in sweep_request.runs(job, HOSTS, asked)
-        if not each["baseline"]
+        sweep_request.trial(job, asked, each, 1) for each in sweep_request.runs(job, HOSTS, asked) if not each.baseline
     ]
     assert [each["fields"].get("args", {}) for each in made] == seeds
 
 
 def test_the_order_of_runs_alternates() -> None:
-    names = [each["job"] for each in sweep_request.runs(JOB, HOSTS, request(counts="1,3"))]
+    names = [each.job for each in sweep_request.runs(JOB, HOSTS, request(counts="1,3"))]
     assert names == [
         *("demo+one-process-r1", "demo+on-1-r1", "demo+on-3-r1"),
         *("demo+on-3-r2", "demo+on-1-r2", "demo+one-process-r2"),
     ]
     # A script that decides itself how long it runs begins on all hosts: that is its sanity run.
-    assert sweep_request.runs(TORCH, HOSTS, request(TORCH, counts="1,3"))[0]["job"] == "demo+on-3-r1"
+    assert sweep_request.runs(TORCH, HOSTS, request(TORCH, counts="1,3"))[0].job == "demo+on-3-r1"
     assert sweep_request.sanity(TORCH, HOSTS, request(TORCH)) is None
 
 
@@ -142,13 +140,13 @@ def test_the_order_of_runs_alternates() -> None:
 def test_every_count_is_run_as_often_and_on_the_first_hosts(counts: set[int], repeats: int) -> None:
     asked = request(counts=sorted(counts), repeats=repeats)
     made = sweep_request.runs(JOB, HOSTS, asked)
-    assert len({each["job"] for each in made}) == len(made) == repeats * (len(counts) + 1)
+    assert len({each.job for each in made}) == len(made) == repeats * (len(counts) + 1)
     for each in made:
-        assert each["names"] == HOSTS[: each["hosts"]]
-        assert each["state"] == "pending"
+        assert each.names == HOSTS[: each.hosts]
+        assert each.state == "pending"
     # Counted from the start, no count is always before another one.
     if len(counts) > 1 and repeats > 1:
-        orders = [[each["hosts"] for each in made if each["repeat"] == repeat] for repeat in (1, 2)]
+        orders = [[each.hosts for each in made if each.repeat == repeat] for repeat in (1, 2)]
         assert orders[0] == orders[1][::-1]
 
 

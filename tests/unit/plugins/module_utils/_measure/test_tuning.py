@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,10 +26,10 @@ NOW = "2026-01-01T00:00:00+00:00"
 Speed = Callable[[dict[str, Any], int], float]
 
 
-def tried(trial: dict[str, Any], speed: float) -> dict[str, Any]:
+def tried(trial: tuning.Trial, speed: float) -> dict[str, Any]:
     """What the role job returns of a trial; a speed of 0 is a failure."""
     measured = {"samples_per_second": speed, "step_seconds": {"mean": 0.1}}
-    hosts = [{"host": "node0", "ranks": [{}] * trial["settings"]["ranks_per_node"], "threads_per_rank": 1}]
+    hosts = [{"host": "node0", "ranks": [{}] * trial.settings["ranks_per_node"], "threads_per_rank": 1}]
     return {
         "state": "succeeded" if speed else "failed",
         "reason": "" if speed else "no memory",
@@ -44,22 +45,22 @@ def tune(
     candidates: list[dict[str, Any]] | None = None,
     args: dict[str, Any] | None = None,
     most: int = 10_000,
-    content: dict[str, Any] | None = None,
+    content: tuning.Tuning | None = None,
     batch: bool = False,
     repeats: int = 2,
-) -> dict[str, Any]:
+) -> tuning.Tuning:
     job = runs.run(args=args or {}).job
     request = tuning_request.Request(budget, repeats=repeats, tune_batch=batch)
     content = content or tuning.new(job, request, {}, NOW)
     content = tuning.with_candidates(content, candidates or [DEFAULT, *OTHERS])
     for _trial in range(most):
         content, trial = tuning.advance(content, job, NOW)
-        content = json.loads(json.dumps(content))  # as it is read again
+        content = tuning.Tuning.read(json.loads(json.dumps(content.to_json())))  # as it is read again
         if trial is None:
-            assert content["ended"] == NOW
+            assert content.ended == NOW
             break
-        made = len(content["trials"])
-        content = tuning.recorded(content, trial, tried(trial, speed(trial["settings"], made)), seconds)
+        made = len(content.trials)
+        content = tuning.recorded(content, trial, tried(trial, speed(trial.settings, made)), seconds)
     return content
 
 
@@ -69,26 +70,26 @@ def by_comm(settings: dict[str, Any], _made: int) -> float:
 
 def test_the_fastest_of_all_wins() -> None:
     content = tune(by_comm)
-    assert (content["verdict"], content["winner"]) == ("faster", OTHERS[-1])
-    assert content["gain"] == pytest.approx(1.8)
-    assert content["final"] == {"default": [100.0] * 2, "winner": [180.0] * 2}
-    rounds = [trial["round"] for trial in content["trials"] if not trial["final"]]
+    assert (content.verdict, content.winner) == ("faster", OTHERS[-1])
+    assert content.gain == pytest.approx(1.8)
+    assert content.final == {"default": [100.0] * 2, "winner": [180.0] * 2}
+    rounds = [trial.round for trial in content.trials if not trial.final]
     assert [rounds.count(number) for number in (1, 2, 3, 4)] == [9, 5, 3, 2]
-    assert [trial["steps"] for trial in content["trials"] if trial["default"] and not trial["final"]] == [
+    assert [trial.steps for trial in content.trials if trial.default and not trial.final] == [
         10,
         20,
         40,
         80,
     ]
-    assert [trial["default"] for trial in content["trials"] if trial["final"]] == [True, False, False, True]
+    assert [trial.default for trial in content.trials if trial.final] == [True, False, False, True]
     assert tuning.changes(content, runs.run().job) == {"comm_cores": 8}
     assert "Faster at a level of 95%: ranks_per_node: 1, comm_cores: 8" in tuning_text.table(content, "tune.json")
 
 
 def test_spreads_that_overlap_are_no_difference() -> None:
     content = tune(lambda settings, made: 100.0 + (made % 7) + (0.5 if settings["comm_cores"] else 0))
-    assert content["verdict"] == "no difference"
-    assert content["winner"] is None
+    assert content.verdict == "no difference"
+    assert content.winner is None
     assert tuning.changes(content, runs.run().job) == {}
 
 
@@ -106,19 +107,18 @@ def in_finals(speeds: dict[int, list[float]]) -> Speed:
 def test_settings_of_which_a_final_run_failed_give_way_to_the_next_best() -> None:
     speed = in_finals({0: [100.0, 101.0, 99.0, 100.0, 101.0, 99.0, 100.0], 8: [110.0, 0.0], 7: [98.0, 102.0, 100.0]})
     content = tune(speed, repeats=3)
-    assert (content["verdict"], content["winner"]) == ("no difference", None)
-    failed = next(trial for trial in content["trials"] if trial["state"] == "failed")
-    compared = [trial["settings"]["comm_cores"] for trial in content["trials"] if trial["final"]]
+    assert (content.verdict, content.winner) == ("no difference", None)
+    failed = next(trial for trial in content.trials if trial.state == "failed")
+    compared = [trial.settings["comm_cores"] for trial in content.trials if trial.final]
     assert compared == [0, 8, 8, 0, 7, 7, 0, 0, 7]
-    assert f"{failed['job']} failed in the final comparison: its settings are not recommended" in content["notes"]
+    assert f"{failed.job} failed in the final comparison: its settings are not recommended" in content.notes
 
 
 def test_settings_that_fail_are_not_recommended_where_the_budget_allows_no_other_comparison() -> None:
     speed = in_finals({0: [100.0] * 3, 8: [0.0, 110.0, 0.0], 7: [107.0] * 3})
     content = tune(speed, repeats=3, most=20)
-    content["budget_minutes"] = content["used_minutes"] + 1
-    content = tune(speed, repeats=3, content=content)
-    assert content["verdict"] == "unfinished"
+    content = tune(speed, repeats=3, content=replace(content, budget_minutes=content.used_minutes + 1))
+    assert content.verdict == "unfinished"
     assert tuning.changes(content, runs.run().job) == {}
 
 
@@ -136,8 +136,9 @@ def test_a_pair_of_runs_is_compared_by_its_ratio(
     default: tuple[float, ...], winner: tuple[float, ...], verdict: str
 ) -> None:
     content = tune(in_finals({0: list(default), 8: list(winner)}), repeats=3)
-    assert content["verdict"] == verdict
-    assert content["gain_low"] < content["gain"] < content["gain_high"]
+    assert content.verdict == verdict
+    assert content.gain_low and content.gain and content.gain_high
+    assert content.gain_low < content.gain < content.gain_high
     assert f"{'Faster' if verdict == 'faster' else 'No difference'} at a level of 95%" in tuning_text.verdict(content)
 
 
@@ -153,14 +154,14 @@ def test_of_equal_settings_one_in_twenty_is_called_faster_at_most() -> None:
 
 def test_settings_that_are_much_slower_are_not_compared_again() -> None:
     content = tune(lambda settings, _made: 50.0 if settings["comm_cores"] else 100.0)
-    assert (content["verdict"], content["final"]) == ("no difference", None)
+    assert (content.verdict, content.final) == ("no difference", None)
 
 
 def test_a_trial_that_fails_stays_with_its_reason() -> None:
     content = tune(lambda settings, _made: 0 if settings["comm_cores"] == 8 else by_comm(settings, 0))
-    failed = [trial for trial in content["trials"] if trial["state"] == "failed"]
-    assert [(trial["settings"], trial["reason"]) for trial in failed] == [(OTHERS[-1], "no memory")]
-    assert content["winner"] == OTHERS[-2]
+    failed = [trial for trial in content.trials if trial.state == "failed"]
+    assert [(trial.settings, trial.reason) for trial in failed] == [(OTHERS[-1], "no memory")]
+    assert content.winner == OTHERS[-2]
 
 
 def test_a_script_that_uses_one_backend_always_is_not_tried_with_another() -> None:
@@ -173,46 +174,46 @@ def test_a_script_that_uses_one_backend_always_is_not_tried_with_another() -> No
         said = tried(trial, 10.0)
         said["outcome"]["world"] = {"backend": "mpi"}
         content = tuning.recorded(content, trial, said, 1)
-    assert [trial["state"] for trial in content["trials"]] == ["succeeded", "failed"]
-    assert content["trials"][1]["reason"] == "its script forms the group with backend mpi, whatever backend the job has"
-    assert tuning.advance(content, job, NOW)[0]["notes"] == ["no other settings than the job's own succeeded"]
+    assert [trial.state for trial in content.trials] == ["succeeded", "failed"]
+    assert content.trials[1].reason == "its script forms the group with backend mpi, whatever backend the job has"
+    assert tuning.advance(content, job, NOW)[0].notes == ["no other settings than the job's own succeeded"]
 
 
 def test_a_job_that_fails_itself_is_not_tuned() -> None:
     content = tune(lambda _settings, _made: 0)
-    assert (content["verdict"], len(content["trials"])) == ("unfinished", 1)
-    assert content["notes"] == ["the job itself failed: no memory"]
+    assert (content.verdict, len(content.trials)) == ("unfinished", 1)
+    assert content.notes == ["the job itself failed: no memory"]
     assert tuning.job_failed(content)
-    assert tune(by_comm, content=tuning.continued(content, 600))["verdict"] == "faster"
+    assert tune(by_comm, content=tuning.continued(content, 600)).verdict == "faster"
 
 
 def test_a_budget_that_turns_out_to_be_too_short_and_a_larger_one_that_goes_on() -> None:
     content = tune(by_comm, budget=0.5)
-    assert (content["verdict"], len(content["trials"])) == ("unfinished", 1)
-    assert content["notes"][0].startswith("the budget of 0.5 min is too short: a trial takes 10 s, and one of other")
+    assert (content.verdict, len(content.trials)) == ("unfinished", 1)
+    assert content.notes[0].startswith("the budget of 0.5 min is too short: a trial takes 10 s, and one of other")
     again = tune(by_comm, content=tuning.continued(content, 600))
-    assert again["verdict"] == "faster"
-    assert [trial["job"] for trial in again["trials"]].count("demo+tune-1") == 1
+    assert again.verdict == "faster"
+    assert [trial.job for trial in again.trials].count("demo+tune-1") == 1
 
 
 def test_nothing_else_is_valid() -> None:
     content = tune(by_comm, candidates=[DEFAULT])
-    assert content["verdict"] == "no difference"
-    assert content["notes"][0].startswith("no other settings than the job's own are valid")
+    assert content.verdict == "no difference"
+    assert content.notes[0].startswith("no other settings than the job's own are valid")
 
 
 def test_the_global_batch_is_kept_and_what_cannot_keep_it_is_left_out() -> None:
     args = {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 1}
     ranks = [{**DEFAULT, "ranks_per_node": number} for number in (1, 2, 3)]
     content = tune(lambda settings, _made: 100.0 * settings["ranks_per_node"], candidates=ranks, args=args)
-    assert content["winner"] == ranks[1]
-    assert "1 settings were left out" in content["notes"][0]
+    assert content.winner == ranks[1]
+    assert "1 settings were left out" in content.notes[0]
     changes = tuning.changes(content, runs.run(args=args).job)
     assert changes == {
         "ranks_per_node": 2,
         "args": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 1},
     }
-    made = next(trial for trial in content["trials"] if trial["settings"] == ranks[1])
+    made = next(trial for trial in content.trials if trial.settings == ranks[1])
     assert tuning.derivation(content, runs.run(args=args).job, made)["fields"]["args"] == changes["args"]
 
 
@@ -223,8 +224,8 @@ def test_other_batch_sizes_never_win() -> None:
         args=args,
         batch=True,
     )
-    assert content["winner"] == OTHERS[-1]
-    sizes = [trial["settings"].get("per_device_train_batch_size") for trial in content["trials"]]
+    assert content.winner == OTHERS[-1]
+    sizes = [trial.settings.get("per_device_train_batch_size") for trial in content.trials]
     assert [size for size in sizes if size] == [16, 4]
     assert "Other batch sizes, which change what the job learns:" in tuning_text.table(content, "tune.json")
 
@@ -243,13 +244,14 @@ def test_the_budget_is_kept_and_an_interruption_changes_nothing(
 
     content = tune(speed, budget, seconds)
     # The first trial is made to know what one takes.
-    assert content["used_minutes"] <= max(budget, seconds / 60) + 1e-6
-    assert content["trials"][0]["default"]
-    if content["verdict"] == "faster":
-        assert speeds[content["winner"]["comm_cores"]] > speeds[0]
-        assert content["diff"] == ""
+    assert content.used_minutes <= max(budget, seconds / 60) + 1e-6
+    assert content.trials[0].default
+    if content.verdict == "faster":
+        assert content.winner
+        assert speeds[content.winner["comm_cores"]] > speeds[0]
+        assert content.diff == ""
     interrupted = tuning.continued(tune(speed, budget, seconds, most=cut), budget)
-    assert tune(speed, budget, seconds, content=interrupted)["verdict"] == content["verdict"]
+    assert tune(speed, budget, seconds, content=interrupted).verdict == content.verdict
 
 
 def test_requests() -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning_files
+from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning, tuning_files
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Tuning
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import Request
+from support.runs import run
 
 JOB = "name: demo\nscript: train.py\nargs: {per_device_train_batch_size: 8}\n"
 VARIABLES = (
@@ -25,13 +29,10 @@ def job(folder: Path, text: str = JOB) -> Job:
     return load(folder / "demo.yml")
 
 
-def content(**winner: Any) -> dict[str, Any]:
-    return {
-        "verdict": "faster",
-        "winner": {**DEFAULT, **winner},
-        "candidates": [DEFAULT],
-        "ranks": {"all": 2, "hosts": 2},
-    }
+def content(**winner: Any) -> Tuning:
+    begun = tuning.new(run().job, Request(), {}, "")
+    ranks = {"all": 2, "hosts": 2}
+    return replace(begun, verdict="faster", winner={**DEFAULT, **winner}, candidates=[DEFAULT], ranks=ranks)
 
 
 @pytest.fixture
