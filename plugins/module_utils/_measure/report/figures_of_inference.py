@@ -5,14 +5,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.figures_of_sweeps import errors, grouped
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.figures_of_sweeps import errors
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table, figure, shown
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
+    Row,
+    Table,
+    figure,
+    grouped,
+    shown,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_inference import (
     by_instances,
     by_rate,
@@ -21,7 +27,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     setting,
 )
 
-Row = Mapping[str, Any]
 # Above this ratio of the highest to the lowest latency their axis is logarithmic.
 LOGARITHMIC = 20
 
@@ -34,7 +39,7 @@ def throughput(table: Table) -> Drawn | None:
     models = {model: rows for model, rows in grouped(table.rows, "model").items() if measured(rows)}
     if not models:
         return None
-    results = list(grouped(table.rows))
+    results = list(grouped(table.rows, "results"))
     heights = [0.4 + len(rows) for rows in models.values()]
     made, panels = style.figure(0.5 + 0.27 * sum(heights) + 0.28 * len(models), len(models), heights)
     for axes, (model, rows) in zip(panels, models.items()):
@@ -66,7 +71,7 @@ def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
             places[id(row)] = at + place
         ticks.append(at + (len(mine) - 1) / 2)
         at += len(mine) + 0.25
-    for label, mine in grouped(measured(rows)).items():
+    for label, mine in grouped(measured(rows), "results").items():
         shade = of_series(results.index(label))
         low, high = errors(mine, "samples_per_second")
         bars = axes.barh(
@@ -82,11 +87,11 @@ def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
         for part, row in zip(bars, mine):
             part.set_alpha(PALE if row["within_limit"] is False else None)
             over = row["over_fp32"] if row["precision"] != "fp32" else None
-            axes.annotate(
+            style.note(
+                axes,
                 figure(row["samples_per_second"]) + (f" ({shown(over, 'ratio')})" if over else ""),
                 (row["samples_per_second_high"], places[id(row)]),
-                textcoords="offset points",
-                xytext=(6, 0),
+                (6, 0),
                 va="center",
                 fontsize=9,
                 color=colour("ink"),
@@ -161,7 +166,7 @@ def _curves(
     from matplotlib.ticker import LogLocator
 
     made, (axes,) = style.figure(3.6)
-    results = list(grouped(rows))
+    results = list(grouped(rows, "results"))
     several = len(results) > 1
     precisions = list(dict.fromkeys(row["precision"] for row in rows))
     said = []
@@ -177,11 +182,11 @@ def _curves(
         axes.plot(x, [row["p99_ms"] for row in line], linewidth=2, markersize=6, label=name, **look)
         axes.plot(x, [row["p50_ms"] for row in line], linewidth=1.2, markersize=3.5, linestyle=(0, (4, 2)), **look)
         for row in line if mark else ():
-            axes.annotate(
+            style.note(
+                axes,
                 mark(row) if mark else "",
                 (row[what.x], row["p99_ms"]),
-                textcoords="offset points",
-                xytext=(0, 6),
+                (0, 6),
                 ha="center",
                 fontsize=8,
                 color=shade,

@@ -5,16 +5,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.figures_of_sweeps import grouped
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import TIMES, Table, data_size, figure
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
+    TIMES,
+    Row,
+    Table,
+    data_size,
+    figure,
+    grouped,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration, names
 
-Row = Mapping[str, Any]
 # With more hosts than this, lines are told apart by nothing but the least busy one.
 LINES = 8
 # With more hosts than this, a heat map has no figures in its cells.
@@ -23,7 +28,9 @@ CELLS = 9
 
 def losses(table: Table) -> Drawn | None:
     """Losses by step, those of all jobs over each other: lines of the training's, points of the evaluation's."""
-    groups = {label: rows for label, rows in grouped(table.rows).items() if any(_has_loss(row) for row in rows)}
+    groups = {
+        label: rows for label, rows in grouped(table.rows, "results").items() if any(_has_loss(row) for row in rows)
+    }
     if not groups:
         return None
     # Jobs with different batches make different steps of the same epoch.
@@ -143,12 +150,12 @@ def _marks(axes: Sequence[Any], attempts: Sequence[Row], scale: float) -> str:
         if row["reason"] and at is not None:
             for one in axes:
                 one.axvline(at / scale, color=colour("bad"), linewidth=1.2, linestyle=(0, (4, 2)), zorder=4)
-            axes[0].annotate(
+            style.note(
+                axes[0],
                 f"fault {len(said) + 1}",
                 (at / scale, 1),
+                (0, 2),
                 xycoords=("data", "axes fraction"),
-                textcoords="offset points",
-                xytext=(0, 2),
                 ha="center",
                 va="bottom",
                 fontsize=8,
@@ -268,20 +275,16 @@ def collectives(table: Table, label: str) -> Drawn | None:
     axes[-1].set_xticks(sizes[::step], [data_size(size) for size in sizes[::step]])
     axes[-1].set_xlabel("bytes of each rank", color=colour("muted"), fontsize=9)
     style.legend(made, axes, 3)
-    largest = [max(points, key=lambda row: float(row["bytes"])) for points in _by(rows).values()]
+    largest = [
+        max(points, key=lambda row: float(row["bytes"]))
+        for points in grouped(rows, "tool", "backend", "operation").values()
+    ]
     said = "; ".join(
         f"{row['operation']} ({row['tool']}, {row['backend']}) of {data_size(row['bytes'])} "
         f"{_micro(row['microseconds'])}"
         for row in largest
     )
     return Drawn("collectives", "Collectives", f"Time of collectives by size. {said}.", made, table)
-
-
-def _by(rows: Sequence[Row]) -> dict[tuple[str, ...], list[Row]]:
-    found: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault((row["tool"], row["backend"], row["operation"]), []).append(row)
-    return found
 
 
 def _micro(value: float) -> str:

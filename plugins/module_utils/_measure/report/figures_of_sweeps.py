@@ -5,28 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table, figure, shown
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
+    Row,
+    Table,
+    figure,
+    grouped,
+    shown,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import (
     FORMS,
     SHARES,
     measured,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
-
-Row = Mapping[str, Any]
-
-
-def grouped(rows: Sequence[Row], key: str = "results") -> dict[str, list[Row]]:
-    """Return the rows by a column, in their order."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(str(row[key]), []).append(row)
-    return found
 
 
 def errors(rows: Sequence[Row], name: str) -> list[list[float]]:
@@ -40,10 +36,8 @@ def errors(rows: Sequence[Row], name: str) -> list[list[float]]:
 def values_text(rows: Sequence[Row], name: str) -> str:
     """Return a column's values by number of hosts, in words."""
     parts = []
-    for label, mine in grouped(rows).items():
-        said = ", ".join(
-            f"{row['hosts']} host{'s'[: row['hosts'] != 1]} {shown(row[name], FORMS[name])}" for row in mine
-        )
+    for label, mine in grouped(rows, "results").items():
+        said = ", ".join(f"{count(row['hosts'], 'host')} {shown(row[name], FORMS[name])}" for row in mine)
         parts.append(f"{label}: {said}")
     return "; ".join(parts) + "."
 
@@ -58,7 +52,7 @@ def _hosts_axis(axes: Any, rows: Sequence[Row]) -> list[int]:
 
 def _series(axes: Any, rows: Sequence[Row], name: str) -> None:
     """Draw a line with error bars for each result."""
-    for place, (label, mine) in enumerate(grouped(rows).items()):
+    for place, (label, mine) in enumerate(grouped(rows, "results").items()):
         axes.errorbar(
             [row["hosts"] for row in mine],
             [row[name] for row in mine],
@@ -76,16 +70,16 @@ def _series(axes: Any, rows: Sequence[Row], name: str) -> None:
 
 def _last_values(axes: Any, rows: Sequence[Row], name: str) -> None:
     """Write beside the last point of each line what it is."""
-    last = {place: mine[-1] for place, mine in enumerate(grouped(rows).values())}
+    last = {place: mine[-1] for place, mine in enumerate(grouped(rows, "results").values())}
     by_value = sorted(last, key=lambda place: float(last[place][name]))
     for place, row in last.items():
         # Lines end close to each other: the lower ones are named below their ends, the upper ones above.
         above = by_value.index(place) * 2 >= len(last) and len(last) > 1
-        axes.annotate(
+        style.note(
+            axes,
             shown(row[name], FORMS[name]),
             (row["hosts"], row[name]),
-            textcoords="offset points",
-            xytext=(8, 3 if above else -12),
+            (8, 3 if above else -12),
             color=of_series(place),
             fontsize=10,
             fontweight="bold",
@@ -95,8 +89,7 @@ def _last_values(axes: Any, rows: Sequence[Row], name: str) -> None:
 
 def _failed(axes: Any, table: Table) -> str:
     """Mark numbers of hosts of which every run failed; return that in words."""
-    lost = [row for row in table.rows if row["state"] == "failed" and not row["baseline"]]
-    hosts = sorted({row["hosts"] for row in lost})
+    hosts = _lost(table)
     if hosts:
         transform = axes.get_xaxis_transform()
         axes.plot(
@@ -112,6 +105,15 @@ def _failed(axes: Any, table: Table) -> str:
             clip_on=False,
             zorder=4,
         )
+    return _failed_text(hosts)
+
+
+def _lost(table: Table) -> list[int]:
+    """Return the numbers of hosts of which every run failed."""
+    return sorted({row["hosts"] for row in table.rows if row["state"] == "failed" and not row["baseline"]})
+
+
+def _failed_text(hosts: Sequence[int]) -> str:
     return f" Failed: {', '.join(f'{number} hosts' for number in hosts)}." if hosts else ""
 
 
@@ -151,7 +153,7 @@ def speedup(table: Table, published: Sequence[Row]) -> Drawn | None:
     said = _reference(axes, published, ticks, lambda row: float(row["speedup"]))
     _last_values(axes, rows, "speedup")
     over = False
-    for place, mine in enumerate(grouped(rows).values()):
+    for place, mine in enumerate(grouped(rows, "results").values()):
         over_one = [row for row in mine if row["speedup_over_one_process"] is not None]
         if over_one:
             axes.plot(
@@ -214,7 +216,7 @@ def _bars(table: Table, name: str, title: str, axis: str, scale: float, note: st
         return None
     made, (axes,) = style.figure(3.3)
     hosts = sorted({row["hosts"] for row in table.rows if not row["baseline"]})
-    groups = grouped(rows)
+    groups = grouped(rows, "results")
     width = 0.72 / len(groups)
     highest = max(row[f"{name}_high"] for row in rows) / scale
     for place, (label, mine) in enumerate(groups.items()):
@@ -231,25 +233,25 @@ def _bars(table: Table, name: str, title: str, axis: str, scale: float, note: st
             label=style.short(label) if len(groups) > 1 else None,
         )
         for x, row in zip(at, mine):
-            axes.annotate(
+            style.note(
+                axes,
                 figure(row[name] / scale),
                 (x, row[f"{name}_high"] / scale),
-                textcoords="offset points",
-                xytext=(0, 4),
+                (0, 4),
                 ha="center",
                 fontsize=9 if len(rows) < 9 else 7,
                 color=colour("ink"),
             )
-    lost = [row["hosts"] for row in table.rows if row["state"] == "failed" and not row["baseline"]]
-    for at_hosts in dict.fromkeys(lost):
+    lost = _lost(table)
+    for at_hosts in lost:
         axes.text(hosts.index(at_hosts), 0.02 * highest, "failed", ha="center", fontsize=9, color=colour("bad"))
     axes.set_xticks(range(len(hosts)), [str(number) for number in hosts])
     axes.set_xlim(-0.6, len(hosts) - 0.4)
     axes.set_ylim(0, highest * 1.14 or 1)
     style.labels(axes, "hosts", axis)
     style.legend(made, axes)
-    failed = f" Failed: {', '.join(f'{number} hosts' for number in dict.fromkeys(lost))}." if lost else ""
-    return Drawn(name, title, f"{title} by number of hosts. {values_text(rows, name)}{failed}", made, table, note)
+    said = f"{title} by number of hosts. {values_text(rows, name)}{_failed_text(lost)}"
+    return Drawn(name, title, said, made, table, note)
 
 
 def throughput(table: Table) -> Drawn | None:
@@ -358,11 +360,11 @@ def trials(table: Table, most: int = 16) -> Drawn | None:
         axes.text(
             0, place - 0.17, role + style.short(row["differing"], 66), fontsize=8, va="bottom", color=colour("ink")
         )
-        axes.annotate(
+        style.note(
+            axes,
             figure(row["samples_per_second"]),
             (row["samples_per_second"], place + 0.12),
-            textcoords="offset points",
-            xytext=(5, 0),
+            (5, 0),
             va="center",
             fontsize=9,
             color=colour("ink"),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -213,15 +213,9 @@ def _labelled(found: Sequence[Source]) -> tuple[Source, ...]:
         made.append((source, ", ".join(parts)))
     labels = [(source.kind, label) for source, label in made]
     return tuple(
-        Source(
-            source.kind,
-            source.path,
-            source.content,
-            label if labels.count((source.kind, label)) == 1 else _told_apart(label, source, made),
-            source.files,
-            source.launch,
-            source.losses,
-            source.runs,
+        replace(
+            source,
+            label=label if labels.count((source.kind, label)) == 1 else _told_apart(label, source, made),
         )
         for source, label in made
     )

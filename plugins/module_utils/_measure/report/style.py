@@ -130,6 +130,11 @@ def labels(axes: Any, x: str = "", y: str = "") -> None:
     axes.set_ylabel(y, color=colour("muted"), fontsize=9)
 
 
+def note(axes: Any, text: str, at: tuple[float, float], offset: tuple[float, float], **look: Any) -> None:
+    """Write a text beside a place. offset: points to the right and up of it."""
+    axes.annotate(text, at, textcoords="offset points", xytext=offset, **look)
+
+
 def legend(made: Any, axes: Any, columns: int = 3) -> None:
     """Put the legend above the figure, where it covers nothing; none for a single entry without a name.
 

@@ -8,14 +8,18 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import mapping, number, text
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration
 
 MISSING = "\N{EN DASH}"
 TIMES = "\N{MULTIPLICATION SIGN}"
+
+
+Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,12 +27,34 @@ class Column:
     """A column. key: of a row, and in CSV and JSON, where values are as measured. form: how the page shows a value.
 
     Forms are text, name (text that stands on one line), int, figure, ratio, percent, share (a percentage that only all
-    of it makes 100 %), seconds, milliseconds, bytes, gib and mb (bytes a second).
+    of it makes 100 %), seconds, milliseconds, bytes, gib and mb (bytes a second). path: where a result has the value,
+    with dots between names; the key unless set.
     """
 
     key: str
     title: str
     form: str = "text"
+    path: str = ""
+
+    def read(self, content: Mapping[str, Any]) -> Any:
+        """Return the value in a result; what is not of the column's form is None, or an empty text."""
+        value: Any = content
+        for name in (self.path or self.key).split("."):
+            value = mapping(value).get(name)
+        return text(value) if self.form in ("text", "name") else number(value)
+
+
+def read_row(columns: Iterable[Column], content: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+    """Return the row of a result. own: the values that are not read from it as they are."""
+    return {**{column.key: column.read(content) for column in columns if column.key not in own}, **own}
+
+
+def grouped(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
+    """Return the rows by the value of a column, or by those of several, in their order."""
+    found: dict[Any, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys), []).append(row)
+    return found
 
 
 # The columns that several tables have.

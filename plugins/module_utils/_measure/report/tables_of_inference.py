@@ -21,12 +21,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     STATE,
     TIMES,
     Column,
+    Row,
     Table,
+    grouped,
+    read_row,
     spread_columns,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import spread
-
-Row = Mapping[str, Any]
 
 RESULTS, MODEL, PRECISION = (Column(name, name, "name") for name in ("results", "model", "precision"))
 # What a cell is besides its model, precision and number of instances.
@@ -77,35 +78,6 @@ def _flag(value: object) -> bool | None:
 
 def cells(inferences: Sequence[Source]) -> Table:
     """Return a row for each cell, measured or not."""
-    rows = []
-    for source in inferences:
-        limit = number(source.content.get("limit_p99_ms"))
-        chosen = {text(mapping(one).get("cell")) for one in mapping(source.content.get("recommended")).values()} - {""}
-        for cell in entries(source.content.get("cells")):
-            speed, same = mapping(cell.get("throughput")), mapping(cell.get("agreement"))
-            row: dict[str, Any] = {
-                "results": source.label,
-                "cell": text(cell.get("id")),
-                **{name: text(cell.get(name)) for name in ("model", "task", "engine", "state", "reason", "isa")},
-                "int8_route": text(cell.get("int8_route")),
-                "precision": _precision(cell),
-                "channels_last": _flag(cell.get("channels_last")),
-                **{column.key: number(cell.get(column.key)) for column in _SETTINGS[2:]},
-                "instances": number(cell.get("instances")),
-                **spread({**speed, "median": speed.get("value")}, "samples_per_second"),
-                **_latencies(cell.get("latency_ms")),
-                "requests": number(mapping(cell.get("latency_ms")).get("count")),
-                **{name: number(cell.get(name)) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
-                "equal": number(same.get("equal")),
-                "largest_difference": number(same.get("largest_difference")),
-                "compared": number(same.get("samples")),
-                "compared_on": text(same.get("data")),
-                "recommended": text(cell.get("id")) in chosen,
-            }
-            p99 = row["p99_ms"]
-            row["within_limit"] = None if limit is None or p99 is None else p99 <= limit
-            row["limit_p99_ms"] = limit
-            rows.append(row)
     columns = (
         RESULTS,
         MODEL,
@@ -115,7 +87,7 @@ def cells(inferences: Sequence[Source]) -> Table:
         STATE,
         *_SPEED,
         *_LATENCIES,
-        Column("requests", "requests", "int"),
+        Column("requests", "requests", "int", "latency_ms.count"),
         Column("limit_p99_ms", "limit of p99, ms", "figure"),
         Column("within_limit", "within the limit"),
         Column("recommended", "recommended"),
@@ -124,14 +96,31 @@ def cells(inferences: Sequence[Source]) -> Table:
         Column("isa", "instruction set"),
         Column("int8_route", "int8 by"),
         Column("overhead", "overhead of the driver", "share"),
-        Column("equal", "equal to fp32", "share"),
-        Column("largest_difference", "largest difference", "figure"),
-        Column("compared", "compared", "int"),
-        Column("compared_on", "on"),
+        Column("equal", "equal to fp32", "share", "agreement.equal"),
+        Column("largest_difference", "largest difference", "figure", "agreement.largest_difference"),
+        Column("compared", "compared", "int", "agreement.samples"),
+        Column("compared_on", "on", path="agreement.data"),
         REASON,
         Column("instances", "instances", "int"),
-        Column("cell", "cell"),
+        Column("cell", "cell", path="id"),
     )
+    rows = []
+    for source in inferences:
+        limit = number(source.content.get("limit_p99_ms"))
+        chosen = {text(mapping(one).get("cell")) for one in mapping(source.content.get("recommended")).values()} - {""}
+        for cell in entries(source.content.get("cells")):
+            speed = mapping(cell.get("throughput"))
+            own = {
+                "results": source.label,
+                "precision": _precision(cell),
+                "channels_last": _flag(cell.get("channels_last")),
+                **spread({**speed, "median": speed.get("value")}, "samples_per_second"),
+                **_latencies(cell.get("latency_ms")),
+                "limit_p99_ms": limit,
+                "recommended": text(cell.get("id")) in chosen,
+            }
+            own["within_limit"] = None if limit is None or own["p99_ms"] is None else own["p99_ms"] <= limit
+            rows.append(read_row(columns, cell, **own))
     return Table("inference", "Cells of the inference benchmark", columns, rows)
 
 
@@ -140,17 +129,10 @@ def measured(rows: Iterable[Row]) -> list[Row]:
     return [row for row in rows if row["state"] == "measured" and (row["samples_per_second"] or 0) > 0]
 
 
-def _groups(rows: Iterable[Row], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
-    found: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        found.setdefault(tuple(row[key] for key in keys), []).append(row)
-    return found
-
-
 def comparable(rows: Iterable[Row]) -> list[Row]:
     """Return the rows of the longest texts of each result and model: shorter ones are faster with any setting."""
     found: list[Row] = []
-    for mine in _groups(rows, ("results", "model")).values():
+    for mine in grouped(rows, "results", "model").values():
         longest = max((row["sequence_length"] or 0 for row in measured(mine)), default=None)
         found += [row for row in mine if longest is None or (row["sequence_length"] or 0) == longest]
     return found
@@ -165,13 +147,13 @@ def fastest(rows: Sequence[Row]) -> Row | None:
 
 def fastest_of_models(rows: Sequence[Row]) -> list[Row]:
     """Return the fastest row of each model, of those that were measured."""
-    return [row for mine in _groups(rows, ("model",)).values() if (row := fastest(mine))]
+    return [row for mine in grouped(rows, "model").values() if (row := fastest(mine))]
 
 
 def best(found: Table) -> Table:
     """Return the fastest cell of each model and precision; where none was measured, why."""
     rows: list[dict[str, Any]] = []
-    for mine in _groups(comparable(found.rows), ("results", "model", "precision")).values():
+    for mine in grouped(comparable(found.rows), "results", "model", "precision").values():
         rows.append({**(fastest(mine) or mine[0]), "over_fp32": None})
     fp32 = {
         (row["results"], row["model"]): row["samples_per_second"]
@@ -230,7 +212,7 @@ def agreement(found: Table) -> Table:
     """Return how far predictions agree with fp32, the least of all cells of a model, precision and engine."""
     compared = [row for row in found.rows if row["equal"] is not None]
     rows = []
-    for mine in _groups(compared, ("results", "model", "precision", "engine", "int8_route", "compared_on")).values():
+    for mine in grouped(compared, "results", "model", "precision", "engine", "int8_route", "compared_on").values():
         least = min(mine, key=lambda row: float(row["equal"]))
         largest = max((row["largest_difference"] or 0.0 for row in mine), default=None)
         rows.append({**least, "largest_difference": largest})
@@ -307,7 +289,7 @@ def not_measured(found: Table) -> Table:
     """Return why cells were not measured, those with the same reason together."""
     keys = ("results", "model", "precision", "engine", "state", "reason")
     lost = [row for row in found.rows if row["state"] != "measured"]
-    rows = [{**mine[0], "cells": len(mine)} for mine in _groups(lost, keys).values()]
+    rows = [{**mine[0], "cells": len(mine)} for mine in grouped(lost, *keys).values()]
     columns = (RESULTS, MODEL, PRECISION, Column("engine", "engine"), STATE, Column("cells", "cells", "int"), REASON)
     return Table("inference_not_measured", "Not measured", columns, rows)
 
@@ -318,8 +300,8 @@ def by_instances(rows: Iterable[Row]) -> list[list[Row]]:
     Of several such series the one with the fastest cell, if it has two numbers of instances, else the longest.
     """
     found = []
-    for mine in _groups(measured(comparable(rows)), ("results", "model", "precision")).values():
-        series = [_one_each(one) for one in _groups(mine, _OTHERWISE).values()]
+    for mine in grouped(measured(comparable(rows)), "results", "model", "precision").values():
+        series = [_one_each(one) for one in grouped(mine, *_OTHERWISE).values()]
         first = fastest(mine)
         series = [one for one in series if len(one) > 1]
         with_fastest = [one for one in series if first in one]
@@ -331,7 +313,7 @@ def by_instances(rows: Iterable[Row]) -> list[list[Row]]:
 def _one_each(rows: Sequence[Row]) -> list[Row]:
     """Return the fastest row of each number of instances, by that; without those that have no latency."""
     there = [row for row in rows if row["instances_per_node"] and row["p50_ms"] and row["p99_ms"]]
-    groups = _groups(there, ("instances_per_node",))
+    groups = grouped(there, "instances_per_node")
     return [fastest(groups[key]) or groups[key][0] for key in sorted(groups)]
 
 
@@ -339,10 +321,10 @@ def by_rate(rows: Iterable[Row], found: Table) -> list[list[Row]]:
     """Return the rows of open_loop of each result, model and precision by rate: of its fastest cell that has them."""
     series = []
     there = [row for row in rows if row["p50_ms"] and row["p99_ms"]]
-    for key, mine in _groups(there, ("results", "model", "precision")).items():
-        of_cells = _groups(mine, ("cell",))
+    for key, mine in grouped(there, "results", "model", "precision").items():
+        of_cells = grouped(mine, "cell")
         of_key = [row for row in found.rows if (row["results"], row["model"], row["precision"]) == key]
-        first = fastest([row for row in comparable(of_key) if (row["cell"],) in of_cells])
-        chosen = of_cells[(first["cell"],)] if first else max(of_cells.values(), key=len)
+        first = fastest([row for row in comparable(of_key) if row["cell"] in of_cells])
+        chosen = of_cells[first["cell"]] if first else max(of_cells.values(), key=len)
         series.append(sorted(chosen, key=lambda row: float(row["rate"])))
     return series

@@ -32,6 +32,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     THREADS,
     Column,
     Table,
+    read_row,
 )
 
 # Metrics that say how a script ran, not what a model learnt.
@@ -53,33 +54,6 @@ def throughput(job: Source) -> float | None:
 
 def overview(sources: Sequence[Source], price: Price | None) -> Table:
     """Return a row for each result."""
-    rows = []
-    for source in sources:
-        content = source.content
-        hosts = number(content.get("hosts"))
-        seconds = number(content.get("seconds"))
-        job = source.kind == "job"
-        rows.append(
-            {
-                "results": source.label,
-                "kind": WORDS[source.kind],
-                "state": text(content.get("state")),
-                "started": text(content.get("started")).replace("T", " "),
-                "ended": text(content.get("ended")).replace("T", " "),
-                "model": source.model,
-                "stack": source.stack,
-                "backend": text(content.get("backend")),
-                "precision": text(content.get("precision")),
-                "cpu": short_cpu(source.cpu),
-                "hosts": hosts,
-                "ranks": number(content.get("ranks")),
-                "samples_per_second": throughput(source) if job else None,
-                "training_seconds": number(mapping(content.get("metrics")).get("train_runtime")) if job else None,
-                "seconds": seconds if job else None,
-                "cost": price.of(hosts, seconds) if price and job else None,
-                "directory": str(source.path),
-            }
-        )
     columns = (
         RESULTS,
         Column("kind", "kind"),
@@ -92,13 +66,30 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
         HOSTS,
         RANKS,
         SPEED,
-        Column("training_seconds", "training", "seconds"),
+        Column("training_seconds", "training", "seconds", "metrics.train_runtime"),
         Column("seconds", "in all", "seconds"),
         Column("cost", titled("cost", price), "figure"),
         Column("started", "started"),
         Column("ended", "ended"),
         Column("directory", "directory"),
     )
+    rows = []
+    for source in sources:
+        row = read_row(
+            columns,
+            source.content,
+            results=source.label,
+            kind=WORDS[source.kind],
+            model=source.model,
+            cpu=short_cpu(source.cpu),
+            samples_per_second=throughput(source),
+            directory=str(source.path),
+        )
+        row.update({name: row[name].replace("T", " ") for name in ("started", "ended")})
+        row["cost"] = price.of(row["hosts"], row["seconds"]) if price else None
+        if source.kind != "job":
+            row.update(dict.fromkeys(("samples_per_second", "training_seconds", "seconds", "cost")))
+        rows.append(row)
     return Table("overview", "Results in this report", columns, rows)
 
 
@@ -224,24 +215,6 @@ def _time(value: Any) -> float | None:
 
 def hosts(jobs: Sequence[Source]) -> Table:
     """Return a row for each host of the jobs' plans, with its core map, a letter for each core."""
-    rows = []
-    for job in jobs:
-        for host in entries(mapping(job.files.get("plan.json")).get("hosts")):
-            maps = entries(mapping(host.get("map")).get("rows"))
-            ranks = entries(host.get("ranks"))
-            rows.append(
-                {
-                    "results": job.label,
-                    "host": text(host.get("host")),
-                    "address": text(host.get("address")),
-                    "interface": text(host.get("interface")),
-                    "isa": text(host.get("isa")),
-                    "amx": text(host.get("amx")).replace("_", " "),
-                    "ranks": len(ranks) or None,
-                    "threads_per_rank": number(host.get("threads_per_rank")),
-                    "cores": " | ".join(text(row.get("letters")) for row in maps),
-                }
-            )
     columns = (
         RESULTS,
         HOST,
@@ -253,6 +226,13 @@ def hosts(jobs: Sequence[Source]) -> Table:
         THREADS,
         Column("cores", "core map, by socket and NUMA node"),
     )
+    rows = []
+    for job in jobs:
+        for host in entries(mapping(job.files.get("plan.json")).get("hosts")):
+            maps = entries(mapping(host.get("map")).get("rows"))
+            row = read_row(columns, host, results=job.label, ranks=len(entries(host.get("ranks"))) or None)
+            row.update(amx=row["amx"].replace("_", " "), cores=" | ".join(text(one.get("letters")) for one in maps))
+            rows.append(row)
     return Table("hosts", "Hosts", columns, rows)
 
 
@@ -304,23 +284,6 @@ def environment(jobs: Sequence[Source]) -> Table:
 
 def pairs(networks: Sequence[Source]) -> Table:
     """Return latency and bandwidth of every pair of hosts."""
-    rows = []
-    for network in networks:
-        for pair in entries(network.content.get("pairs")):
-            ends = pair.get("hosts")
-            if not isinstance(ends, list) or len(ends) != 2:
-                continue
-            rows.append(
-                {
-                    "results": network.label,
-                    "from": text(ends[0]),
-                    "to": text(ends[1]),
-                    "latency_us": number(pair.get("latency_us")),
-                    "bandwidth_mbyte_s": number(pair.get("bandwidth_mbyte_s")),
-                    "state": text(pair.get("state")),
-                    "reason": text(pair.get("reason")),
-                }
-            )
     columns = (
         RESULTS,
         Column("from", "from"),
@@ -330,20 +293,18 @@ def pairs(networks: Sequence[Source]) -> Table:
         STATE,
         REASON,
     )
+    rows = []
+    for network in networks:
+        for pair in entries(network.content.get("pairs")):
+            ends = pair.get("hosts")
+            if isinstance(ends, list) and len(ends) == 2:
+                own = {"from": text(ends[0]), "to": text(ends[1])}
+                rows.append(read_row(columns, pair, results=network.label, **own))
     return Table("network_pairs", "Pairs of hosts", columns, rows)
 
 
 def collectives(networks: Sequence[Source]) -> Table:
     """Return the time of each collective by size, tool and backend."""
-    rows = [
-        {
-            "results": network.label,
-            **{key: text(entry.get(key)) for key in ("tool", "backend", "operation")},
-            **{key: number(entry.get(key)) for key in ("bytes", "ranks", "microseconds", "low", "high")},
-        }
-        for network in networks
-        for entry in entries(network.content.get("collectives"))
-    ]
     columns = (
         RESULTS,
         Column("tool", "tool"),
@@ -355,6 +316,11 @@ def collectives(networks: Sequence[Source]) -> Table:
         Column("low", "lowest, µs", "figure"),
         Column("high", "highest, µs", "figure"),
     )
+    rows = [
+        read_row(columns, entry, results=network.label)
+        for network in networks
+        for entry in entries(network.content.get("collectives"))
+    ]
     return Table("collectives", "Collectives", columns, rows)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._measure.bottleneck import PARTS as SHARES
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price, titled
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
@@ -27,10 +28,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     THREADS,
     Column,
     Table,
+    read_row,
     spread_columns,
 )
 
-SHARES = ("compute", "communication", "input", "other")
 FORMS = {"samples_per_second": "figure", "epoch_seconds": "seconds", "speedup": "ratio", "efficiency": "percent"}
 
 
@@ -51,32 +52,6 @@ def spread(value: Any, name: str) -> dict[str, float | None]:
 
 def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
     """Return a row for each number of hosts, and one for the baseline of one process where it was measured."""
-    rows = []
-    for sweep in sweeps:
-        extrapolated = any(run.get("extrapolated") is True for run in entries(sweep.content.get("runs")))
-        one = mapping(sweep.content.get("one_process"))
-        counts = [(count, "") for count in entries(sweep.content.get("counts"))]
-        for count, baseline in [*([(one, "one process")] if one else []), *counts]:
-            hosts = number(count.get("hosts"))
-            if hosts is None or hosts < 1:
-                continue
-            row: dict[str, Any] = {
-                "results": sweep.label,
-                "hosts": int(hosts),
-                "ranks": number(count.get("ranks")),
-                "baseline": baseline,
-                "repeats": number(count.get("repeats")),
-                "failed": number(count.get("failed")) or 0,
-                **spread(count.get("samples_per_second"), "samples_per_second"),
-                **spread(count.get("speedup"), "speedup"),
-                **spread(count.get("efficiency"), "efficiency"),
-                **spread(count.get("epoch_seconds"), "epoch_seconds"),
-                "speedup_over_one_process": spread(count.get("speedup_over_one_process"), "x")["x"],
-            }
-            row["epoch_extrapolated"] = extrapolated if row["epoch_seconds"] is not None else None
-            row["cost_per_epoch"] = price.of(hosts, row["epoch_seconds"]) if price else None
-            row["state"] = _state(row)
-            rows.append(row)
     columns = (
         RESULTS,
         HOSTS,
@@ -93,6 +68,25 @@ def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
         Column("epoch_extrapolated", "extrapolated"),
         Column("cost_per_epoch", titled("cost of an epoch", price), "figure"),
     )
+    rows = []
+    for sweep in sweeps:
+        extrapolated = any(run.get("extrapolated") is True for run in entries(sweep.content.get("runs")))
+        one = mapping(sweep.content.get("one_process"))
+        counts = [(count, "") for count in entries(sweep.content.get("counts"))]
+        for count, baseline in [*([(one, "one process")] if one else []), *counts]:
+            hosts = number(count.get("hosts"))
+            if hosts is None or hosts < 1:
+                continue
+            own: dict[str, Any] = {"results": sweep.label, "hosts": int(hosts), "baseline": baseline}
+            for name in FORMS:
+                own.update(spread(count.get(name), name))
+            own["speedup_over_one_process"] = spread(count.get("speedup_over_one_process"), "x")["x"]
+            row = read_row(columns, count, **own)
+            row["failed"] = row["failed"] or 0
+            row["epoch_extrapolated"] = extrapolated if row["epoch_seconds"] is not None else None
+            row["cost_per_epoch"] = price.of(hosts, row["epoch_seconds"]) if price else None
+            row["state"] = _state(row)
+            rows.append(row)
     return Table("scaling", "Speed-up by number of hosts", columns, rows)
 
 
@@ -110,25 +104,6 @@ def measured(table: Table) -> list[Mapping[str, Any]]:
 
 def runs(sweeps: Sequence[Source]) -> Table:
     """Return a row for each run of the sweeps, those that failed or are pending too."""
-    rows = [
-        {
-            "results": sweep.label,
-            "job": text(run.get("job")),
-            "state": text(run.get("state")),
-            "reason": text(run.get("reason")),
-            "baseline": "one process" if run.get("baseline") else "",
-            **{
-                key: number(run.get(key))
-                for key in ("hosts", "ranks", "ranks_per_node", "threads_per_rank", "repeat", "global_batch", "seconds")
-            },
-            "samples_per_second": number(run.get("samples_per_second")),
-            "step_seconds": number(mapping(run.get("step_seconds")).get("median")),
-            "step_seconds_low": number(mapping(run.get("step_seconds")).get("low")),
-            "step_seconds_high": number(mapping(run.get("step_seconds")).get("high")),
-        }
-        for sweep in sweeps
-        for run in entries(sweep.content.get("runs"))
-    ]
     columns = (
         RESULTS,
         Column("job", "job"),
@@ -142,11 +117,16 @@ def runs(sweeps: Sequence[Source]) -> Table:
         Column("repeat", "repeat", "int"),
         Column("global_batch", "global batch", "int"),
         SPEED,
-        Column("step_seconds", "step, median", "milliseconds"),
-        Column("step_seconds_low", "step, 10th percentile", "milliseconds"),
-        Column("step_seconds_high", "step, 90th percentile", "milliseconds"),
+        Column("step_seconds", "step, median", "milliseconds", "step_seconds.median"),
+        Column("step_seconds_low", "step, 10th percentile", "milliseconds", "step_seconds.low"),
+        Column("step_seconds_high", "step, 90th percentile", "milliseconds", "step_seconds.high"),
         Column("seconds", "run", "seconds"),
     )
+    rows = [
+        read_row(columns, run, results=sweep.label, baseline="one process" if run.get("baseline") else "")
+        for sweep in sweeps
+        for run in entries(sweep.content.get("runs"))
+    ]
     return Table("runs", "Runs of the sweep", columns, rows)
 
 
@@ -158,7 +138,7 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
             shares = {name: number(mapping(count.get("split")).get(name)) for name in SHARES}
             hosts = number(count.get("hosts"))
             if hosts is not None and any(value is not None for value in shares.values()):
-                where = f"{hosts:.0f} host{'s' if hosts != 1 else ''}"
+                where = f"{hosts:.0f} host{'s'[: hosts != 1]}"
                 # A job often has the name of its sweep.
                 label = f"{sweep.label}, sweep" if jobs else sweep.label
                 rows.append({"results": label, "where": where, "hosts": hosts, **shares})
@@ -206,30 +186,6 @@ def _alike(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def trials(tunings: Sequence[Source]) -> Table:
     """Return a row for each trial."""
-    rows = []
-    for tuning in tunings:
-        winner = tuning.content.get("winner")
-        alike = _alike(entries(tuning.content.get("trials")))
-        for trial in entries(tuning.content.get("trials")):
-            rows.append(
-                {
-                    "results": tuning.label,
-                    "settings": settings_text(trial.get("settings")),
-                    # For the figure: what tells the trials apart.
-                    "differing": settings_text(trial.get("settings"), alike),
-                    "alike": settings_text({key: mapping(trial.get("settings"))[key] for key in alike})
-                    if alike
-                    else "",
-                    "default": trial.get("default") is True,
-                    "winner": winner is not None and trial.get("settings") == winner,
-                    "round": number(trial.get("round")),
-                    "steps": number(trial.get("steps")),
-                    "samples_per_second": number(trial.get("samples_per_second")),
-                    "state": text(trial.get("state")),
-                    "reason": text(trial.get("reason")),
-                    "seconds": number(trial.get("seconds")),
-                }
-            )
     columns = (
         RESULTS,
         Column("settings", "settings"),
@@ -242,6 +198,21 @@ def trials(tunings: Sequence[Source]) -> Table:
         REASON,
         Column("seconds", "trial", "seconds"),
     )
+    rows = []
+    for tuning in tunings:
+        winner, made = tuning.content.get("winner"), entries(tuning.content.get("trials"))
+        alike = _alike(made)
+        for trial in made:
+            settings = mapping(trial.get("settings"))
+            own = {
+                "settings": settings_text(settings),
+                # For the figure: what tells the trials apart.
+                "differing": settings_text(settings, alike),
+                "alike": settings_text({key: settings[key] for key in alike}) if alike else "",
+                "default": trial.get("default") is True,
+                "winner": winner is not None and trial.get("settings") == winner,
+            }
+            rows.append(read_row(columns, trial, results=tuning.label, **own))
     return Table("trials", "Trials", columns, rows)
 
 
