@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._measure.bottleneck import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
@@ -19,7 +20,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import (
     FORMS,
-    SHARES,
     measured,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
@@ -288,7 +288,7 @@ def time_split(table: Table) -> Drawn | None:
             heading = style.short(row["results"], 60)
             axes.text(0, places[-1] - 0.6, heading, fontsize=9, fontweight="bold", color=colour("ink"), va="bottom")
     left = [0.0] * len(rows)
-    for name, series in zip(SHARES, ("c1", "c2", "c5", "c8")):
+    for name, series in zip(PARTS, ("c1", "c2", "c5", "c8")):
         shares = [row[name] or 0.0 for row in rows]
         if not any(shares):
             continue
@@ -316,7 +316,7 @@ def time_split(table: Table) -> Drawn | None:
     said = "; ".join(
         (f"{row['results']}, " if several else "")
         + f"{name}: "
-        + ", ".join(f"{share} {row[share] * 100:.0f} %" for share in SHARES if row[share])
+        + ", ".join(f"{share} {row[share] * 100:.0f} %" for share in PARTS if row[share])
         for name, row in zip(names, rows)
     )
     return Drawn("time_split", "Where a step's time goes", f"Share of a step's time. {said}.", made, table)
@@ -330,7 +330,7 @@ def _where(row: Row, rows: Sequence[Row]) -> str:
 
 
 def _mean(rows: Sequence[Row]) -> Row:
-    shares = {name: sum(row[name] or 0.0 for row in rows) / len(rows) for name in SHARES}
+    shares = {name: sum(row[name] or 0.0 for row in rows) / len(rows) for name in PARTS}
     return {**rows[0], "where": rows[0].get("host") or rows[0]["where"], **shares}
 
 

@@ -110,7 +110,7 @@ def cells(inferences: Sequence[Source]) -> Table:
         chosen = {text(mapping(one).get("cell")) for one in mapping(source.content.get("recommended")).values()} - {""}
         for cell in entries(source.content.get("cells")):
             speed = mapping(cell.get("throughput"))
-            own = {
+            own: dict[str, Any] = {
                 "results": source.label,
                 "precision": _precision(cell),
                 "channels_last": _flag(cell.get("channels_last")),

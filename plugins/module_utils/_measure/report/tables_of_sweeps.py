@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.bottleneck import PARTS as SHARES
+from ansible_collections.amx.cluster.plugins.module_utils._measure.bottleneck import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price, titled
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
@@ -135,7 +135,7 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
     rows: list[dict[str, Any]] = []
     for sweep in sweeps:
         for count in entries(sweep.content.get("counts")):
-            shares = {name: number(mapping(count.get("split")).get(name)) for name in SHARES}
+            shares = {name: number(mapping(count.get("split")).get(name)) for name in PARTS}
             hosts = number(count.get("hosts"))
             if hosts is not None and any(value is not None for value in shares.values()):
                 where = f"{hosts:.0f} host{'s'[: hosts != 1]}"
@@ -144,7 +144,7 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
                 rows.append({"results": label, "where": where, "hosts": hosts, **shares})
     for job in jobs:
         for rank in entries(mapping(job.content.get("measured")).get("ranks")):
-            seconds = {name: number(rank.get(name)) for name in SHARES}
+            seconds = {name: number(rank.get(name)) for name in PARTS}
             step = number(rank.get("step_seconds")) or sum(value or 0 for value in seconds.values())
             if not step or all(value is None for value in seconds.values()):
                 continue
@@ -166,7 +166,7 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
         HOST,
         Column("rank", "rank", "int"),
         Column("step_seconds", "step", "milliseconds"),
-        *(Column(name, name, "percent") for name in SHARES),
+        *(Column(name, name, "percent") for name in PARTS),
     )
     return Table("time_split", "Share of a step's time", columns, rows)
 
