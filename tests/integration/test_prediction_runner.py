@@ -14,7 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictio
 from support.at_length import only_at_length
 from support.checkout import ROOT
 
-INFERENCE = ROOT / "roles/infer/files/inference"
+INFERENCE = ROOT / "roles/measure/files/inference"
 # Seconds in which all of it has to come to its end, whatever else the machine does.
 LIMIT = 600
 HOSTS = ["node0", "node1"]

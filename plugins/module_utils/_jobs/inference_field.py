@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 
 # What runs on the hosts, in the role's files: the project of every job of kind inference, and its script.
-PROGRAMS = Path(__file__).resolve().parents[3] / "roles/infer/files/inference"
+PROGRAMS = Path(__file__).resolve().parents[3] / "roles/measure/files/inference"
 SCRIPT = "run_benchmark.py"
 
 PRECISIONS = ("fp32", "bf16", "int8")

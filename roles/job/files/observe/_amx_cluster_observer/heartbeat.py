@@ -41,7 +41,7 @@ class Heartbeat:
         self.gradient: dict[str, Any] | None = None
         # What returns the times of the steps, in a job that is measured.
         self.measured: Callable[[], dict[str, Any]] | None = None
-        # How many rows a rank of a prediction has, as roles/infer/files/inference/run_prediction.py reports them.
+        # How many rows a rank of a prediction has, as roles/measure/files/inference/run_prediction.py reports them.
         self.rows: dict[str, Any] | None = None
 
     def start(self, supervisor: str) -> None:

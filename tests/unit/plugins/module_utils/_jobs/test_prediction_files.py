@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictio
 from support.checkout import ROOT
 from support.scripts import load
 
-INFERENCE = ROOT / "roles/infer/files/inference"
+INFERENCE = ROOT / "roles/measure/files/inference"
 sys.path.insert(0, str(INFERENCE))  # shards.py imports rows.py beside it
 shards = load(INFERENCE / "shards.py")
 sys.path.remove(str(INFERENCE))

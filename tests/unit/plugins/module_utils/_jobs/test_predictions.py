@@ -166,7 +166,7 @@ def test_chunks_are_whole_batches(count: int, batch_size: int) -> None:
 
 
 def test_the_job_is_an_ordinary_job_of_independent_ranks(tmp_path: Path) -> None:
-    program = Path(__file__).resolve().parents[5] / "roles/infer/files/inference"
+    program = Path(__file__).resolve().parents[5] / "roles/measure/files/inference"
     (tmp_path / "input").mkdir()
     cell = predictions.cell({}, CLASSIFIER, "job demo", {})
     content = {"data": "datasets/input/rows.csv", "cell": cell}

@@ -5,6 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-INFERENCE = str(Path(__file__).resolve().parents[4] / "roles/infer/files/inference")
+INFERENCE = str(Path(__file__).resolve().parents[4] / "roles/measure/files/inference")
 if INFERENCE not in sys.path:
     sys.path.append(INFERENCE)
