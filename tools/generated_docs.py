@@ -35,6 +35,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "operating systems": doc_tables.operating_systems,
     "versions by Python": doc_tables.pins_by_python,
     "checks of the doctor": doc_tables.checks,
+    "job fields": job_schema.table,
     "pages": doc_tables.pages,
 }
 BLOCK = re.compile(

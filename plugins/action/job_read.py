@@ -58,8 +58,9 @@ class ActionModule(ControlNodeAction):
         if not file:
             raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
         job = load(Path(file), options["override"])
-        if job.kind == kinds.INFERENCE.name and not options["derive"]:
-            raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/infer.yml -e job={job.file} runs it")
+        playbook = job.of_kind().playbook
+        if playbook != kinds.TRAINER.playbook and not options["derive"]:
+            raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/{playbook} -e job={job.file} runs it")
         if options["verify_with"]:
             job = derive.verification(job, Path(options["verify_with"]))
         if options["derive"]:

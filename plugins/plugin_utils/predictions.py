@@ -13,10 +13,10 @@ from typing import Any
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
@@ -161,7 +161,7 @@ def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:
     override = requested.plain(options["override"]) or {}
     if not isinstance(override, dict):
         raise ValueError("override is no mapping of fields, as with -e '{override: {hosts: 2}}'")
-    wanted = FIELDS["hosts"](override["hosts"], Path()) if "hosts" in override else None
+    wanted = FIELDS["hosts"].form.check(override["hosts"], Place()) if "hosts" in override else None
     job = Job(file=Path("override"), name=name, script=Path(directory.PREDICTION), hosts=wanted)
     return choose_hosts(job, options["hosts"])
 

@@ -14,18 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, FIELDS, NAME
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, Measure
 
 VERIFICATION = f"{DERIVED}verify"
 """Name of the job that verifies a plan."""
 
 LONGEST = 63
-
-OF_TRIALS = ("hosts", *CORES, "backend", "args")
-"""The fields of a job that a trial may change."""
 
 LEFT_OUT = (
     "do_eval",
@@ -96,33 +93,20 @@ def trial(
     field that there is not or that a trial decides itself, a wrong value, and a name that is none for a derived job.
     """
     changes = dict(fields or {})
-    unknown = sorted(set(changes) - set(OF_TRIALS))
+    tried = [name for name, row in FIELDS.items() if row.tried]
+    unknown = sorted(set(changes).difference(tried))
     if unknown:
-        raise ValueError(f"{unknown[0]} is no field that a trial can change: {', '.join(OF_TRIALS)} are")
-    parsed = {name: FIELDS[name](value, job.file.parent) for name, value in changes.items() if name != "args"}
+        raise ValueError(f"{unknown[0]} is no field that a trial can change: {', '.join(tried)} are")
+    place = Place(job.file.parent)
+    parsed = {name: FIELDS[name].form.check(value, place) for name, value in changes.items() if name != "args"}
     for name, value in (sources or {}).items():
-        parsed[name] = {**dict.fromkeys(getattr(job, name)), **FIELDS[name](value, job.file.parent)}
+        parsed[name] = {**dict.fromkeys(getattr(job, name)), **FIELDS[name].form.check(value, place)}
     args = changes.get("args", {})
     if job.of_kind().takes_trainer_arguments:
         args = {**dict.fromkeys(LEFT_OUT), **SHORT, "max_steps": warmup_steps + steps, **args}
-    if "measure" in FIELDS:
-        wanted = {"warmup_steps": warmup_steps, "split": True} if measure else False
-        parsed["measure"] = FIELDS["measure"](wanted, job.file.parent)
     settled: dict[str, Any] = {"checkpoints": None, "restarts": 0, "min_hosts": None, "wait": False}
-    return derived(job, suffix, **settled, **parsed, args=args)
-
-
-def on_hosts(job: Job, count: int) -> Job:
-    """Return the job on the first `count` hosts."""
-    return derived(job, f"on-{count}", hosts=count, min_hosts=None)
-
-
-def with_cores(job: Job, suffix: str, **cores: int | str) -> Job:
-    """Return the job with another allocation: each of CORES that is to change."""
-    unknown = sorted(set(cores).difference(CORES))
-    if unknown:
-        raise ValueError(f"{unknown[0]} is no setting of cores: {', '.join(CORES)} are")
-    return derived(job, suffix, **cores)
+    measured = Measure(warmup_steps) if measure else None
+    return derived(job, suffix, **settled, **parsed, measure=measured, args=args)
 
 
 def verification(job: Job, script: Path) -> Job:
@@ -130,24 +114,8 @@ def verification(job: Job, script: Path) -> Job:
 
     What belongs to the job's own script (arguments, data, models, requirements, secrets) is left out.
     """
-    return replace(
-        job,
-        name=VERIFICATION,
-        kind=kinds.VERIFICATION.name,
-        script=script,
-        project=None,
-        args={},
-        prepare=None,
-        models={},
-        data={},
-        metrics={},
-        requirements=[],
-        wheels=[],
-        expect={},
-        checkpoints=None,
-        env_from=[],
-        secrets={},
-    )
+    of_script = {name: DEFAULTS[name] for name, row in FIELDS.items() if row.of_script}
+    return replace(job, **of_script, name=VERIFICATION, kind=kinds.VERIFICATION.name, script=script, secrets={})
 
 
 def measurement(job: Job, name: str, kind: str, script: Path, args: dict[str, Any]) -> Job:

@@ -5,86 +5,278 @@
 
 from __future__ import annotations
 
-import difflib
-import os
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils import _collection
+from ansible_collections.amx.cluster.plugins.module_utils._forms import (
+    SWITCH,
+    Place,
+    check_fields,
+    declared,
+    defaults,
+    one_of,
+    text,
+    type_name,
+    whole,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    contradictions,
+    inference_field,
+    job_fields,
+    kinds,
+    secret_env,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
-    FIELDS,
-    TAKEN,
     Checkpoints,
+    JobField,
     Measure,
     Prepare,
     Source,
     Watch,
-    prepare_in_project,
-    script_in_project,
-    type_name,
+    row,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
 
-# Arguments of transformers' scripts that name a model or dataset, and the field that provides such.
-PROVIDED = {
-    "model_name_or_path": "models",
-    "config_name": "models",
-    "tokenizer_name": "models",
-    "dataset_name": "data",
-}
-
-# The fields that name files of the project, where there is one, and how they are checked then.
-IN_PROJECT: dict[str, Callable[[object, Path], Any]] = {"script": script_in_project, "prepare": prepare_in_project}
+_COPIED = " that are copied to every host before the job starts; see [Models and datasets](models_and_datasets.md)"
+_ONLY_INFERENCE = dict.fromkeys(
+    (name for name in kinds.IN_JOB_FILES if name != kinds.INFERENCE.name), "set kind: inference, or leave it out"
+)
+_ITS_OWN = {name: "the script saves its own" for name, kind in kinds.KINDS.items() if not kind.can_resume}
 
 
 @dataclass(frozen=True)
 class Job:
     """A valid job. Paths are absolute, on the control node; a script of the transformers examples is relative.
 
+    What is declared by `row` is a field of job files: its check, its JSON Schema (jobs/job.schema.json), its row in
+    docs/job_files.md, and in which jobs it is refused follow from that.
     project: the directory that its scripts are in, where there is one.
-
     secrets: what was in `env` and looks like a secret. Only their names leave this object as JSON or text.
     """
 
     file: Path
-    name: str
-    script: Path
-    project: Path | None = None
-    project_max_mb: int = 200
-    description: str = ""
-    args: dict[str, Any] = field(default_factory=dict)
-    prepare: Prepare | None = None
-    models: dict[str, Source] = field(default_factory=dict)
-    data: dict[str, Source] = field(default_factory=dict)
-    metrics: dict[str, Source] = field(default_factory=dict)
-    requirements: list[str] = field(default_factory=list)
-    wheels: list[Path] = field(default_factory=list)
-    precision: str = "auto"
-    hosts: int | list[str] | None = None
-    ranks_per_node: int | str = "auto"
-    comm_cores: int | str = "auto"
-    reserved_cores: int | str = "auto"
-    threads_per_core: int | str = 1
-    env: dict[str, str] = field(default_factory=dict)
-    env_launcher: dict[str, str] = field(default_factory=dict)
-    env_from: list[str] = field(default_factory=list)
+    name: str = row(job_fields.NAMED, "the name of the job directory, `<cluster_prefix>/jobs/<name>`")
+    script: Path = row(
+        job_fields.SCRIPT,
+        "the Python script that every [rank](glossary.md) runs in the job directory; see [Example jobs](#example-jobs) "
+        "for the second form",
+        inference="leave it out",
+    )
+    description: str = row(text(0), "for people", "", compared=False)
+    project: Path | None = row(
+        job_fields.PROJECT,
+        "the directory with the script and all that it imports and reads; it is copied to every host, and `script` and "
+        "the script of `prepare` are paths in it; see [Your own project, data and model](own_project.md)",
+        None,
+        inference="leave it out",
+        of_script=True,
+    )
+    project_max_mb: int = row(
+        whole(1),
+        "the largest size of the project in megabytes (10^6 bytes), without what its ignore files leave out",
+        200,
+    )
+    args: dict[str, Any] = row(
+        job_fields.ARGUMENTS,
+        "arguments of the script without dashes: `true` is the bare flag, `false` is `--flag false`, a list is the "
+        "flag followed by its items",
+        dict,
+        inference="leave it out",
+        of_script=True,
+        tried=True,
+    )
+    prepare: Prepare | None = row(
+        job_fields.PREPARE,
+        "a script that the head runs once before the ranks, in the job directory; the directory `data/` that it writes "
+        "is copied to every host",
+        None,
+        inference="leave it out",
+        of_script=True,
+    )
+    models: dict[str, Source] = row(
+        job_fields.PROVIDED,
+        f"models{_COPIED}",
+        dict,
+        of_script=True,
+    )
+    data: dict[str, Source] = row(
+        job_fields.PROVIDED,
+        f"datasets{_COPIED}",
+        dict,
+        of_script=True,
+    )
+    metrics: dict[str, Source] = row(
+        job_fields.METRICS,
+        f"metrics{_COPIED}",
+        dict,
+        of_script=True,
+    )
+    requirements: list[str] = row(
+        job_fields.REQUIREMENTS,
+        "packages that the script needs in addition to the stack; see [Additional packages](#additional-packages)",
+        list,
+        of_script=True,
+    )
+    wheels: list[Path] = row(
+        job_fields.WHEELS,
+        "wheels of your own packages, on the control node; see [Additional packages](#additional-packages)",
+        list,
+        of_script=True,
+        hosts_only="are installed on hosts: build the image with them (image_packages of playbooks/image.yml)",
+    )
+    precision: str = row(
+        one_of("auto", "bf16", "fp32"),
+        "`auto` is bf16 if every host's CPU multiplies bfloat16 matrices in hardware (AMX or avx512_bf16), else fp32; "
+        "`bf16` on a host without either is emulated, about which the plan warns; see [AMX](amx.md)",
+        "auto",
+        inference="set precisions under inference",
+    )
+    hosts: int | list[str] | None = row(
+        job_fields.HOSTS,
+        "how many hosts, from the top of the inventory, the head first; or which",
+        None,
+        tried=True,
+    )
+    ranks_per_node: int | str = row(
+        job_fields.RANKS,
+        '`auto` is one rank for each NUMA node that has CPUs; `"<=N"` is N, or as many as fit; see [Core '
+        "allocation](core_allocation.md). A job that sets neither this nor one of the next three takes `cluster_cores` "
+        "of the inventory",
+        "auto",
+        inference="set instances_per_node under inference",
+        of_cores=True,
+        tried=True,
+    )
+    comm_cores: int | str = row(
+        job_fields.CORES,
+        "cores of each rank that communicate instead of computing",
+        "auto",
+        inference="leave it out",
+        of_cores=True,
+        tried=True,
+    )
+    reserved_cores: int | str = row(
+        job_fields.CORES, "cores of each host that are left to the system", "auto", of_cores=True, tried=True
+    )
+    threads_per_core: int | str = row(
+        job_fields.THREADS,
+        "OpenMP threads on each compute core; 2 is refused where cores have one hardware thread",
+        1,
+        of_cores=True,
+        tried=True,
+    )
+    env: dict[str, str] = row(job_fields.ENV, "additional environment variables of the ranks", dict)
+    env_launcher: dict[str, str] = row(
+        job_fields.ENV_LAUNCHER,
+        "environment variables of the launcher itself; see [Launchers](#launchers)",
+        dict,
+        hosts_only="is for mpirun and torchrun on hosts: leave it out, or write the variables under env",
+    )
+    env_from: list[str] = row(
+        job_fields.ENV_FROM,
+        "environment variables of the ranks whose values are in the inventory; see [Secrets](#secrets)",
+        list,
+        of_script=True,
+    )
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    expect: dict[str, float] = field(default_factory=dict)
-    checkpoints: Checkpoints | None = None
-    restarts: int = 0
-    min_hosts: int | None = None
-    keep_global_batch: bool = False
-    stall_seconds: int = 600
-    wait: bool = False
-    kind: str = kinds.TRAINER.name
-    backend: str = "auto"
-    gradient_compression: str = "none"
-    launcher: str = known.DEFAULT
-    watch: Watch = field(default_factory=Watch)
-    measure: Measure | None = None
-    inference: inference_field.Inference | None = None
+    kind: str = row(
+        one_of(*kinds.IN_JOB_FILES), "what the script needs; see [Kinds of job](#kinds-of-job)", kinds.TRAINER.name
+    )
+    backend: str = row(
+        one_of("auto", "mpi", "gloo", "ccl"),
+        "how ranks communicate; `auto` is `cluster_backend` of the inventory, and without that mpi where the stack and "
+        "the launcher have it; see [Collectives](collectives.md)",
+        "auto",
+        inference="leave it out",
+        tried=True,
+    )
+    gradient_compression: str = row(
+        one_of("none", "bf16"),
+        "whether DistributedDataParallel sends gradients as bfloat16; backend mpi only; see "
+        "[Collectives](collectives.md#gradient-compression)",
+        "none",
+        inference="leave it out",
+        hosts_only="needs backend mpi, and pods have gloo: leave it out",
+    )
+    launcher: str = row(
+        one_of(*known.LAUNCHERS),
+        "what starts the ranks; with `kubernetes`, hosts are pods; see [Launchers](#launchers)",
+        known.DEFAULT,
+    )
+    checkpoints: Checkpoints | None = row(
+        job_fields.CHECKPOINTS,
+        "the Trainer saves a checkpoint every so many steps and keeps the last so many (default all)",
+        None,
+        not_for=_ITS_OWN,
+        inference="leave it out",
+        of_script=True,
+    )
+    restarts: int = row(
+        whole(0),
+        "how often the job is started again after a fault; see [Faults and restarts](faults_and_restarts.md)",
+        0,
+        inference="leave it out",
+        compared=False,
+    )
+    min_hosts: int | None = row(
+        whole(1),
+        "with how many of its hosts a restart continues if some do not answer (default all)",
+        None,
+        inference="leave it out",
+        compared=False,
+    )
+    keep_global_batch: bool = row(
+        SWITCH,
+        "whether a restart on fewer hosts keeps the global batch size, by gradient accumulation and the batch of a "
+        "rank",
+        False,
+        inference="leave it out",
+        hosts_only="is not available in pods, which continue with the batch of a rank: leave it out",
+    )
+    stall_seconds: int = row(
+        whole(0),
+        "seconds without [progress](watching.md) of any rank after which the job is ended; 0 turns it off",
+        600,
+    )
+    watch: Watch = row(
+        job_fields.WATCH,
+        "which checks of a running job are on, each `true` (default) or `false`; see [Checks of a running "
+        "job](watching.md)",
+        Watch,
+    )
+    measure: Measure | None = row(
+        job_fields.MEASURE,
+        "whether the steps are timed, and how many at the beginning do not count; `split` divides them into computing, "
+        "communication and input; see [Where the time goes](where_the_time_goes.md)",
+        None,
+        inference="leave it out",
+        compared=False,
+    )
+    inference: inference_field.Inference | None = row(
+        inference_field.FORM,
+        "what a job of kind `inference` measures; see [Inference](inference.md#request)",
+        None,
+        not_for=_ONLY_INFERENCE,
+        of_script=True,
+    )
+    wait: bool = row(
+        SWITCH,
+        "whether to wait, for at most a day, until hosts are free that another job has locked, instead of failing",
+        False,
+        compared=False,
+        hosts_only="is for hosts that another job has locked; Kubernetes queues pods by itself: leave it out",
+    )
+    expect: dict[str, float] = row(
+        job_fields.EXPECT,
+        "the smallest allowed value of a metric in the script's `all_results.json`, such as `{eval_accuracy: 0.72}`; "
+        "below it the job has failed",
+        dict,
+        inference="leave it out",
+        of_script=True,
+        compared=False,
+    )
 
     def __post_init__(self) -> None:
         found = secret_env.found_in(self.env)
@@ -101,20 +293,24 @@ class Job:
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Job:
         """Return the job that to_json wrote."""
-        values = {each.name: content[each.name] for each in fields(cls) if each.name in content}
-        values.update(file=Path(values["file"]), script=Path(values["script"]))
-        values["project"] = Path(values["project"]) if values.get("project") else None
-        values["wheels"] = [Path(path) for path in values.get("wheels", [])]
-        if values.get("prepare"):
-            values["prepare"] = Prepare(Path(values["prepare"]["script"]), values["prepare"]["args"])
-        for name in ("models", "data", "metrics"):
-            values[name] = {key: Source(**source) for key, source in values.get(name, {}).items()}
-        if values.get("checkpoints"):
-            values["checkpoints"] = Checkpoints(**values["checkpoints"])
-        values["watch"] = Watch(**values.get("watch", {}))
-        values["measure"] = Measure(**values["measure"]) if values.get("measure") else None
-        values["inference"] = inference_field.from_json(values.get("inference"))
-        return cls(**values)
+        values: dict[str, Any] = {
+            name: row.form.load(content[name]) if content[name] is not None else None
+            for name, row in FIELDS.items()
+            if name in content
+        }
+        return cls(file=Path(content["file"]), secrets=content.get("secrets", {}), **values)
+
+    def sets(self, name: str) -> bool:
+        """Tell whether a field has another value than its default."""
+        return bool(getattr(self, name) != DEFAULTS[name])
+
+    def compared(self, *varied: str) -> dict[str, Any]:
+        """Return the fields, as JSON can hold them, that jobs share whose measurements can be compared.
+
+        varied: those that the measurement itself varies.
+        """
+        known = {name for name, row in FIELDS.items() if row.compared and name not in varied}
+        return {name: value for name, value in self.to_json().items() if name in known}
 
     def model(self) -> str | None:
         """Return the hub repository, or else the name, of the model that is trained; None where it is not known."""
@@ -131,6 +327,11 @@ class Job:
     def of_kind(self) -> kinds.Kind:
         """Return what is true of jobs of this kind."""
         return kinds.KINDS[self.kind]
+
+
+FIELDS: dict[str, JobField] = declared(Job)
+"""The fields of job files by name, in the order in which the docs have them."""
+DEFAULTS = defaults(Job)
 
 
 def _plain(value: Any) -> Any:
@@ -216,141 +417,31 @@ def parse(data: object, path: Path) -> Job:
         raise JobFileError(
             path, [f"holds {type_name(data)} where a mapping of fields such as name and script is expected"]
         )
-    errors: list[str] = []
     if isinstance(data.get("trainer"), bool) and "kind" not in data:  # what kind was before there were three
         kind = kinds.TRAINER if data["trainer"] else kinds.TORCH
         data = {**{key: value for key, value in data.items() if key != "trainer"}, "kind": kind.name}
-    for key in data:
-        if key not in FIELDS:
-            near = difflib.get_close_matches(str(key), FIELDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(FIELDS)}"
-            errors.append(f"{key}: unknown field; {hint}")
-    inference = data.get("kind") == kinds.INFERENCE.name
-    if inference or "inference" in data:
-        errors += _of_inference(data)
-    errors += [
-        f"{key}: is missing" for key in ("name", "script") if key not in data and (key == "name" or not inference)
-    ]
-    values: dict[str, Any] = {}
-    for key, check in FIELDS.items():
-        if key in data and not (inference and key in NOT_OF_INFERENCE):
-            in_project = "project" in data and key in IN_PROJECT
-            if in_project and "project" not in values:
-                continue  # its project is wrong already
-            try:
-                if in_project:
-                    values[key] = IN_PROJECT[key](data[key], values["project"])
-                else:
-                    values[key] = check(data[key], path.parent)
-            except ValueError as error:
-                errors.append(f"{key}: {error}")
+    kind = kinds.KINDS.get(str(data.get("kind")), kinds.TRAINER)
+    foreign = {
+        name: row.not_for[kind.name] for name, row in FIELDS.items() if name in data and kind.name in row.not_for
+    }
+    given = {name: value for name, value in data.items() if name not in foreign}
+    place = Place(path.parent)
+    missing = tuple(name for name in ("name", *kind.required) if name not in data)
+    if "project" in given:
+        try:
+            place = Place(path.parent, FIELDS["project"].form.check(given["project"], place))
+        except ValueError:  # reported below; where its scripts would be is not known
+            given = {name: value for name, value in given.items() if name not in ("script", "prepare")}
+    values, errors = check_fields(FIELDS, given, place, missing)
+    errors = [f"{name}: is not for kind {kind.name}: {remedy}" for name, remedy in foreign.items()] + errors
     if "project_max_mb" in data and "project" not in data:
         errors.append("project_max_mb: is the size of a project, and there is none: leave it out")
     if not errors:
-        if inference:
-            values.update(project=inference_field.PROGRAMS, script=inference_field.PROGRAMS / inference_field.SCRIPT)
+        if kind.program:
+            script = _collection.ROOT / kind.program
+            values.update(project=script.parent, script=script)
         job = Job(file=path, **values)
-        scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
-        errors = ([] if job.project else _same_names(scripts)) + _contradictions(job)
+        errors = contradictions.of_job(job)
     if errors:
         raise JobFileError(path, errors)
     return job
-
-
-# What a job of kind inference does not set: its script is the collection's, and the benchmark decides the rest.
-NOT_OF_INFERENCE = (
-    *("script", "project", "args", "prepare", "precision", "ranks_per_node", "comm_cores", "backend", "expect"),
-    *("checkpoints", "restarts", "min_hosts", "keep_global_batch", "gradient_compression", "measure"),
-)
-
-
-def _of_inference(data: dict[str, Any]) -> list[str]:
-    """Say which fields a job of kind inference does not have, or that another kind has its field."""
-    if data.get("kind") != kinds.INFERENCE.name:
-        return [f"inference: is for kind {kinds.INFERENCE.name}: set kind: {kinds.INFERENCE.name}, or leave it out"]
-    errors = [] if "inference" in data else ["inference: is missing: it lists the models to measure"]
-    hints = {
-        "ranks_per_node": ": set instances_per_node under inference",
-        "precision": ": set precisions under inference",
-    }
-    return errors + [
-        f"{name}: is not for kind {kinds.INFERENCE.name}{hints.get(name, ': leave it out')}"
-        for name in NOT_OF_INFERENCE
-        if name in data
-    ]
-
-
-def _contradictions(job: Job) -> list[str]:
-    """Say which fields of a job cannot be true together."""
-    errors = []
-    if job.inference:
-        errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
-    if job.checkpoints and not job.of_kind().can_resume:
-        errors.append(f"checkpoints: is for transformers' Trainer, and kind is {job.kind}: the script saves its own")
-    if job.kind == kinds.TRAINER.name and os.path.normpath(str(job.args.get("output_dir", "output"))) != "output":
-        errors.append(
-            f"args: output_dir: {job.args['output_dir']} is not where checkpoints and results are looked for: "
-            "leave it out"
-        )
-    for name in ("save_strategy", "save_steps", "save_total_limit"):
-        if job.checkpoints and name in job.args:
-            errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
-    errors += [
-        f"env: {name} is read by the launcher, not by ranks: write it under env_launcher"
-        for name in job.env
-        if name.startswith("I_MPI_HYDRA_")
-    ]
-    errors += [
-        f"env_from: {name} has a value under env, too: leave one of them out"
-        for name in job.env_from
-        if name in {**job.env, **job.secrets}
-    ]
-    if job.kind == kinds.TRAINER.name and job.env.get("HF_HUB_OFFLINE", "1") not in (
-        "0",
-        "false",
-        "FALSE",
-        "no",
-        "off",
-    ):
-        errors += [message for name in PROVIDED if (message := _not_provided(job, name))]
-    return errors
-
-
-def _not_provided(job: Job, name: str) -> str:
-    """Say that an argument names a model or dataset that ranks will not find, as they look for it offline."""
-    value = job.args.get(name)
-    if not isinstance(value, str) or value.startswith(("/", ".", "data/", "output/", "~")):
-        return ""
-    kind = PROVIDED[name]
-    if job.project and (job.project / value).exists():
-        return ""
-    # What datasets are called is up to a script of one's own.
-    if kind == "data" and job.script.is_absolute():
-        return ""
-    directory = provided.DIRECTORIES[kind]
-    entries = job.models if kind == "models" else job.data
-    if any(f"{value}/".startswith(f"{directory}/{entry}/") for entry in entries):
-        return ""
-    if value.startswith(f"{directory}/"):
-        there = f"has only {', '.join(entries)}" if entries else "is empty"
-        return f"args: {name}: {value} has no matching entry: {kind} {there}"
-    example = value.rpartition("/")[2]
-    return (
-        f"args: {name}: {value} would be looked for on the hub, and ranks work offline: provide it with "
-        f"{kind}: {{{example.lower()}: {{hub: {value}}}}} and name it {directory}/{example.lower()}"
-    )
-
-
-def _same_names(scripts: list[Path]) -> list[str]:
-    """Say which scripts would overwrite each other, or the launcher's own, in the job directory."""
-    scripts = [script for script in scripts if script.is_absolute()]
-    errors = [
-        f"{script}: the job directory has a {script.name} of its own, rename it"
-        for script in scripts
-        if script.name in TAKEN
-    ]
-    if len(set(scripts)) > len({script.name for script in scripts}):
-        errors.append(
-            f"{' and '.join(map(str, scripts))} would have the same name in the job directory: rename one of them"
-        )
-    return errors

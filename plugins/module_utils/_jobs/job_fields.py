@@ -1,31 +1,40 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fields of a job file: their types, and the check of each value."""
+"""The values of a job file: their types and forms. Job, in job.py, declares the fields that have them."""
 
 from __future__ import annotations
 
 import ast
 import re
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _forms
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided, secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
+from ansible_collections.amx.cluster.plugins.module_utils._forms import (
+    SWITCH,
+    Field,
+    Form,
+    Place,
+    any_of,
+    list_of,
+    mapping,
+    matching,
+    number,
+    one_of,
+    record,
+    text,
+    type_name,
+    whole,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 # In the names of derived jobs, so that no job file has them.
 DERIVED = "+"
-VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z0-9.+!_-]+")
-HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
-AT_MOST = re.compile(r"<=([1-9][0-9]*)")
-PRECISIONS = ("auto", "bf16", "fp32")
-BACKENDS = ("auto", "mpi", "gloo", "ccl")
-COMPRESSIONS = ("none", "bf16")
 # What the job directory has of its own beside the job's scripts.
 TAKEN = ("rank.py", "supervise.py", secret_env.FILE)
 # Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
@@ -33,12 +42,198 @@ EXAMPLES = Path("transformers/examples")
 
 
 @dataclass(frozen=True)
+class JobField(Field):
+    """A field of job files, and what is true of it wherever jobs are read, changed and compared.
+
+    of_script: whether it belongs to the job's own script, so that a job which runs another script has its default.
+    of_cores: whether it decides which core does what, as the inventory's cluster_cores does for jobs that leave all of
+    these open. tried: whether a trial may change it. compared: whether a measurement of a job that differs in it is
+    another measurement. not_for: what to do about it in a job of another kind, {kind: remedy}. hosts_only: why pods do
+    not have it, and what to do about it; empty where they have.
+    """
+
+    of_script: bool = False
+    of_cores: bool = False
+    tried: bool = False
+    compared: bool = True
+    not_for: Mapping[str, str] = field(default_factory=dict)
+    hosts_only: str = ""
+
+
+def row(form: Form, meaning: str, default: Any = MISSING, inference: str = "", **traits: Any) -> Any:
+    """Return what declares a field of a job file. meaning: what it sets, in Markdown, with links relative to docs.
+
+    default: none for a field that must be given. inference: what to do about it in a job of kind inference, where such
+    a job does not have it. traits: as JobField has them.
+    """
+    not_for = {**traits.pop("not_for", {}), **({kinds.INFERENCE.name: inference} if inference else {})}
+    return _forms.field(JobField(form, meaning, not_for=not_for, **traits), default)
+
+
+def _script(value: object, where: Place) -> Path:
+    """Return the path of a Python script beside the job file, or in its project where there is one."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a path")
+    script = ((where.project or where.directory) / value).resolve()
+    if not script.is_file():
+        example = (
+            f"; one of the transformers examples is {EXAMPLES}/DIRECTORY/.../NAME.py" if "examples" in value else ""
+        )
+        raise ValueError(f"there is no file {script}{example}")
+    try:
+        ast.parse(script.read_bytes(), str(script))
+    except SyntaxError as error:
+        raise ValueError(f"{script}, line {error.lineno}, is not Python: {error.msg}") from error
+    except ValueError as error:
+        raise ValueError(f"{script} is not Python: {error}") from error
+    if where.project and not script.is_relative_to(where.project):
+        raise ValueError(
+            f"{value} is not in the project {where.project}: name it by its path in that directory, as in "
+            "script: scripts/train.py"
+        )
+    return script
+
+
+def _script_or_example(value: object, where: Place) -> Path:
+    if where.project or not isinstance(value, str) or not Path(value).is_relative_to(EXAMPLES):
+        return _script(value, where)
+    example = Path(value)
+    if ".." in example.parts or example.suffix != ".py" or len(example.parts) < 4:
+        raise ValueError(f"{value} is not a script of the transformers examples, {EXAMPLES}/DIRECTORY/.../NAME.py")
+    return example
+
+
+def _found(value: object, where: Place) -> Path:
+    """Return a path on the control node."""
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a path")
+    path = (where.directory / Path(value).expanduser()).resolve()
+    if not path.exists():
+        raise ValueError(f"there is no {path} on the control node")
+    return path
+
+
+def _directory(value: object, where: Place) -> Path:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{value!r} is not a path")
+    path = (where.directory / Path(value).expanduser()).resolve()
+    if not path.is_dir():
+        raise ValueError(f"there is no directory {path} on the control node")
+    return path
+
+
+def _wheels(paths: list[Path]) -> list[Path]:
+    packaging_files.wheels(paths)
+    return paths
+
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+VARIABLE = matching(re.compile(r"[A-Za-z_][A-Za-z0-9_]*"), "a name of an environment variable")
+PINNED = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._,-]+\])?==[A-Za-z0-9.+!_-]+")
+HUB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
+
+NAMED = matching(
+    NAME,
+    "a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit",
+    "lower-case letters, digits, `.`, `_`, `-`",
+)
+_PATH = text().schema
+SCRIPT = Form(_PATH, f"a path relative to the job file, or `{EXAMPLES}/...`", _script_or_example, Path)
+PROJECT = Form(_PATH, "a directory, relative to the job file", _directory, Path)
+WHEELS = list_of(
+    Form(_PATH, "a path", _found, Path),
+    "a list of wheels and of directories with wheels",
+    "a list of files and directories, relative to the job file",
+).then(_wheels)
+REQUIREMENTS = list_of(
+    any_of(
+        matching(PINNED, ""),
+        # Its named groups are Python's: editors have a simpler pattern.
+        replace(matching(packaging_files.GIT, ""), schema={"type": "string", "pattern": r"git\+.+@"}),
+        message="is not pinned as NAME==VERSION or git+URL@REF",
+    ),
+    "a list of packages",
+    "a list of `NAME==VERSION` or `git+URL@REF`",
+)
+
+
+def _argument(value: object, _where: Place) -> Any:
+    if not all(isinstance(item, (str, int, float, bool)) for item in (value if isinstance(value, list) else [value])):
+        raise ValueError(f"{value!r} is neither text, a number, true, false nor a list of them")
+    return value
+
+
+def _without_dashes(name: object, _where: Place) -> Any:
+    if str(name).startswith("-"):
+        raise ValueError("write the argument without its dashes")
+    return name
+
+
+_SCALAR = {"type": ["string", "number", "boolean"]}
+ARGUMENTS = mapping(
+    Form({"anyOf": [_SCALAR, {"type": "array", "items": _SCALAR}]}, "", _argument),
+    Form({"pattern": "^[^-]"}, "", _without_dashes),
+)
+
+
+@dataclass(frozen=True)
 class Prepare:
     """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ and models/
     is passed to every host."""
 
-    script: Path
-    args: dict[str, Any] = field(default_factory=dict)
+    script: Path = _forms.field(Form(_PATH, "a path", _script, Path))
+    args: dict[str, Any] = _forms.field(ARGUMENTS, dict)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """How often the Trainer saves one, in steps, and how many it keeps (None: all)."""
+
+    steps: int = _forms.field(whole(1))
+    keep: int | None = _forms.field(whole(1), None)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a running job is watched for: see docs/watching.md."""
+
+    gradients: bool = _forms.field(SWITCH, True)
+    stall: bool = _forms.field(SWITCH, True)
+    group: bool = _forms.field(SWITCH, True)
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How the steps of a job are timed: see docs/where_the_time_goes.md.
+
+    warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
+    communication and input.
+    """
+
+    warmup_steps: int = _forms.field(whole(0), 5)
+    split: bool = _forms.field(SWITCH, True)
+
+
+PREPARE = record(Prepare, "{script: prepare.py}")
+CHECKPOINTS = record(Checkpoints, "{steps: 500, keep: 2}")
+WATCH = record(Watch, "{gradients: false}")
+_MEASURE = record(Measure, "{warmup_steps: 5, split: true}")
+
+
+def _measure(value: object, where: Place) -> Measure | None:
+    if isinstance(value, dict):
+        return _MEASURE.check(value, where)
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true, false nor a mapping such as {{warmup_steps: 5, split: true}}")
+    return Measure() if value else None
+
+
+MEASURE = Form(
+    {"anyOf": [SWITCH.schema, _MEASURE.schema]},
+    "`false` (default), `true`, or `{warmup_steps: 5, split: true}`",
+    _measure,
+    _MEASURE.load,
+)
 
 
 @dataclass(frozen=True)
@@ -59,198 +254,64 @@ class Source:
     at: str = "control"
 
 
-@dataclass(frozen=True)
-class Checkpoints:
-    """How often the Trainer saves one, in steps, and how many it keeps (None: all)."""
-
-    steps: int
-    keep: int | None = None
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What a running job is watched for: see docs/watching.md."""
-
-    gradients: bool = True
-    stall: bool = True
-    group: bool = True
-
-
-@dataclass(frozen=True)
-class Measure:
-    """How the steps of a job are timed: see docs/where_the_time_goes.md.
-
-    warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
-    communication and input.
-    """
-
-    warmup_steps: int = 5
-    split: bool = True
-
-
-def type_name(value: object) -> str:
-    names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
-    return names.get(type(value), "a number")
-
-
-def _text(value: object, _directory: Path) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not text")
-    return value
-
-
-def _name(value: object, _directory: Path) -> str:
-    if not isinstance(value, str) or not NAME.fullmatch(value):
-        raise ValueError(
-            f"{value!r} is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, "
-            "the first a letter or a digit"
-        )
-    return value
-
-
-def _project(value: object, directory: Path) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is not a path")
-    place = (directory / Path(value).expanduser()).resolve()
-    if not place.is_dir():
-        raise ValueError(f"there is no directory {place} on the control node")
-    return place
-
-
-def script_in_project(value: object, directory: Path) -> Path:
-    """Return the path of a script in a project; raises ValueError for another place, and for what is no script."""
-    script = _script(value, directory)
-    if not script.is_relative_to(directory):
-        raise ValueError(
-            f"{value} is not in the project {directory}: name it by its path in that directory, as in "
-            "script: scripts/train.py"
-        )
-    return script
-
-
-def _script(value: object, directory: Path) -> Path:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{value!r} is not a path")
-    script = (directory / value).resolve()
-    if not script.is_file():
-        example = (
-            f"; one of the transformers examples is {EXAMPLES}/DIRECTORY/.../NAME.py" if "examples" in value else ""
-        )
-        raise ValueError(f"there is no file {script}{example}")
-    try:
-        ast.parse(script.read_bytes(), str(script))
-    except SyntaxError as error:
-        raise ValueError(f"{script}, line {error.lineno}, is not Python: {error.msg}") from error
-    except ValueError as error:
-        raise ValueError(f"{script} is not Python: {error}") from error
-    return script
-
-
-def _script_or_example(value: object, directory: Path) -> Path:
-    if not isinstance(value, str) or not Path(value).is_relative_to(EXAMPLES):
-        return _script(value, directory)
-    example = Path(value)
-    if ".." in example.parts or example.suffix != ".py" or len(example.parts) < 4:
-        raise ValueError(f"{value} is not a script of the transformers examples, {EXAMPLES}/DIRECTORY/.../NAME.py")
-    return example
-
-
-def _mapping(value: object) -> dict[str, Any]:
-    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
-        raise ValueError(f"{type_name(value)} where a mapping with names as keys is expected")
-    return value
-
-
-def _args(value: object, _directory: Path) -> dict[str, Any]:
-    args = _mapping(value)
-    for key, item in args.items():
-        items = item if isinstance(item, list) else [item]
-        if key.startswith("-"):
-            raise ValueError(f"{key}: write the argument without its dashes")
-        if not all(isinstance(i, (str, int, float, bool)) for i in items):
-            raise ValueError(f"{key}: {item!r} is neither text, a number, true, false nor a list of them")
-    return args
-
-
-def _only(value: dict[str, Any], known: tuple[str, ...], needed: tuple[str, ...]) -> None:
-    unknown = sorted(set(value) - set(known))
-    missing = [key for key in needed if key not in value]
-    if unknown:
-        raise ValueError(f"unknown field {unknown[0]}; known fields: {', '.join(known)}")
-    if missing:
-        raise ValueError(f"{missing[0]} is missing")
-
-
-def _prepare(value: object, directory: Path) -> Prepare:
-    return _prepared(value, directory, _script)
-
-
-def prepare_in_project(value: object, directory: Path) -> Prepare:
-    """Return what a project's own script prepares; raises ValueError as script_in_project does."""
-    return _prepared(value, directory, script_in_project)
-
-
-def _prepared(value: object, directory: Path, script: Callable[[object, Path], Path]) -> Prepare:
-    given = _mapping(value)
-    _only(given, ("script", "args"), ("script",))
-    return Prepare(script(given["script"], directory), _args(given.get("args", {}), directory))
-
-
-SOURCES: dict[str, tuple[str, ...]] = {
-    "package": ("path",),
-    "directory": ("at",),
-    "hub": ("revision", "files", "at"),
+_AT = Field(one_of("control", "head"))
+SOURCES: dict[str, dict[str, Field]] = {
+    "package": {
+        "package": Field(matching(PINNED, "pinned as NAME==VERSION")),
+        "path": Field(text()),
+    },
+    "directory": {"directory": Field(text()), "at": _AT},
+    "hub": {
+        "hub": Field(matching(HUB, "a repository such as google-bert/bert-base-uncased")),
+        "revision": Field(text()),
+        "files": Field(list_of(text(), "a list of patterns such as '*.json'", least=1)),
+        "at": _AT,
+    },
 }
+"""The fields of each kind of source; the first one tells the kind."""
+_REQUIRED = {kind: ("package", "path") if kind == "package" else (kind,) for kind in SOURCES}
 
 
-def _sources(value: object, directory: Path) -> dict[str, Source]:
-    sources = {}
-    for name, entry in _mapping(value).items():
-        try:
-            _name(name, directory)
-            sources[name] = _source(_mapping(entry), directory)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    return sources
+def _source(value: object, where: Place) -> Source:
+    if not isinstance(value, dict):
+        raise ValueError(
+            f"{type_name(value)} where a mapping such as {{hub: google-bert/bert-base-uncased}} is expected"
+        )
+    given = [kind for kind in SOURCES if kind in value]
+    if len(given) != 1:
+        raise ValueError(f"{' and '.join(given) or 'none'} where one of {', '.join(SOURCES)} is expected")
+    values, errors = _forms.check_fields(SOURCES[given[0]], value, where, _REQUIRED[given[0]])
+    if errors:
+        raise ValueError("; ".join(errors))
+    if "path" in values:
+        part = Path(values["path"])
+        if part.is_absolute() or ".." in part.parts:
+            raise ValueError(f"path: {part} is not a path within the package")
+    if "directory" in values:
+        path = Path(values["directory"]).expanduser()
+        if values.get("at") != "head":
+            path = (where.directory / path).resolve()
+            if not path.is_dir():
+                raise ValueError(f"directory: there is no directory {path} on the control node")
+        elif not path.is_absolute():
+            raise ValueError(f"directory: {path} is not an absolute path, as one on the head must be")
+        values["directory"] = str(path)
+    return Source(**values)
 
 
-def _source(entry: dict[str, Any], directory: Path) -> Source:
-    kinds = [kind for kind in SOURCES if kind in entry]
-    if len(kinds) != 1:
-        raise ValueError(f"{' and '.join(kinds) or 'none'} where one of {', '.join(SOURCES)} is expected")
-    kind = kinds[0]
-    _only(entry, (kind, *SOURCES[kind]), ("path",) if kind == "package" else ())
-    for key, item in entry.items():
-        if key == "files":
-            if not isinstance(item, list) or not item or not all(isinstance(name, str) for name in item):
-                raise ValueError(f"files: {item!r} is not a list of patterns such as '*.json'")
-        elif not isinstance(item, str) or not item:
-            raise ValueError(f"{key}: {item!r} is not text")
-    if entry.get("at", "control") not in ("control", "head"):
-        raise ValueError(f"at: {entry['at']!r} is not one of control, head")
-    if kind == "package":
-        if not PINNED.fullmatch(entry["package"]):
-            raise ValueError(f"package: {entry['package']!r} is not pinned as NAME==VERSION")
-        where = Path(entry["path"])
-        if where.is_absolute() or ".." in where.parts:
-            raise ValueError(f"path: {where} is not a path within the package")
-    elif kind == "hub" and not HUB.fullmatch(entry["hub"]):
-        raise ValueError(f"hub: {entry['hub']!r} is not a repository such as google-bert/bert-base-uncased")
-    elif kind == "directory":
-        given = Path(entry["directory"]).expanduser()
-        if entry.get("at") == "head":
-            if not given.is_absolute():
-                raise ValueError(f"directory: {given} is not an absolute path, as one on the head must be")
-            return Source(directory=str(given), at="head")
-        there = (directory / given).resolve()
-        if not there.is_dir():
-            raise ValueError(f"directory: there is no directory {there} on the control node")
-        return Source(directory=str(there))
-    return Source(**entry)
+PROVIDED = mapping(
+    Form(
+        {"oneOf": [_forms.schema_of_fields(known, _REQUIRED[kind]) for kind, known in SOURCES.items()]},
+        "`SOURCE`",
+        _source,
+        lambda content: Source(**content),
+    ),
+    NAMED,
+    "`NAME: SOURCE`",
+)
 
 
-def _metrics(value: object, directory: Path) -> dict[str, Source]:
-    sources = _sources(value, directory)
+def _metrics(sources: dict[str, Source]) -> dict[str, Source]:
     for name in sources:
         if name in (
             *provided.DIRECTORIES.values(),
@@ -269,122 +330,13 @@ def _metrics(value: object, directory: Path) -> dict[str, Source]:
     return sources
 
 
-def _requirements(value: object, _directory: Path) -> list[str]:
-    if not isinstance(value, list):
-        raise ValueError(f"{type_name(value)} where a list of packages is expected")
-    for item in value:
-        if not isinstance(item, str) or not (PINNED.fullmatch(item) or packaging_files.GIT.fullmatch(item)):
-            raise ValueError(f"{item!r} is not pinned as NAME==VERSION or git+URL@REF")
-    return list(value)
+METRICS = PROVIDED.then(_metrics)
 
 
-def _wheels(value: object, directory: Path) -> list[Path]:
-    if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-        raise ValueError(f"{type_name(value)} where a list of wheels and of directories with wheels is expected")
-    paths = [(directory / Path(item).expanduser()).resolve() for item in value]
-    for path in paths:
-        if not path.exists():
-            raise ValueError(f"there is no {path} on the control node")
-    packaging_files.wheels(paths)
-    return paths
-
-
-def _checkpoints(value: object, _directory: Path) -> Checkpoints:
-    given = _mapping(value)
-    _only(given, ("steps", "keep"), ("steps",))
-    counts = {}
-    for key, item in given.items():
-        try:
-            counts[key] = _count(item, 1)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}") from error
-    return Checkpoints(**counts)
-
-
-def _one_of(value: object, known_values: tuple[str, ...]) -> str:
-    if value not in known_values:
-        raise ValueError(f"{value!r} is not one of {', '.join(known_values)}")
-    return str(value)
-
-
-def _watch(value: object, directory: Path) -> Watch:
-    switches = _mapping(value)
-    _only(switches, tuple(each.name for each in fields(Watch)), ())
-    for key, item in switches.items():
-        try:
-            _switch(item, directory)
-        except ValueError as error:
-            raise ValueError(f"{key}: {error}") from error
-    return Watch(**switches)
-
-
-def _measure(value: object, directory: Path) -> Measure | None:
-    if isinstance(value, bool):
-        return Measure() if value else None
-    if not isinstance(value, dict):
-        raise ValueError(f"{value!r} is neither true, false nor a mapping such as {{warmup_steps: 5, split: true}}")
-    _only(value, tuple(each.name for each in fields(Measure)), ())
-    for key, check in (("warmup_steps", _whole), ("split", _switch)):
-        if key in value:
-            try:
-                check(value[key], directory)
-            except ValueError as error:
-                raise ValueError(f"{key}: {error}") from error
-    return Measure(**value)
-
-
-def _count(value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{value!r} is not a whole number of at least {least}")
-    return value
-
-
-def _hosts(value: object, _directory: Path) -> int | list[str]:
-    if isinstance(value, list):
-        names = [str(name) for name in value]
-        if not names or len(set(names)) != len(names):
-            raise ValueError(f"{value!r} is not a list of names of hosts, each named once")
-        return names
-    return _count(value, 1)
-
-
-def _at_least_one(value: object, _directory: Path) -> int:
-    return _count(value, 1)
-
-
-def _ranks_per_node(value: object, _directory: Path) -> int | str:
-    if value == "auto" or (isinstance(value, str) and AT_MOST.fullmatch(value)):
-        return str(value)
-    try:
-        return _count(value, 1)
-    except ValueError:
-        raise ValueError(
-            f"{value!r} is neither a whole number of at least 1, nor auto (one rank per NUMA node), "
-            "nor '<=N' (N, or fewer where there are fewer cores)"
-        ) from None
-
-
-def _cores(value: object, _directory: Path) -> int | str:
-    return "auto" if value == "auto" else _count(value, 0)
-
-
-def _threads_per_core(value: object, _directory: Path) -> int | str:
-    if value == "all":
-        return "all"
-    try:
-        return _count(value, 1)
-    except ValueError:
-        raise ValueError(
-            f"{value!r} is neither a whole number of at least 1 nor all (every hardware thread of a core)"
-        ) from None
-
-
-def _env(value: object, _directory: Path) -> dict[str, str]:
+def _env(value: object, where: Place) -> dict[str, str]:
     env = {}
-    for key, item in _mapping(value).items():
+    for key, item in mapping(_ANYTHING, VARIABLE).check(value, where).items():
         secret = secret_env.looks_secret(key)
-        if not VARIABLE.fullmatch(key):
-            raise ValueError(f"{key!r} is not a name of an environment variable")
         if isinstance(item, (dict, list, bool, type(None))):
             shown = type_name(item) if secret else repr(item)
             raise ValueError(f"{key}: {shown} is neither text nor a number")
@@ -397,8 +349,7 @@ def _env(value: object, _directory: Path) -> dict[str, str]:
     return env
 
 
-def _env_launcher(value: object, directory: Path) -> dict[str, str]:
-    env = _env(value, directory)
+def _env_launcher(env: dict[str, str]) -> dict[str, str]:
     for name in secret_env.found_in(env):
         raise ValueError(f"{name} looks like a secret, and the launcher's variables are no secrets: use env_from")
     for name in env:
@@ -407,67 +358,40 @@ def _env_launcher(value: object, directory: Path) -> dict[str, str]:
     return env
 
 
-def _env_from(value: object, _directory: Path) -> list[str]:
+_ANYTHING = Form({"type": ["string", "number"]}, "text or a number", lambda value, _where: value)
+ENV = Form(mapping(_ANYTHING, VARIABLE).schema, "a mapping", _env)
+ENV_LAUNCHER = ENV.then(_env_launcher)
+ENV_FROM = list_of(VARIABLE, "a list of names in job_env", "a list of names").then(
+    lambda names: list(dict.fromkeys(names))
+)
+EXPECT = mapping(number())
+
+
+def _hosts(value: object, where: Place) -> int | list[str]:
     if not isinstance(value, list):
-        raise ValueError(f"{type_name(value)} where a list of names in job_env is expected")
-    for item in value:
-        if not isinstance(item, str) or not VARIABLE.fullmatch(item):
-            raise ValueError(f"{item!r} is not a name of an environment variable")
-    return list(dict.fromkeys(value))
+        return whole(1).check(value, where)
+    names = [str(name) for name in value]
+    if not names or len(set(names)) != len(names):
+        raise ValueError(f"{value!r} is not a list of names of hosts, each named once")
+    return names
 
 
-def _expect(value: object, _directory: Path) -> dict[str, float]:
-    expect = _mapping(value)
-    for key, item in expect.items():
-        if isinstance(item, bool) or not isinstance(item, (int, float)):
-            raise ValueError(f"{key}: {item!r} is not a number")
-    return {key: float(item) for key, item in expect.items()}
-
-
-def _whole(value: object, _directory: Path) -> int:
-    return _count(value, 0)
-
-
-def _switch(value: object, _directory: Path) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is neither true nor false")
-    return value
-
-
-FIELDS: dict[str, Callable[[object, Path], Any]] = {
-    "name": _name,
-    "description": _text,
-    "project": _project,
-    "project_max_mb": _at_least_one,
-    "script": _script_or_example,
-    "args": _args,
-    "prepare": _prepare,
-    "models": _sources,
-    "data": _sources,
-    "metrics": _metrics,
-    "requirements": _requirements,
-    "wheels": _wheels,
-    "precision": lambda value, _directory: _one_of(value, PRECISIONS),
-    "hosts": _hosts,
-    "ranks_per_node": _ranks_per_node,
-    "comm_cores": _cores,
-    "reserved_cores": _cores,
-    "threads_per_core": _threads_per_core,
-    "env": _env,
-    "env_launcher": _env_launcher,
-    "env_from": _env_from,
-    "expect": _expect,
-    "checkpoints": _checkpoints,
-    "restarts": _whole,
-    "min_hosts": _at_least_one,
-    "keep_global_batch": _switch,
-    "stall_seconds": _whole,
-    "wait": _switch,
-    "kind": lambda value, _directory: _one_of(value, kinds.IN_JOB_FILES),
-    "backend": lambda value, _directory: _one_of(value, BACKENDS),
-    "gradient_compression": lambda value, _directory: _one_of(value, COMPRESSIONS),
-    "launcher": lambda value, _directory: _one_of(value, tuple(known.LAUNCHERS)),
-    "watch": _watch,
-    "measure": _measure,
-    "inference": inference_field.read,
-}
+HOSTS = Form(
+    {"anyOf": [whole(1).schema, {"type": "array", "minItems": 1, "uniqueItems": True}]},
+    "a number or a list of names, default all",
+    _hosts,
+)
+AT_MOST = re.compile(r"<=([1-9][0-9]*)")
+RANKS = any_of(
+    one_of("auto"),
+    matching(AT_MOST, "", '`"<=N"`'),
+    whole(1),
+    message="is neither a whole number of at least 1, nor auto (one rank per NUMA node), nor '<=N' (N, or fewer where "
+    "there are fewer cores)",
+)
+CORES = any_of(one_of("auto"), whole(0))
+THREADS = any_of(
+    whole(1),
+    one_of("all"),
+    message="is neither a whole number of at least 1 nor all (every hardware thread of a core)",
+)

@@ -12,24 +12,41 @@ from dataclasses import dataclass
 class Kind:
     """What is true of every job of a kind.
 
-    needs_group: its ranks must form one process group of all ranks. takes_trainer_arguments: the launch adds
-    TrainingArguments (CPU, backend, bf16, checkpoints). can_resume: it resumes from a checkpoint of transformers'
-    Trainer.
+    in_job_files: whether a job file can name it; other kinds are derived. required: the fields that a job file of this
+    kind must have besides its name. needs_group: whether its ranks must form one process group of all ranks.
+    communicates: whether they may; where they do not, the allocation has no communication cores.
+    takes_trainer_arguments: whether the launch adds TrainingArguments (CPU, backend, bf16, checkpoints). can_resume:
+    whether it resumes from a checkpoint of transformers' Trainer. playbook: the playbook that runs it. program: its
+    script, by the path in the collection, where that brings it along; its project is the directory.
     """
 
     name: str
     description: str
-    needs_group: bool
-    takes_trainer_arguments: bool
-    can_resume: bool
+    in_job_files: bool = True
+    required: tuple[str, ...] = ("script",)
+    needs_group: bool = True
+    communicates: bool = True
+    takes_trainer_arguments: bool = False
+    can_resume: bool = False
+    playbook: str = "train.yml"
+    program: str = ""
 
 
-TRAINER = Kind("trainer", "a script that trains with transformers' Trainer", True, True, True)
-TORCH = Kind("torch", "a script of one's own that calls torch.distributed itself", True, False, False)
-RANKS = Kind("ranks", "independent ranks that need not know of each other", False, False, False)
-INFERENCE = Kind("inference", "independent ranks that measure inference", False, False, False)
-VERIFICATION = Kind("verification", "ranks that report where they run", True, False, False)
+TRAINER = Kind(
+    "trainer", "a script that trains with transformers' Trainer", takes_trainer_arguments=True, can_resume=True
+)
+TORCH = Kind("torch", "a script of one's own that calls torch.distributed itself")
+RANKS = Kind("ranks", "independent ranks that need not know of each other", needs_group=False)
+INFERENCE = Kind(
+    "inference",
+    "independent ranks that measure inference",
+    required=("inference",),
+    needs_group=False,
+    communicates=False,
+    playbook="infer.yml",
+    program="roles/infer/files/inference/run_benchmark.py",
+)
+VERIFICATION = Kind("verification", "ranks that report where they run", in_job_files=False)
 
 KINDS = {kind.name: kind for kind in (TRAINER, TORCH, RANKS, INFERENCE, VERIFICATION)}
-# Those that a job file can name; the others are derived.
-IN_JOB_FILES = (TRAINER.name, TORCH.name, RANKS.name, INFERENCE.name)
+IN_JOB_FILES = tuple(name for name, kind in KINDS.items() if kind.in_job_files)

@@ -7,17 +7,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from pathlib import Path
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import FIELDS
+from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 
 # The fields of a job that decide which core does what.
-CORES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core")
+CORES = tuple(name for name, row in FIELDS.items() if row.of_cores)
 
 
 @dataclass(frozen=True)
@@ -64,7 +62,8 @@ class Run:
         group, nor do independent ranks that request gloo: theirs is the one without communication cores and libraries
         of its own, which every torch has.
         """
-        if self.job.kind == kinds.INFERENCE.name or (self.job.backend == "gloo" and not self.job.of_kind().needs_group):
+        kind = self.job.of_kind()
+        if not kind.communicates or (self.job.backend == "gloo" and not kind.needs_group):
             return "gloo"
         launcher = LAUNCHERS[self.job.launcher]
         if self.job.backend == "auto" and self.settings.backend != "auto":
@@ -97,18 +96,13 @@ def cores_of(job: Job, inventory: object) -> dict[str, int | str]:
             errors.append(f"cluster_cores: {name} is not one of {', '.join(CORES)}")
             continue
         try:
-            checked[str(name)] = FIELDS[name](value, Path())
+            checked[str(name)] = FIELDS[name].form.check(value, Place())
         except ValueError as error:
             errors.append(f"cluster_cores: {name}: {error}")
     if errors:
         raise ValueError("\n".join(errors))
     own = {name: getattr(job, name) for name in CORES}
-    return {**own, **checked} if leaves_cores_open(job) else own
-
-
-def leaves_cores_open(job: Job) -> bool:
-    """Tell whether a job has none of CORES set."""
-    return all(getattr(job, each.name) == each.default for each in fields(Job) if each.name in CORES)
+    return own if any(job.sets(name) for name in CORES) else {**own, **checked}
 
 
 def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:

@@ -144,7 +144,7 @@ def test_what_is_required(folder: Path) -> None:
         ({"project": "none"}, "project: there is no directory {folder}/none on the control node"),
         ({"script": "../outside.py"}, "script: ../outside.py is not in the project {folder}/mine: name it by its path"),
         ({"script": "none.py"}, "script: there is no file {folder}/mine/none.py"),
-        ({"prepare": {"script": "../outside.py"}}, "prepare: ../outside.py is not in the project {folder}/mine"),
+        ({"prepare": {"script": "../outside.py"}}, "prepare: script: ../outside.py is not in the project {folder}/mine"),
         ({"project_max_mb": 0}, "project_max_mb: 0 is not a whole number of at least 1"),
         ({"project": None, "script": "outside.py", "project_max_mb": 1}, "project_max_mb: is the size of a project"),
         ({"wheels": ["none.whl"]}, "wheels: there is no {folder}/none.whl on the control node"),

@@ -61,22 +61,6 @@ def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
     )
 
 
-def test_a_job_on_other_hosts() -> None:
-    made = derive.on_hosts(JOB, 2)
-    assert (made.name, made.hosts, made.args, made.expect) == ("demo+on-2", 2, {"seed": 1, "lr": 2}, {})
-
-
-def test_a_job_with_other_cores() -> None:
-    assert derive.with_cores(JOB, "trial-1", threads_per_core=2).threads_per_core == 2
-    made = derive.with_cores(JOB, "trial-1", ranks_per_node=1, comm_cores=2)
-    assert (made.name, made.ranks_per_node, made.comm_cores, made.reserved_cores) == ("demo+trial-1", 1, 2, "auto")
-    with pytest.raises(
-        ValueError,
-        match=r"^threads is no setting of cores: ranks_per_node, comm_cores, reserved_cores, threads_per_core are$",
-    ):
-        derive.with_cores(JOB, "trial-2", threads=1)
-
-
 def test_mappings_are_merged() -> None:
     assert derive.derived(JOB, "short", args={"max_steps": 5, "lr": 3}).args == {"seed": 1, "lr": 3, "max_steps": 5}
 
@@ -131,7 +115,7 @@ def test_a_trial_of_a_script_of_its_own_keeps_its_arguments() -> None:
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"script": "other.py"}, "script is no field that a trial can change: hosts, ranks_per_node, comm_cores"),
+        ({"script": "other.py"}, "script is no field that a trial can change: args, hosts, ranks_per_node"),
         ({"ranks_per_node": "many"}, "'many' is neither a whole number of at least 1"),
         ({"backend": "nccl"}, "'nccl' is not one of auto, mpi, gloo, ccl"),
     ],

@@ -7,13 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, inference_field, known_models
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import read
+from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import FORM, Inference
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError, load, parse
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from support.checkout import ROOT
 
 JOB: dict[str, Any] = {"name": "speed", "kind": "inference", "inference": {"models": ["distilbert-small"]}}
+
+
+def read(value: object) -> Inference:
+    wanted: Inference = FORM.check(value, Place())
+    return wanted
 
 
 def errors(tmp_path: Path, **fields: Any) -> list[str]:
@@ -28,7 +34,7 @@ def test_defaults() -> None:
     assert wanted.instances_per_node == [1, "auto", "cores"]
     assert wanted.threads_per_instance == []
     assert (wanted.agreement, wanted.p99_ms, wanted.channels_last) == (0.98, None, None)
-    assert inference_field.from_json(wanted.to_json()) == wanted
+    assert FORM.load(wanted.to_json()) == wanted
 
 
 def test_threads_take_the_place_of_instances_that_are_not_given() -> None:
@@ -40,15 +46,12 @@ def test_threads_take_the_place_of_instances_that_are_not_given() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "[] is not a mapping such as {models: [distilbert-small]}"),
+        ([], "a list where a mapping such as {models: [distilbert-small]} is expected"),
         ({}, "models: is missing"),
-        ({"models": []}, "models: [] is not a list with at least one entry"),
+        ({"models": []}, "models: an empty list where a list with at least one entry is expected"),
         ({"models": ["m", "m"]}, "models: ['m', 'm'] has an entry twice"),
-        ({"models": ["M"]}, "models: 'M' is neither the name of a model nor job:NAME"),
-        (
-            {"models": ["m"], "precision": ["fp32"]},
-            "precision: unknown field; known fields: models, tasks, precisions,",
-        ),
+        ({"models": ["M"]}, "models: 'M' is not the name of a model or job:NAME"),
+        ({"models": ["m"], "precision": ["fp32"]}, "precision: unknown field; did you mean precisions?"),
         ({"models": ["m"], "precisions": ["fp16"]}, "precisions: 'fp16' is not one of fp32, bf16, int8"),
         ({"models": ["m"], "engines": ["onnx"]}, "engines: 'onnx' is not one of eager, compile, trace, ipex"),
         ({"models": ["m"], "instances_per_node": [0]}, "instances_per_node: 0 is neither a whole number of at least 1"),
@@ -94,9 +97,9 @@ def test_fields_that_are_not_for_inference(tmp_path: Path) -> None:
         "ranks_per_node: is not for kind inference: set instances_per_node under inference",
     ]
     assert errors(tmp_path, kind="ranks", script="a.py")[0] == (
-        "inference: is for kind inference: set kind: inference, or leave it out"
+        "inference: is not for kind ranks: set kind: inference, or leave it out"
     )
-    with pytest.raises(JobFileError, match="inference: is missing: it lists the models to measure"):
+    with pytest.raises(JobFileError, match="inference: is missing"):
         parse({"name": "speed", "kind": "inference"}, tmp_path / "job.yml")
 
 

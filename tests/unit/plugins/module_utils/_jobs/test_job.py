@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job, JobFileError, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
-    FIELDS,
     Checkpoints,
     Measure,
     Prepare,
@@ -153,10 +152,10 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("args: {--seed: 1}", "args: --seed: write the argument without its dashes"),
         ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
         ("args: {seed: null}", "args: seed: None is neither text, a number, true, false nor a list of them"),
-        ("prepare: prepare.py", "prepare: text where a mapping with names as keys is expected"),
-        ("prepare: {args: {}}", "prepare: script is missing"),
-        ("prepare: {script: prepare.py, arg: {}}", "prepare: unknown field arg; known fields: script, args"),
-        ("prepare: {script: none.py}", "prepare: there is no file {folder}/none.py"),
+        ("prepare: prepare.py", "prepare: text where a mapping such as {script: prepare.py} is expected"),
+        ("prepare: {args: {}}", "prepare: script: is missing"),
+        ("prepare: {script: prepare.py, arg: {}}", "prepare: arg: unknown field; known fields: script, args"),
+        ("prepare: {script: none.py}", "prepare: script: there is no file {folder}/none.py"),
         ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
         ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
         (
@@ -164,8 +163,11 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
             "data: a: package and hub where one of package, directory, hub is expected",
         ),
         ("data: {a: {hub: b, at: moon}}", "data: a: at: 'moon' is not one of control, head"),
-        ("data: {a: {hub: b, path: c}}", "data: a: unknown field path; known fields: hub, revision, files, at"),
-        ("data: {a: {hub: b, files: '*'}}", "data: a: files: '*' is not a list of patterns such as '*.json'"),
+        ("data: {a: {hub: b, path: c}}", "data: a: path: unknown field; known fields: hub, revision, files, at"),
+        (
+            "data: {a: {hub: b, files: '*'}}",
+            "data: a: files: text where a list of patterns such as '*.json' is expected",
+        ),
         ("data: {a: {hub: a/b/c}}", "data: a: hub: 'a/b/c' is not a repository such as google-bert/bert-base-uncased"),
         (
             "data: {a: {directory: here, at: head}}",
@@ -175,20 +177,20 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
             "data: {a: {directory: /no/where}}",
             "data: a: directory: there is no directory /no/where on the control node",
         ),
-        ("models: {a: {package: a==1}}", "models: a: path is missing"),
+        ("models: {a: {package: a==1}}", "models: a: path: is missing"),
         ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
         ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
         ("models: {a: {package: a==1, path: /b}}", "models: a: path: /b is not a path within the package"),
         ("requirements: peft", "requirements: text where a list of packages is expected"),
         ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION or git+URL@REF"),
         ("metrics: {output: {hub: a}}", "metrics: output: is a directory that the job directory has already"),
-        ("checkpoints: 10", "checkpoints: a number where a mapping with names as keys is expected"),
-        ("checkpoints: {keep: 1}", "checkpoints: steps is missing"),
+        ("checkpoints: 10", "checkpoints: a number where a mapping such as {steps: 500, keep: 2} is expected"),
+        ("checkpoints: {keep: 1}", "checkpoints: steps: is missing"),
         ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
-        ("checkpoints: {step: 1}", "checkpoints: unknown field step; known fields: steps, keep"),
+        ("checkpoints: {step: 1}", "checkpoints: step: unknown field; known fields: steps, keep; steps: is missing"),
         (
             "{checkpoints: {steps: 5}, kind: torch}",
-            "checkpoints: is for transformers' Trainer, and kind is torch: the script saves its own",
+            "checkpoints: is not for kind torch: the script saves its own",
         ),
         (
             "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
@@ -216,7 +218,7 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
             "threads_per_core: 0",
             "threads_per_core: 0 is neither a whole number of at least 1 nor all (every hardware thread of a core)",
         ),
-        ("env: {A-B: 1}", "env: 'A-B' is not a name of an environment variable"),
+        ("env: {A-B: 1}", "env: A-B: 'A-B' is not a name of an environment variable"),
         ("env: {A: true}", "env: A: True is neither text nor a number"),
         ("env: {A_TOKEN: [hf_x]}", "env: A_TOKEN: a list is neither text nor a number"),
         (
@@ -256,10 +258,10 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("wait: soon", "wait: 'soon' is neither true nor false"),
         ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks, inference"),
         ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes"),
-        ("watch: {gradient: false}", "watch: unknown field gradient; known fields: gradients, stall, group"),
+        ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
         ("watch: {stall: 0}", "watch: stall: 0 is neither true nor false"),
         ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
-        ("measure: {steps: 5}", "measure: unknown field steps; known fields: warmup_steps, split"),
+        ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split"),
         ("measure: {warmup_steps: -1}", "measure: warmup_steps: -1 is not a whole number of at least 0"),
         ("measure: {split: 1}", "measure: split: 1 is neither true nor false"),
         ("expect: {loss: true}", "expect: loss: True is not a number"),
@@ -392,7 +394,8 @@ def test_a_script_that_is_not_python(folder: Path, field: str) -> None:
     for name, said in {"broken.py": ", line 2, is not Python: ", "zero.py": "is not Python: "}.items():
         fields = f"script: {name}" if field == "script" else f"script: train.py\nprepare: {{script: {name}}}"
         (error,) = errors(folder, f"name: a\n{fields}")
-        assert error.startswith(f"{field}: {folder}/{name}")
+        where = "prepare: script" if field == "prepare" else field
+        assert error.startswith(f"{where}: {folder}/{name}")
         assert said in error
 
 

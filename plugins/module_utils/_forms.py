@@ -1,0 +1,266 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The forms of values that users write: for each the check of a value, its JSON Schema, and its words in the docs.
+
+A mapping of fields is declared as a dataclass whose fields are made by `field`. Its check, its schema and its table in
+the docs follow from that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+# With so many known fields a message lists them, instead of guessing which one was meant.
+FEW = 6
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where relative paths in a file begin.
+
+    directory: of the file. project: the project that it is about, where there is one.
+    """
+
+    directory: Path = Path()
+    project: Path | None = None
+
+
+@dataclass(frozen=True)
+class Form:
+    """What values of one form have in common.
+
+    schema: their JSON Schema. words: what they are, in Markdown, for a table of fields. check: returns the value as the
+    code has it; raises ValueError, naming the value and what is expected. load: returns it from JSON that has it as the
+    code has it, with paths as text and dataclasses as mappings.
+    """
+
+    schema: dict[str, Any]
+    words: str
+    check: Callable[[object, Place], Any]
+    load: Callable[[Any], Any] = lambda content: content
+
+    def then(self, more: Callable[[Any], Any]) -> Form:
+        """Return this form, a value of which `more` checks further or makes another one of."""
+        return replace(self, check=lambda value, place: more(self.check(value, place)))
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of a mapping. text: what it sets, in Markdown, where the docs have a table of such fields."""
+
+    form: Form
+    text: str = ""
+
+
+def field(row: Field | Form, default: Any = MISSING) -> Any:
+    """Return what declares a field of a dataclass. default: its value, or the function that makes it, such as dict."""
+    about = {"field": row if isinstance(row, Field) else Field(row)}
+    if default is MISSING or not callable(default):
+        return dataclasses.field(default=default, metadata=about)
+    return dataclasses.field(default_factory=default, metadata=about)
+
+
+def declared(cls: type) -> dict[str, Any]:
+    """Return the fields that a dataclass declares by `field`, by name, each a Field or what `field` was given."""
+    return {each.name: each.metadata["field"] for each in dataclasses.fields(cls) if "field" in each.metadata}
+
+
+def defaults(cls: type) -> dict[str, Any]:
+    """Return the defaults of a dataclass's fields that have one."""
+    made = {
+        each.name: each.default if each.default_factory is MISSING else each.default_factory()
+        for each in dataclasses.fields(cls)
+    }
+    return {name: value for name, value in made.items() if value is not MISSING}
+
+
+def type_name(value: object) -> str:
+    names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
+    return names.get(type(value), "a number")
+
+
+def check_fields(
+    known: Mapping[str, Field], given: Mapping[Any, Any], place: Place, required: tuple[str, ...] = ()
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the checked values of a mapping of fields, and all that is wrong with it, each with the field's name."""
+    errors = []
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, n=1) if len(known) > FEW else []
+            hint = f"did you mean {near[0]}?" if near else f"known fields: {', '.join(known)}"
+            errors.append(f"{name}: unknown field; {hint}")
+    errors += [f"{name}: is missing" for name in required if name not in given]
+    values = {}
+    for name, row in known.items():
+        if name in given:
+            try:
+                values[name] = row.form.check(given[name], place)
+            except ValueError as error:
+                errors.append(f"{name}: {error}")
+    return values, errors
+
+
+def schema_of_fields(known: Mapping[str, Field], required: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Return the JSON Schema of a mapping with these fields and no others."""
+    return {
+        "type": "object",
+        "properties": {name: row.form.schema for name, row in known.items()},
+        "additionalProperties": False,
+        **({"required": list(required)} if required else {}),
+    }
+
+
+def record(cls: type, example: str) -> Form:
+    """Mappings with the fields that a dataclass declares, of which those without a default are required."""
+    known = declared(cls)
+    required = tuple(name for name in known if name not in defaults(cls))
+
+    def check(value: object, place: Place) -> Any:
+        if not isinstance(value, dict):
+            raise ValueError(f"{type_name(value)} where a mapping such as {example} is expected")
+        values, errors = check_fields(known, value, place, required)
+        if errors:
+            raise ValueError("; ".join(errors))
+        return cls(**values)
+
+    def load(content: dict[str, Any]) -> Any:
+        return cls(**{name: known[name].form.load(value) for name, value in content.items() if name in known})
+
+    return Form(schema_of_fields(known, required), ", ".join(f"`{name}`" for name in known), check, load)
+
+
+def text(least: int = 1) -> Form:
+    """Text of at least so many characters."""
+
+    def check(value: object, _place: Place) -> str:
+        if not isinstance(value, str) or len(value) < least:
+            raise ValueError(f"{value!r} is not text")
+        return value
+
+    return Form({"type": "string", **({"minLength": least} if least else {})}, "text", check)
+
+
+def matching(pattern: re.Pattern[str], what: str, words: str = "text") -> Form:
+    """Text that a pattern matches as a whole. what: what it is then, for messages."""
+
+    def check(value: object, _place: Place) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise ValueError(f"{value!r} is not {what}")
+        return value
+
+    return Form({"type": "string", "pattern": f"^(?:{pattern.pattern})$"}, words, check)
+
+
+def one_of(*choices: str) -> Form:
+    """One of a few words."""
+
+    def check(value: object, _place: Place) -> str:
+        if value not in choices:
+            raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
+        return str(value)
+
+    return Form({"enum": list(choices)}, ", ".join(f"`{choice}`" for choice in choices), check)
+
+
+def whole(least: int, most: int | None = None) -> Form:
+    """A whole number of at least `least`, and at most `most`."""
+    expected = f"at least {least}" + (f" and at most {most}" if most else "")
+
+    def check(value: object, _place: Place) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least or (most and value > most):
+            raise ValueError(f"{value!r} is not a whole number of {expected}")
+        return value
+
+    return Form({"type": "integer", "minimum": least, **({"maximum": most} if most else {})}, "a number", check)
+
+
+def number(what: str = "a number", accepts: Callable[[float], bool] = lambda value: True, **schema: float) -> Form:
+    """A number that `accepts` accepts, and `what` and `schema` describe."""
+
+    def check(value: object, _place: Place) -> float:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not accepts(value):
+            raise ValueError(f"{value!r} is not {what}")
+        return float(value)
+
+    return Form({"type": "number", **schema}, what, check)
+
+
+def any_of(*forms: Form, message: str = "") -> Form:
+    """A value of one of these forms. message: about a value of none, after it; without, the last form's."""
+
+    def check(value: object, place: Place) -> Any:
+        for each in forms[:-1]:
+            try:
+                return each.check(value, place)
+            except ValueError:
+                continue
+        try:
+            return forms[-1].check(value, place)
+        except ValueError as error:
+            raise ValueError(f"{value!r} {message}" if message else str(error)) from None
+
+    schemas = {"anyOf": [each.schema for each in forms]}
+    return Form(schemas, ", ".join(dict.fromkeys(each.words for each in forms)), check)
+
+
+def list_of(each: Form, what: str, words: str = "", least: int = 0, unique: bool = False) -> Form:
+    """A list of at least `least` values of a form. what: what it is, for messages. unique: each of them once."""
+
+    def check(value: object, place: Place) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError(f"{type_name(value)} where {what} is expected")
+        if len(value) < least:
+            raise ValueError(f"an empty list where {what} is expected")
+        if unique and len({str(item) for item in value}) != len(value):
+            raise ValueError(f"{value!r} has an entry twice")
+        return [each.check(item, place) for item in value]
+
+    limits = {**({"minItems": least} if least else {}), **({"uniqueItems": True} if unique else {})}
+    schema = {"type": "array", "items": each.schema, **limits}
+    return Form(schema, words or what, check, lambda content: [each.load(item) for item in content])
+
+
+def mapping(values: Form, names: Form | None = None, words: str = "a mapping") -> Form:
+    """A mapping of names to values of a form."""
+
+    def check(value: object, place: Place) -> dict[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise ValueError(f"{type_name(value)} where a mapping with names as keys is expected")
+        found, errors = {}, []
+        for key, item in value.items():
+            try:
+                found[names.check(key, place) if names else key] = values.check(item, place)
+            except ValueError as error:
+                errors.append(f"{key}: {error}")
+        if errors:
+            raise ValueError("; ".join(errors))
+        return found
+
+    schema = {
+        "type": "object",
+        "additionalProperties": values.schema,
+        **({"propertyNames": names.schema} if names else {}),
+    }
+    return Form(schema, words, check, lambda content: {key: values.load(item) for key, item in content.items()})
+
+
+def _switch(value: object, _place: Place) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return value
+
+
+def _nothing(value: object, _place: Place) -> None:
+    if value is not None:
+        raise ValueError(f"{value!r} is not null")
+
+
+SWITCH = Form({"type": "boolean"}, "`true`, `false`", _switch)
+NOTHING = Form({"type": "null"}, "nothing", _nothing)

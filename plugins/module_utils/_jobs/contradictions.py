@@ -1,0 +1,93 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What contradicts itself in a job each of whose fields is sound."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import TAKEN
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+
+# Arguments of transformers' scripts that name a model or dataset, and the field that provides such.
+PROVIDED = {
+    "model_name_or_path": "models",
+    "config_name": "models",
+    "tokenizer_name": "models",
+    "dataset_name": "data",
+}
+
+
+def of_job(job: Job) -> list[str]:
+    """Say which fields of a job cannot be true together."""
+    errors = [] if job.project else _same_names([job.script, *([job.prepare.script] if job.prepare else [])])
+    if job.inference:
+        errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
+    trains = job.of_kind().takes_trainer_arguments
+    if trains and os.path.normpath(str(job.args.get("output_dir", "output"))) != "output":
+        errors.append(
+            f"args: output_dir: {job.args['output_dir']} is not where checkpoints and results are looked for: "
+            "leave it out"
+        )
+    for name in ("save_strategy", "save_steps", "save_total_limit"):
+        if job.checkpoints and name in job.args:
+            errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
+    errors += [
+        f"env: {name} is read by the launcher, not by ranks: write it under env_launcher"
+        for name in job.env
+        if name.startswith("I_MPI_HYDRA_")
+    ]
+    errors += [
+        f"env_from: {name} has a value under env, too: leave one of them out"
+        for name in job.env_from
+        if name in {**job.env, **job.secrets}
+    ]
+    if trains and job.env.get("HF_HUB_OFFLINE", "1") not in ("0", "false", "FALSE", "no", "off"):
+        errors += [message for name in PROVIDED if (message := _not_provided(job, name))]
+    return errors
+
+
+def _not_provided(job: Job, name: str) -> str:
+    """Say that an argument names a model or dataset that ranks will not find, as they look for it offline."""
+    value = job.args.get(name)
+    if not isinstance(value, str) or value.startswith(("/", ".", "data/", "output/", "~")):
+        return ""
+    kind = PROVIDED[name]
+    if job.project and (job.project / value).exists():
+        return ""
+    # What datasets are called is up to a script of one's own.
+    if kind == "data" and job.script.is_absolute():
+        return ""
+    directory = provided.DIRECTORIES[kind]
+    entries = job.models if kind == "models" else job.data
+    if any(f"{value}/".startswith(f"{directory}/{entry}/") for entry in entries):
+        return ""
+    if value.startswith(f"{directory}/"):
+        there = f"has only {', '.join(entries)}" if entries else "is empty"
+        return f"args: {name}: {value} has no matching entry: {kind} {there}"
+    example = value.rpartition("/")[2]
+    return (
+        f"args: {name}: {value} would be looked for on the hub, and ranks work offline: provide it with "
+        f"{kind}: {{{example.lower()}: {{hub: {value}}}}} and name it {directory}/{example.lower()}"
+    )
+
+
+def _same_names(scripts: list[Path]) -> list[str]:
+    """Say which scripts would overwrite each other, or the launcher's own, in the job directory."""
+    scripts = [script for script in scripts if script.is_absolute()]
+    errors = [
+        f"{script}: the job directory has a {script.name} of its own, rename it"
+        for script in scripts
+        if script.name in TAKEN
+    ]
+    if len(set(scripts)) > len({script.name for script in scripts}):
+        errors.append(
+            f"{' and '.join(map(str, scripts))} would have the same name in the job directory: rename one of them"
+        )
+    return errors
