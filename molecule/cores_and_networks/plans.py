@@ -10,6 +10,7 @@ import json
 import re
 import sys
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.verification import differences
 from support.cluster import CONTAINERS, HEAD, SCENARIO, Play, addresses, directory, on, read_json, words
 from support.journeys import check, make
@@ -96,7 +97,8 @@ def an_altered_plan_is_found() -> list[str]:
     edit = """s/"OMP_NUM_THREADS": "1"/"OMP_NUM_THREADS": "2"/"""
     on("node1", f"sed -i '{edit}' {path}/plan.json && grep -q 'OMP_NUM_THREADS.*2' {path}/plan.json", fails=False)
     on(HEAD, f"bash {path}/launch.sh", fails=False)
-    found = differences(read_json("+verify", "verified.json"), read_json("+verify", "observed.json")["ranks"])
+    plan = Plan.from_json(read_json("+verify", "verified.json"))
+    found = differences(plan, read_json("+verify", "observed.json")["ranks"])
     for rank in (1, 2):
         start = f"node1, rank {rank}, OpenMP threads: planned 1, observed "
         mine = [line for line in found if line.startswith(start) and "OMP_NUM_THREADS=2" in line]

@@ -6,10 +6,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -33,20 +32,20 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        run, hosts, answers = Run.from_json(options["run"]), options["hosts"], options["answers"]
+        run, hosts = Run.from_json(options["run"]), options["hosts"]
+        answers = {host: Answer.from_json({"host": host, **content}) for host, content in options["answers"].items()}
         refusal = readiness.refusal(run, hosts, answers, options["tcmalloc"])
         if refusal:
             raise ValueError(refusal)
         # Their values are looked up again when they are handed over: nothing of them is returned here.
         secret_env.from_inventory(run.job.env_from, options["job_env"], run.job.name, run.job.file)
-        venv = answers[run.settings.head]["venv"]
-        told = [{"host": host, **answers[host]} for host in hosts]
-        plan = make_plan(run, options["stack"], venv, told, options["fabric"])
+        venv = answers[run.settings.head].venv
+        plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
             text = plan_text.render(plan, colour=screen.current().colours, full=full)
             screen.show(text)
         else:
-            document.emit(plan, options)
-        maps = [(host, CoreMap.from_json(answers[host]["allocation"]["core_map"])) for host in hosts]
-        return {"plan": plan, "drawings": plan_text.drawings(maps)}
+            document.emit(plan.to_json(), options)
+        maps = [(host, drawn) for host in hosts if (drawn := answers[host].core_map)]
+        return {"plan": plan.to_json(), "drawings": plan_text.drawings(maps)}

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.plugin_utils import document
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -24,13 +25,14 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        plan = Plan.from_json(options["plan"])
         warnings = {"warnings": verification.warnings(options["observed"])}
-        differences = verification.differences(options["plan"], options["observed"])
+        differences = verification.differences(plan, options["observed"])
         if options["format"] == "text":
-            lines = [verification.table(options["plan"], options["observed"])]
+            lines = [verification.table(plan, options["observed"])]
             display.display("\n".join([*lines, *verification.loaded_besides(options["observed"])]))
         else:
-            findings = [asdict(finding) for finding in verification.compare(options["plan"], options["observed"])]
+            findings = [asdict(finding) for finding in verification.compare(plan, options["observed"])]
             report = {"findings": findings, "differences": differences, **warnings, "observed": options["observed"]}
             document.emit(report, options)
         if differences:

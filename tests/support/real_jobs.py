@@ -13,7 +13,6 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.action.job_directory import ROLE_FILES
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
 from support.checkout import ROOT
@@ -55,7 +54,7 @@ def start(
         {"host": host, "address": "127.0.0.1", "interface": "lo", "isa": "avx2", "allocation": allocation}
         for host in places
     ]
-    plan = make_plan(made, stack, str(environment), hosts)
+    plan = runs.planned(made, stack, hosts, env=str(environment))
     sources = {str(path.relative_to(FILES)): path for name in ROLE_FILES for path in FILES.glob(name)}
     content = {
         **{name: source.read_text() for name, source in {**sources, script.name: script}.items()},

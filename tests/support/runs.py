@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 
 
@@ -30,7 +31,7 @@ STACK: dict[str, Any] = {
 
 
 def host(name: str, ranks: int, domain: str = "[3,c]", isa: str = "amx", **allocation: Any) -> dict[str, Any]:
-    """Return a host as make_plan takes it, with as many ranks of two cores each."""
+    """Return a host's answer as JSON, with as many ranks of two cores each."""
     return {
         "host": name,
         "address": f"10.0.0.{ord(name[-1]) - ord('0') + 1}",
@@ -57,5 +58,12 @@ CCL_STACK: dict[str, Any] = {
 
 
 def plan(*hosts: dict[str, Any], stack: dict[str, Any] | None = None, **job: Any) -> dict[str, Any]:
-    """Return the plan of a job with these fields on these hosts."""
-    return make_plan(run(**job), stack or STACK, "/opt/env", hosts)
+    """Return the plan of a job with these fields on these hosts, as plan.json has it."""
+    return planned(run(**job), stack or STACK, hosts)
+
+
+def planned(
+    run: Run, stack: dict[str, Any], hosts: Sequence[dict[str, Any]], fabric: str = "auto", env: str = "/opt/env"
+) -> dict[str, Any]:
+    """Return the plan of a run, as plan.json has it. hosts: their answers as JSON."""
+    return make_plan(run, stack, env, [Answer.from_json(host) for host in hosts], fabric).to_json()

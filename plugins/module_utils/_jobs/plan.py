@@ -6,18 +6,175 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 
 # The package of the role's files that brings the backend mpi.
 MPI_PACKAGE = "amx_cluster_mpi"
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank of a plan, or of a host's allocation. The module core_allocation documents the fields.
+
+    rank: its number, in a plan over the whole group. env: what it is set to beside its host's.
+    """
+
+    rank: int = 0
+    numa_nodes: list[int] = field(default_factory=list)
+    sockets: list[int] = field(default_factory=list)
+    compute_cpus: list[int] = field(default_factory=list)
+    comm_cpus: list[int] = field(default_factory=list)
+    domain_cpus: list[int] = field(default_factory=list)
+    domain_mask: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a host has answered for a plan: its network, its instruction sets, its installation and its cores.
+
+    isa: its best instruction set, as amx.best_isa names it; amx: the reason of amx.judge. fabric: what fabrics.lacking
+    reads, where the host has one. venv: the path of its virtual environment, tcmalloc: where its loader finds that
+    allocator; empty for none. ranks, env, threads_per_rank, core_map (None where nothing was requested) and warnings
+    are those of its allocation, and refusal is why it has none.
+    """
+
+    host: str
+    address: str = ""
+    interface: str = ""
+    isa: str = ""
+    amx: str = ""
+    fabric: dict[str, Any] = field(default_factory=dict)
+    venv: str = ""
+    tcmalloc: str = ""
+    ranks: list[Rank] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    threads_per_rank: int = 0
+    core_map: CoreMap | None = None
+    warnings: list[str] = field(default_factory=list)
+    refusal: str = ""
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Answer:
+        """Return the answer that a host's facts and the module job_host_info give, with `host`, its name."""
+        allocation = content.get("allocation") or {}
+        drawn = allocation.get("core_map")
+        texts = ("host", "address", "interface", "isa", "amx", "venv", "tcmalloc")
+        return cls(
+            **{name: content[name] or "" for name in texts if name in content},
+            fabric=content.get("fabric") or {},
+            ranks=[Rank(**_known(Rank, rank)) for rank in allocation.get("ranks", [])],
+            env=allocation.get("env", {}),
+            threads_per_rank=allocation.get("threads_per_rank", 0),
+            core_map=CoreMap.from_json(drawn) if drawn else None,
+            warnings=allocation.get("warnings", []),
+            refusal=allocation.get("msg", ""),
+        )
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host of a plan. env: what all its ranks are set to. first_rank: the number of its first rank in the group.
+
+    map: the letters of its cores, as CoreMap.letters returns them.
+    """
+
+    host: str
+    address: str = ""
+    interface: str = ""
+    isa: str = ""
+    amx: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    ranks: list[Rank] = field(default_factory=list)
+    threads_per_rank: int = 0
+    map: dict[str, Any] = field(default_factory=lambda: {"rows": [], "offline": ""})
+    warnings: list[str] = field(default_factory=list)
+    first_rank: int = 0
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """The fabric of a plan that is not plain tcp: its name, what is to be said about it, and what selects it."""
+
+    name: str
+    note: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What each rank of a job is set to: plan.json in the job directory, which programs of the hosts read.
+
+    launcher: Launcher.for_ranks. secrets: names of further variables of all ranks, each with where its value comes
+    from. stack: the name of the catalogue's entry. head, head_interface, shared_directory: as run.Settings has them.
+    environment: the path of the virtual environment, the same on every host. bindings: the directory of the MPI
+    run time; mpi: what the stack sets for it. hosts: in the order of the hostfile. project: as run.Settings has it.
+    """
+
+    job: str = ""
+    kind: str = ""
+    launcher: dict[str, Any] = field(default_factory=dict)
+    watch: Watch = field(default_factory=Watch)
+    secrets: dict[str, str] = field(default_factory=dict)
+    stack: str = ""
+    backend: str = ""
+    precision: str = ""
+    head: str = ""
+    head_interface: str = ""
+    shared_directory: bool = False
+    master_addr: str = ""
+    environment: str = ""
+    bindings: str = ""
+    mpi: dict[str, str] = field(default_factory=dict)
+    env_launcher: dict[str, str] = field(default_factory=dict)
+    world_size: int = 0
+    hosts: list[Host] = field(default_factory=list)
+    measure: Measure | None = None
+    project: dict[str, Any] = field(default_factory=dict)
+    fabric: Fabric | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plan.json has it: without measure, project and fabric where it has none."""
+        content = asdict(self)
+        return {name: value for name, value in content.items() if value or name not in ("measure", "project", "fabric")}
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Plan:
+        """Return the plan that to_json wrote; what an earlier version did not write has its default."""
+        values = _known(cls, content)
+        hosts = [
+            Host(**{**_known(Host, host), "ranks": [Rank(**_known(Rank, rank)) for rank in host["ranks"]]})
+            for host in content.get("hosts", [])
+        ]
+        nested: dict[str, Any] = {
+            name: made(**values[name])
+            for name, made in (("watch", Watch), ("measure", Measure), ("fabric", Fabric))
+            if values.get(name)
+        }
+        return cls(**{**values, "hosts": hosts, **nested})
+
+    def on_hosts(self, names: Sequence[str]) -> Plan:
+        """Return the plan for those of its hosts that are named, in its own order, its ranks counted anew.
+
+        Each host's allocation stays as it is. Raises ValueError when none is left.
+        """
+        hosts = [host for host in self.hosts if host.host in names]
+        if not hosts:
+            raise ValueError("no host is left to run the job on")
+        return _numbered(replace(self, master_addr=hosts[0].address, hosts=hosts))
+
+
+def _known(cls: type, content: Mapping[str, Any]) -> dict[str, Any]:
+    return {each.name: content[each.name] for each in fields(cls) if each.name in content}
 
 
 def choose_precision(wanted: str, isas: Mapping[str, str]) -> str:
@@ -32,22 +189,13 @@ def choose_precision(wanted: str, isas: Mapping[str, str]) -> str:
 
 
 def make_plan(
-    run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Mapping[str, Any]], fabric: str = fabrics.AUTO
-) -> dict[str, Any]:
+    run: Run, stack: Mapping[str, Any], env: str, hosts: Sequence[Answer], fabric: str = fabrics.AUTO
+) -> Plan:
     """Return what each rank of a job is set to.
 
-    stack: an entry of the catalogue. env: the path of the virtual environment, the same on every host. hosts: in the
-    order of the hostfile, each {host, address, interface, isa, amx, allocation, tcmalloc}: amx is the reason of
-    amx.judge, the allocation as the module core_allocation returns it; tcmalloc is where the host's loader finds it,
-    empty or left out for none; fabric, where the host has one, is what fabrics.lacking reads. fabric: the inventory's
-    cluster_fabric.
+    stack: an entry of the catalogue. env: the path of the virtual environment. hosts: in the order of the hostfile.
+    fabric: the inventory's cluster_fabric.
 
-    Returns {job, kind, launcher, watch, secrets, world_size, backend, precision, head, head_interface, master_addr,
-    bindings, hosts: [{host, address, interface, first_rank, env, ranks: [{rank, env, compute_cpus, comm_cpus, ...}]}]};
-    `rank` counts over the whole group, `env` of a host is what all its ranks are set to and `env` of a rank its own.
-    `secrets` has the names of further variables of all ranks, each with where its value comes from. `fabric`, {name,
-    note, env}, is there only when it is not plain tcp, `project`, as Settings has it, only for a job with one, and
-    `measure`, as Job has it, only for a job that is to be measured.
     Raises ValueError when the stack or the launcher does not have the job's backend, a host does not have the fabric,
     or the launcher does not work with what the job sets it to.
     """
@@ -59,61 +207,57 @@ def make_plan(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
-    plan: dict[str, Any] = {
-        "job": job.name,
-        "kind": job.kind,
-        "launcher": launcher.for_ranks(),
-        "watch": {**asdict(job.watch), "group": job.watch.group and job.of_kind().needs_group},
-        "secrets": {
+    plan = Plan(
+        job=job.name,
+        kind=job.kind,
+        launcher=launcher.for_ranks(),
+        watch=replace(job.watch, group=job.watch.group and job.of_kind().needs_group),
+        secrets={
             **dict.fromkeys(job.env_from, secret_env.INVENTORY),
             **dict.fromkeys(job.secrets, secret_env.JOB_FILE),
         },
-        "stack": stack["name"],
-        "backend": backend,
-        "precision": choose_precision(job.precision, {host["host"]: host["isa"] for host in hosts}),
-        "head": run.settings.head,
-        "head_interface": run.settings.head_interface or hosts[0]["interface"],
-        "shared_directory": run.settings.shared_directory,
-        "master_addr": hosts[0]["address"],
-        "environment": env,
-        "bindings": intel_mpi.bindings_folder(stack),
-        "mpi": dict(stack.get("mpi", {})),
-        "env_launcher": dict(job.env_launcher),
-        "world_size": 0,
-        "hosts": [],
-    }
-    if job.measure:
-        plan["measure"] = asdict(job.measure)
-    if run.settings.project:
-        plan["project"] = dict(run.settings.project)
-    chosen = _fabric(fabric, hosts, plan["backend"])
-    if chosen:
-        plan["fabric"] = chosen
-    for host in hosts:
-        allocation = host["allocation"]
-        plan["hosts"].append(
-            {
-                **{key: host[key] for key in ("host", "address", "interface", "isa")},
-                "amx": host.get("amx", ""),
-                "env": {
-                    **allocation["env"],
-                    "LD_PRELOAD": ":".join(filter(None, [host.get("tcmalloc"), f"{env}/lib/libiomp5.so"])),
-                    "GLOO_SOCKET_IFNAME": host["interface"],
-                    "FI_TCP_IFACE": host["interface"],
-                    **_of_backend(backend, stack, host["interface"]),
+        stack=stack["name"],
+        backend=backend,
+        precision=choose_precision(job.precision, {host.host: host.isa for host in hosts}),
+        head=run.settings.head,
+        head_interface=run.settings.head_interface or hosts[0].interface,
+        shared_directory=run.settings.shared_directory,
+        master_addr=hosts[0].address,
+        environment=env,
+        bindings=intel_mpi.bindings_folder(stack),
+        mpi=dict(stack.get("mpi", {})),
+        env_launcher=dict(job.env_launcher),
+        hosts=[
+            Host(
+                host=host.host,
+                address=host.address,
+                interface=host.interface,
+                isa=host.isa,
+                amx=host.amx,
+                env={
+                    **host.env,
+                    "LD_PRELOAD": ":".join(filter(None, [host.tcmalloc, f"{env}/lib/libiomp5.so"])),
+                    "GLOO_SOCKET_IFNAME": host.interface,
+                    "FI_TCP_IFACE": host.interface,
+                    **_of_backend(backend, stack, host.interface),
                     **_of_compression(job.gradient_compression),
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",
                     **job.env,
                 },
-                "ranks": allocation["ranks"],
-                "threads_per_rank": allocation["threads_per_rank"],
-                "map": CoreMap.from_json(allocation["core_map"]).letters(),
-                "warnings": allocation.get("warnings", []),
-            }
-        )
-    contradiction = launcher.contradiction(plan)
+                ranks=host.ranks,
+                threads_per_rank=host.threads_per_rank,
+                map=host.core_map.letters() if host.core_map else {"rows": [], "offline": ""},
+                warnings=host.warnings,
+            )
+            for host in hosts
+        ],
+        measure=job.measure,
+        project=dict(run.settings.project),
+        fabric=_fabric(fabric, hosts, backend),
+    )
+    contradiction = launcher.contradiction(plan.to_json())
     if contradiction:
         raise ValueError(contradiction)
     return _numbered(plan)
@@ -130,32 +274,22 @@ def _of_compression(wanted: str) -> dict[str, str]:
     return {"AMX_CLUSTER_GRADIENT_COMPRESSION": wanted} if wanted != "none" else {}
 
 
-def _fabric(wanted: str, hosts: Sequence[Mapping[str, Any]], backend: str) -> dict[str, Any]:
-    """Return {name, note, env} of a plan's fabric; empty where it is tcp and there is nothing to say about it."""
-    facts = {host["host"]: host.get("fabric") or {} for host in hosts}
-    choice = fabrics.choose(wanted, facts, backend, backend in intel_mpi.MPI_BACKENDS)
+def _fabric(wanted: str, hosts: Sequence[Answer], backend: str) -> Fabric | None:
+    """Return the fabric of a plan; None where it is tcp and there is nothing to say about it."""
+    choice = fabrics.choose(
+        wanted, {host.host: host.fabric for host in hosts}, backend, backend in intel_mpi.MPI_BACKENDS
+    )
     if choice == fabrics.Choice(fabrics.TCP):
-        return {}
-    return {"name": choice.name, "note": choice.note, "env": intel_mpi.fabric_environment(choice.name, backend)}
+        return None
+    return Fabric(choice.name, choice.note, intel_mpi.fabric_environment(choice.name, backend))
 
 
-def on_hosts(plan: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the plan for those of its hosts that are named, in its own order, its ranks counted anew.
-
-    Each host's allocation stays as it is. Raises ValueError when none is left.
-    """
-    hosts = [host for host in plan["hosts"] if host["host"] in names]
-    if not hosts:
-        raise ValueError("no host is left to run the job on")
-    return _numbered({**plan, "master_addr": hosts[0]["address"], "hosts": hosts})
-
-
-def _numbered(plan: dict[str, Any]) -> dict[str, Any]:
+def _numbered(plan: Plan) -> Plan:
     """Return the plan with its ranks counted over the whole group, and every host set to the first one's address."""
     hosts, size = [], 0
-    for host in plan["hosts"]:
-        ranks = [{**rank, "rank": size + place} for place, rank in enumerate(host["ranks"])]
-        env = {**host["env"], "MASTER_ADDR": plan["master_addr"]}
-        hosts.append({**host, "first_rank": size, "ranks": ranks, "env": env})
+    for host in plan.hosts:
+        ranks = [replace(rank, rank=size + place) for place, rank in enumerate(host.ranks)]
+        env = {**host.env, "MASTER_ADDR": plan.master_addr}
+        hosts.append(replace(host, first_rank=size, ranks=ranks, env=env))
         size += len(ranks)
-    return {**plan, "world_size": size, "hosts": hosts}
+    return replace(plan, world_size=size, hosts=hosts)

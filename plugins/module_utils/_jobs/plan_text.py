@@ -15,6 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
 NO_BF16 = (
@@ -33,24 +34,24 @@ IN_JOB_FILE = (
 )
 
 
-def render(plan: Mapping[str, Any], colour: bool = False, full: bool = True) -> str:
+def render(plan: Plan, colour: bool = False, full: bool = True) -> str:
     """Return the plan as text.
 
-    plan: as plan.make_plan returns it. colour: draw cores as cells for a terminal. full: with the map of the cores and
-    all environment variables; without, it has the cores of each rank, and what is to be known before the start.
+    colour: draw cores as cells for a terminal. full: with the map of the cores and all environment variables; without,
+    it has the cores of each rank, and what is to be known before the start.
     """
-    hosts = plan["hosts"]
-    world = plan["world_size"]
+    hosts = plan.hosts
+    world = plan.world_size
     lines = [
-        f"Job {plan['job']}: {count(world, 'rank')} on {count(len(hosts), 'host')}, {plan['precision']}, "
-        f"backend {plan['backend']}, stack {plan['stack']}"
-        + (f", fabric {plan['fabric']['name']}" if plan.get("fabric", {}).get("env") else "")
+        f"Job {plan.job}: {count(world, 'rank')} on {count(len(hosts), 'host')}, {plan.precision}, "
+        f"backend {plan.backend}, stack {plan.stack}"
+        + (f", fabric {plan.fabric.name}" if plan.fabric and plan.fabric.env else "")
     ]
-    if plan.get("project"):
-        lines += wrapped("", f"Project {project.describe(plan['project'])}")
+    if plan.project:
+        lines += wrapped("", f"Project {project.describe(plan.project)}")
     for name, text in _bf16(plan):
         lines += wrapped(name, text)
-    common = dict(set.intersection(*(set(host["env"].items()) for host in hosts)))
+    common = dict(set.intersection(*(set(host.env.items()) for host in hosts)))
     alike = _grouped(hosts, _shape)
     for group in alike:
         variants = _grouped(group, lambda host: _detail(host, common))
@@ -65,15 +66,15 @@ def render(plan: Mapping[str, Any], colour: bool = False, full: bool = True) -> 
     if full:
         lines += _variables(plan, common)
         lines += ["", f"One character is one core: {_legend(hosts)}."]
-    elif plan.get("secrets"):
-        lines += wrapped("", f"Secret environment variables: {', '.join(sorted(plan['secrets']))}")
+    elif plan.secrets:
+        lines += wrapped("", f"Secret environment variables: {', '.join(sorted(plan.secrets))}")
     notes = [
         wrapped("Note: " if len(named) == len(hosts) else f"Note for {', '.join(named)}: ", warning)
         for warning, named in _warnings(hosts)
     ]
-    if plan.get("fabric", {}).get("note"):
-        notes.append(wrapped("Note: ", plan["fabric"]["note"]))
-    in_file = [name for name, source in plan.get("secrets", {}).items() if source == secret_env.JOB_FILE]
+    if plan.fabric and plan.fabric.note:
+        notes.append(wrapped("Note: ", plan.fabric.note))
+    in_file = [name for name, source in plan.secrets.items() if source == secret_env.JOB_FILE]
     if in_file:
         notes.append(wrapped("Note: ", IN_JOB_FILE.format(names=", ".join(in_file))))
     for note in notes:
@@ -81,30 +82,30 @@ def render(plan: Mapping[str, Any], colour: bool = False, full: bool = True) -> 
     return "\n".join(lines)
 
 
-def _variables(plan: Mapping[str, Any], common: Mapping[str, str]) -> list[str]:
+def _variables(plan: Plan, common: Mapping[str, str]) -> list[str]:
     """Return the environment variables that all ranks have, and those of the launcher."""
-    lines = ["", "On every host:" if len(plan["hosts"]) > 1 else "Environment:"]
-    secrets = plan.get("secrets", {})
+    lines = ["", "On every host:" if len(plan.hosts) > 1 else "Environment:"]
+    secrets = plan.secrets
     shown = {**common, **dict.fromkeys(secrets, secret_env.MASK)}
     lines += ["    " + line for line in columns(sorted(shown.items()))]
-    if plan.get("env_launcher"):
-        lines += ["", f"Environment of {plan['launcher']['name']} from the job file:"]
-        lines += ["    " + line for line in columns(sorted(plan["env_launcher"].items()))]
+    if plan.env_launcher:
+        lines += ["", f"Environment of {plan.launcher['name']} from the job file:"]
+        lines += ["    " + line for line in columns(sorted(plan.env_launcher.items()))]
     return lines
 
 
-def _bf16(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _bf16(plan: Plan) -> list[tuple[str, str]]:
     """Return (head, text) of what is said of instruction sets: which hosts multiply bf16 with another one than AMX."""
-    if plan["precision"] != "bf16":
+    if plan.precision != "bf16":
         return []
-    by_isa = {isa: [host["host"] for host in plan["hosts"] if host["isa"] == isa] for isa in _isas(plan)}
+    by_isa = {isa: [host.host for host in plan.hosts if host.isa == isa] for isa in _isas(plan)}
     if list(by_isa) == ["amx"]:
         return []
     runs = (
         f"bf16 {'runs as' if isa in BF16_ISAS else 'is emulated with'} {isa} on {names(hosts)}"
         for isa, hosts in by_isa.items()
     )
-    lost = [host["host"] for host in plan["hosts"] if host.get("amx", "usable") not in ("", *USABLE, *ABSENT)]
+    lost = [host.host for host in plan.hosts if host.amx not in ("", *USABLE, *ABSENT)]
     emulating = [host for isa, hosts in by_isa.items() if isa not in BF16_ISAS for host in hosts]
     warning = [("WARNING: ", NO_BF16.format(names=names(emulating)))] if emulating else []
     if lost:
@@ -112,8 +113,8 @@ def _bf16(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [("", "; ".join(runs)), *warning]
 
 
-def _isas(plan: Mapping[str, Any]) -> list[str]:
-    return list(dict.fromkeys(host["isa"] for host in plan["hosts"]))
+def _isas(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(host.isa for host in plan.hosts))
 
 
 def drawings(maps: Sequence[tuple[str, CoreMap]]) -> dict[str, str]:
@@ -134,55 +135,53 @@ def _grouped(items: Iterable[Any], key: Any) -> list[list[Any]]:
     return list(groups.values())
 
 
-def _shape(host: Mapping[str, Any]) -> tuple[Any, ...]:
+def _shape(host: Host) -> tuple[Any, ...]:
     """What a host computes, on whichever of its cores."""
-    shares = tuple(
-        (len(rank["compute_cpus"]), len(rank["comm_cpus"]), len(rank["numa_nodes"])) for rank in host["ranks"]
-    )
-    return host["threads_per_rank"], shares
+    shares = tuple((len(rank.compute_cpus), len(rank.comm_cpus), len(rank.numa_nodes)) for rank in host.ranks)
+    return host.threads_per_rank, shares
 
 
-def _detail(host: Mapping[str, Any], common: Mapping[str, str]) -> tuple[Any, ...]:
+def _detail(host: Host, common: Mapping[str, str]) -> tuple[Any, ...]:
     """All that is shown of a host but its name and its ranks' numbers in the group."""
-    own = tuple(sorted(item for item in host["env"].items() if item[0] not in common))
-    return tuple(core_map.letter_rows(host["map"]["rows"])), tuple(map(tuple, _rank_cells(host))), own
+    own = tuple(sorted(item for item in host.env.items() if item[0] not in common))
+    return tuple(core_map.letter_rows(host.map["rows"])), tuple(map(tuple, _rank_cells(host))), own
 
 
-def _summary(host: Mapping[str, Any]) -> str:
-    ranks, threads = len(host["ranks"]), host["threads_per_rank"]
-    comm = len(host["ranks"][0]["comm_cpus"])
+def _summary(host: Host) -> str:
+    ranks, threads = len(host.ranks), host.threads_per_rank
+    comm = len(host.ranks[0].comm_cpus)
     apart = f" and {count(comm, 'CPU')} for communication" if comm else ""
     each = "each with " if ranks > 1 else "with "
     return f"{count(ranks, 'rank')}, {each}{count(threads, 'thread')}{apart}"
 
 
-def _host_lines(host: Mapping[str, Any], common: Mapping[str, str], colour: bool) -> list[str]:
-    drawn = host["map"]
+def _host_lines(host: Host, common: Mapping[str, str], colour: bool) -> list[str]:
+    drawn = host.map
     lines = core_map.letter_rows(drawn["rows"])
     if colour:
         plain = [core_map.in_blocks(row["letters"]) for row in drawn["rows"]]
         lines = [line.removesuffix(blocks) + _painted(blocks) for line, blocks in zip(lines, plain)]
     lines += core_map.offline_line(drawn["offline"])
     lines += columns([_CELLS, *_rank_cells(host)])
-    own = [item for item in sorted(host["env"].items()) if item[0] not in common]
+    own = [item for item in sorted(host.env.items()) if item[0] not in common]
     own += [
         (name, f"{value} (rank {place})")
-        for place, rank in enumerate(host["ranks"])
-        for name, value in sorted(rank.get("env", {}).items())
+        for place, rank in enumerate(host.ranks)
+        for name, value in sorted(rank.env.items())
     ]
     return lines + columns(own)
 
 
-def _rank_cells(host: Mapping[str, Any]) -> list[tuple[str, ...]]:
+def _rank_cells(host: Host) -> list[tuple[str, ...]]:
     return [
         (
             str(place),
-            format_cpus(rank["compute_cpus"]),
-            format_cpus(rank["comm_cpus"]) or "-",
-            format_cpus(rank["domain_cpus"]),
-            format_cpus(rank["numa_nodes"]),
+            format_cpus(rank.compute_cpus),
+            format_cpus(rank.comm_cpus) or "-",
+            format_cpus(rank.domain_cpus),
+            format_cpus(rank.numa_nodes),
         )
-        for place, rank in enumerate(host["ranks"])
+        for place, rank in enumerate(host.ranks)
     ]
 
 
@@ -200,23 +199,22 @@ def _painted(letters: str) -> str:
     return "".join(cells)
 
 
-def _legend(hosts: Sequence[Mapping[str, Any]]) -> str:
-    letters = "".join(row["letters"] for host in hosts for row in host["map"]["rows"])
-    return core_map.legend(max(len(host["ranks"]) for host in hosts), set(letters))
+def _legend(hosts: Sequence[Host]) -> str:
+    letters = "".join(row["letters"] for host in hosts for row in host.map["rows"])
+    return core_map.legend(max(len(host.ranks) for host in hosts), set(letters))
 
 
-def _warnings(hosts: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
+def _warnings(hosts: Sequence[Host]) -> list[tuple[str, list[str]]]:
     said: dict[str, list[str]] = {}
     for host in hosts:
-        for warning in host["warnings"]:
-            said.setdefault(warning, []).append(host["host"])
+        for warning in host.warnings:
+            said.setdefault(warning, []).append(host.host)
     return list(said.items())
 
 
-def _names(hosts: Sequence[Mapping[str, Any]]) -> str:
+def _names(hosts: Sequence[Host]) -> str:
     """Name hosts with the numbers that their ranks have in the group."""
     return ", ".join(
-        f"{host['host']} (rank{'s' if len(host['ranks']) > 1 else ''} "
-        f"{format_cpus(rank['rank'] for rank in host['ranks'])})"
+        f"{host.host} (rank{'s' if len(host.ranks) > 1 else ''} {format_cpus(rank.rank for rank in host.ranks)})"
         for host in hosts
     )

@@ -6,20 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
 
 
-def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Mapping[str, Any]], tcmalloc: str) -> str:
+def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Answer], tcmalloc: str) -> str:
     """Return why a run cannot be planned, in a line for each host or reason; an empty string when it can.
 
-    hosts: those that ranks run on. answers: {host: {venv: the path of its virtual environment, allocation: what
-    core_allocation returned, tcmalloc: the path of the allocator}} of every member. tcmalloc: "required" refuses hosts
-    without it.
+    hosts: those that ranks run on. answers: of every member. tcmalloc: "required" refuses hosts without it.
     """
     job = run.job.name
-    venvs = {host: answers[host]["venv"] for host in members(run.settings, hosts)}
+    venvs = {host: answers[host].venv for host in members(run.settings, hosts)}
     without = [host for host, path in venvs.items() if not path]
     if without:
         return (
@@ -35,13 +33,13 @@ def refusal(run: Run, hosts: Sequence[str], answers: Mapping[str, Mapping[str, A
         )
     refused: dict[str, list[str]] = {}
     for host in hosts:
-        message = answers[host]["allocation"].get("msg", "")
+        message = answers[host].refusal
         if message:
             refused.setdefault(message, []).append(host)
     if refused:
         lines = [f"- {', '.join(names)}: {message}" for message, names in refused.items()]
         return "\n".join([f"Job {job} cannot be planned:", *lines])
-    missing = [host for host in hosts if tcmalloc == "required" and not answers[host]["tcmalloc"]]
+    missing = [host for host in hosts if tcmalloc == "required" and not answers[host].tcmalloc]
     if missing:
         return (
             f"cluster_tcmalloc is required, and the loader of {', '.join(missing)} (ldconfig -p) has no tcmalloc: run "

@@ -39,7 +39,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     transfers,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import on_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, tail
@@ -235,7 +235,7 @@ class Supervisor(Supervision):
         earlier: ranks, accumulation and per_device of the run that left the checkpoint, as far as they are known.
         """
         stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
-        self.plan = on_hosts(self.plan, names)
+        self.plan = Plan.from_json(self.plan).on_hosts(names).to_json()
         resumed = checkpoints.last_complete(self.folder / "output")
         asked = batches.of_arguments(self.run.job.args, self.plan["world_size"])
         before = batches.of_run(earlier, asked)

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan, Rank
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns
 
 ALLOCATORS = ("libtcmalloc", "libjemalloc")
@@ -32,34 +33,34 @@ class Finding:
         return f"{self.host}, rank {self.rank}, {self.what}: planned {self.planned}, observed {self.observed}"
 
 
-def compare(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
+def compare(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
     """Compare each rank's report with the plan; findings in the order of the ranks, those that agree among them.
 
-    plan: as plan.make_plan returns it. Planned is what the allocation says (compute_cpus, comm_cpus, domain_cpus),
-    not what the environment was to bring about, so that a job whose own environment spoils the plan is found out.
+    Planned is what the allocation says (compute_cpus, comm_cpus, domain_cpus), not what the environment was to bring
+    about, so that a job whose own environment spoils the plan is found out.
     observed: a report of each rank, as roles/job/files/verify_ranks.py documents it.
     """
     reports = {report["rank"]: report for report in observed}
     findings = []
-    for host in plan["hosts"]:
-        for rank in host["ranks"]:
-            report = reports.pop(rank["rank"], None)
+    for host in plan.hosts:
+        for rank in host.ranks:
+            report = reports.pop(rank.rank, None)
             where = report["host"] if report else "missing"
-            findings.append(Finding(host["host"], rank["rank"], "host", host["host"], where, where == host["host"]))
+            findings.append(Finding(host.host, rank.rank, "host", host.host, where, where == host.host))
             if report:
                 for what, planned, seen, agree in _rank_checks(plan, host, rank, report):
-                    findings.append(Finding(host["host"], rank["rank"], what, planned, seen, agree))
+                    findings.append(Finding(host.host, rank.rank, what, planned, seen, agree))
     for number, report in sorted(reports.items()):
         findings.append(Finding(report["host"], number, "host", "no such rank", report["host"], False))
     return findings
 
 
-def differences(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> list[str]:
+def differences(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[str]:
     """Say of each difference the host, the rank, what was planned and what was observed."""
     return [str(finding) for finding in compare(plan, observed) if not finding.ok]
 
 
-def table(plan: Mapping[str, Any], observed: Sequence[Mapping[str, Any]]) -> str:
+def table(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> str:
     """Show what each rank observed, a line each, and where that is not what was planned."""
     findings = compare(plan, observed)
     titles = list(dict.fromkeys(finding.what for finding in findings if finding.what != "host"))
@@ -108,11 +109,9 @@ def _ranks(numbers: Sequence[int]) -> str:
     return f"rank {numbers[0]}" if len(numbers) == 1 else f"ranks {format_cpus(numbers)}"
 
 
-def _rank_checks(
-    plan: Mapping[str, Any], host: Mapping[str, Any], rank: Mapping[str, Any], report: Mapping[str, Any]
-) -> Iterator[tuple[str, str, str, bool]]:
+def _rank_checks(plan: Plan, host: Host, rank: Rank, report: Mapping[str, Any]) -> Iterator[tuple[str, str, str, bool]]:
     """Yield (what, planned, observed, whether they agree)."""
-    compute, domain = rank["compute_cpus"], rank["domain_cpus"]
+    compute, domain = rank.compute_cpus, rank.domain_cpus
     threads = report["threads"]
 
     yield _same("domain", format_cpus(domain), format_cpus(report["cpus"]))
@@ -133,32 +132,32 @@ def _rank_checks(
     agree = ran == sorted(compute) if len(compute) > 1 else set(ran) <= set(domain)
     yield "ran on", _each([[cpu] for cpu in compute]) if len(compute) > 1 else _each([domain]), _numbers(ran), agree
 
-    yield _communication(plan["backend"], rank, report)
+    yield _communication(plan.backend, rank, report)
 
-    yield _same("OpenMP run time", f"{plan['environment']}/lib/libiomp5.so", report["openmp"] or "none")
+    yield _same("OpenMP run time", f"{plan.environment}/lib/libiomp5.so", report["openmp"] or "none")
 
-    preloaded = host["env"].get("LD_PRELOAD", "").replace(" ", ":").split(":")
+    preloaded = host.env.get("LD_PRELOAD", "").replace(" ", ":").split(":")
     yield _same("allocator", _allocators(preloaded), _allocators(report["libraries"]))
 
-    if host["isa"] == "amx" and plan["precision"] == "bf16":
+    if host.isa == "amx" and plan.precision == "bf16":
         yield _same("AMX", "granted", {True: "granted", False: "not granted", None: "unknown"}[report["amx"]])
     else:
-        without = f"{host['isa']} instead" if plan["precision"] == "bf16" else "not needed"
+        without = f"{host.isa} instead" if plan.precision == "bf16" else "not needed"
         yield "AMX", "-", "granted" if report["amx"] else without, True
 
 
-def _communication(backend: str, rank: Mapping[str, Any], report: Mapping[str, Any]) -> tuple[str, str, str, bool]:
+def _communication(backend: str, rank: Rank, report: Mapping[str, Any]) -> tuple[str, str, str, bool]:
     seen = [thread["cpus"] for thread in report["comm_threads"]]
     text = " and ".join(sorted({format_cpus(cpus) for cpus in seen})) or "no threads"
     if backend == "ccl":
         # Each worker has a core of its own; what else the library starts stays in the domain.
-        workers = [cpus for cpus in seen if not set(cpus) <= set(rank["domain_cpus"])]
-        planned = [[cpu] for cpu in rank["comm_cpus"]]
+        workers = [cpus for cpus in seen if not set(cpus) <= set(rank.domain_cpus)]
+        planned = [[cpu] for cpu in rank.comm_cpus]
         return "communication", _each(planned), text, sorted(workers) == sorted(planned)
-    planned_text = format_cpus(rank["domain_cpus"])
-    if backend == "mpi" and rank["comm_cpus"]:
+    planned_text = format_cpus(rank.domain_cpus)
+    if backend == "mpi" and rank.comm_cpus:
         # The collectives' thread on the communication cores; the one that watches them sleeps in the domain.
-        comm = format_cpus(rank["comm_cpus"])
+        comm = format_cpus(rank.comm_cpus)
         planned_text = " and ".join(sorted([comm, planned_text]))
     return "communication", planned_text, text, text == planned_text
 

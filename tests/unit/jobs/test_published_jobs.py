@@ -10,12 +10,11 @@ import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments, script_words
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from support.machines import Machine, machine
-from support.runs import core_map
+from support.runs import core_map, planned
 
 ROOT = Path(__file__).resolve().parents[3]
 CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text(encoding="utf-8"))
@@ -33,8 +32,8 @@ def plan(job: Job, node: Machine, hosts: int, stack: dict[str, Any], isa: str) -
         {"host": f"node{number}", "address": f"10.0.0.{number}", "interface": "eth0", "isa": isa}
         for number in range(hosts)
     ]
-    planned = [{**host, "allocation": {**allocation, "core_map": core_map()}} for host in told]
-    return make_plan(Run(job, Settings(head="node0")), stack, "/opt/env", planned)
+    answers = [{**host, "allocation": {**allocation, "core_map": core_map()}} for host in told]
+    return planned(Run(job, Settings(head="node0")), stack, answers)
 
 
 @pytest.mark.parametrize(

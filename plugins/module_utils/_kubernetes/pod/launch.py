@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fac
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import script_words
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import cores, rounds
@@ -53,9 +53,9 @@ def host_of_pod(pod: str, allocation: Mapping[str, Any]) -> dict[str, Any]:
 
 def own_plan(run: Run, stack: Mapping[str, Any], env: Path, host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan of this pod alone: what its ranks are set to, whatever their numbers will be."""
-    plan = make_plan(run, stack, str(env), [host])
+    plan = make_plan(run, stack, str(env), [Answer.from_json(host)])
     # Secrets are in the environment of the container, and output is on the volume that all pods have.
-    return {**plan, "secrets": {}, "shared_directory": True}
+    return replace(plan, secrets={}, shared_directory=True).to_json()
 
 
 def complete(plan: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:

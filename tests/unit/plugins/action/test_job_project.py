@@ -17,13 +17,12 @@ from ansible_collections.amx.cluster.plugins.action import job_directory as job_
 from ansible_collections.amx.cluster.plugins.action import job_read
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, results
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.modules import file_set, job_directory
 from support import modules
 from support.checkout import ROOT
-from support.runs import STACK, host
+from support.runs import STACK, host, planned
 from support.stand_ins import make_wheel
 
 SCRIPT = "import json, os, sys, utils, words\nprint(json.dumps([sys.argv, os.getcwd(), os.environ['PYTHONPATH']]))\n"
@@ -67,7 +66,7 @@ def make(folder: Path, seen: dict[str, Any]) -> Path:
     store.mkdir()
     for entry in seen["project"]["contents"]:
         shutil.copyfile(entry["source"], store / entry["file"])
-    plan = make_plan(Run.from_json(seen["run"]), STACK, sys.prefix, [host("node0", 1)])
+    plan = planned(Run.from_json(seen["run"]), STACK, [host("node0", 1)], env=sys.prefix)
     options = {"path": str(path), "run": seen["run"], "plan": plan, "stack": STACK, "project": seen["project"]}
     role = {"role_files": str(ROOT / "roles/job/files"), "cached": {"models/mine": str(folder / "model")}}
     answer = modules.run_action(job_directory_action, {**options, **role, "store": str(store)}, take)
@@ -107,7 +106,7 @@ def test_a_rank_runs_in_its_project(folder: Path) -> None:
 def test_what_plan_and_results_say(folder: Path) -> None:
     seen = read(folder)
     run = Run.from_json(json.loads(json.dumps(seen["run"])))
-    plan = make_plan(run, STACK, "/opt/env", [host("node0", 1)])
+    plan = planned(run, STACK, [host("node0", 1)])
     digest = seen["project"]["digest"]
     assert plan["project"]["digest"] == digest
     assert plan["project"]["files"] == len(FILES)
@@ -144,7 +143,10 @@ def test_what_is_required(folder: Path) -> None:
         ({"project": "none"}, "project: there is no directory {folder}/none on the control node"),
         ({"script": "../outside.py"}, "script: ../outside.py is not in the project {folder}/mine: name it by its path"),
         ({"script": "none.py"}, "script: there is no file {folder}/mine/none.py"),
-        ({"prepare": {"script": "../outside.py"}}, "prepare: script: ../outside.py is not in the project {folder}/mine"),
+        (
+            {"prepare": {"script": "../outside.py"}},
+            "prepare: script: ../outside.py is not in the project {folder}/mine",
+        ),
         ({"project_max_mb": 0}, "project_max_mb: 0 is not a whole number of at least 1"),
         ({"project": None, "script": "outside.py", "project_max_mb": 1}, "project_max_mb: is the size of a project"),
         ({"wheels": ["none.whl"]}, "wheels: there is no {folder}/none.whl on the control node"),

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
 from support.fabrics import facts
@@ -125,7 +124,7 @@ class Run:
         stack = {**runs.CCL_STACK, "arguments": STACK["arguments"]} if fabric else STACK
         if fabric:
             hosts = [{**one, "fabric": facts(fabric)} for one in hosts]
-        plan = make_plan(made, stack, str(self.env), hosts)
+        plan = runs.planned(made, stack, hosts, env=str(self.env))
         for name, content in {"host": f"{here}\n", **run_files(plan, made, stack)}.items():
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}

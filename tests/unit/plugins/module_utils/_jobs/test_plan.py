@@ -8,11 +8,15 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import choose_precision, make_plan, on_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan, choose_precision
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from support.fabrics import facts
 from support.machines import machine
-from support.runs import CCL_STACK, STACK, host, plan, run
+from support.runs import CCL_STACK, STACK, host, plan, planned, run
+
+
+def on_hosts(content: dict[str, Any], *names: str) -> dict[str, Any]:
+    return Plan.from_json(content).on_hosts(names).to_json()
 
 
 def test_plan_counts_ranks_over_the_hosts() -> None:
@@ -112,9 +116,9 @@ def test_the_fabric_of_hosts_that_have_one() -> None:
         "note": "",
         "env": {"FI_PROVIDER": "mlx", "I_MPI_OFI_PROVIDER": "mlx"},
     }
-    assert on_hosts(made, ["node1"])["fabric"] == made["fabric"]
-    assert make_plan(run(), CCL_STACK, "/opt/env", hosts, "verbs")["fabric"]["name"] == "verbs"
-    unused = make_plan(run(), STACK, "/opt/env", hosts)["fabric"]
+    assert on_hosts(made, "node1")["fabric"] == made["fabric"]
+    assert planned(run(), CCL_STACK, hosts, "verbs")["fabric"]["name"] == "verbs"
+    unused = planned(run(), STACK, hosts)["fabric"]
     assert (unused["name"], unused["env"]) == ("tcp", {})
     assert unused["note"].startswith("backend gloo communicates over TCP")
 
@@ -125,7 +129,7 @@ def test_a_plan_without_a_fabric_says_nothing_of_it() -> None:
     assert "fabric" not in plain
     assert plan(*nothing, stack=CCL_STACK) == plain
     hosts = [{**host(f"node{number}", 1), "fabric": facts("efa")} for number in range(2)]
-    assert make_plan(run(), CCL_STACK, "/opt/env", hosts, "tcp") == plain
+    assert planned(run(), CCL_STACK, hosts, "tcp") == plain
 
 
 def test_a_fabric_that_a_host_does_not_have() -> None:
@@ -137,7 +141,7 @@ def test_a_fabric_that_a_host_does_not_have() -> None:
     assert fabric["name"] == "tcp"
     assert "because node1 has no active InfiniBand port: mlx5_0 port 1 is DOWN" in fabric["note"]
     with pytest.raises(ValueError, match=r"^cluster_fabric is mlx.*\n- node1 has no active InfiniBand port"):
-        make_plan(run(), CCL_STACK, "/opt/env", hosts, "mlx")
+        planned(run(), CCL_STACK, hosts, "mlx")
 
 
 @pytest.mark.parametrize(
@@ -155,15 +159,15 @@ def test_precision(wanted: str, isas: list[str], chosen: str) -> None:
 
 def test_a_plan_for_fewer_hosts() -> None:
     made = plan(host("node0", 2), host("node1", 1), host("node2", 3))
-    fewer = on_hosts(made, ["node2", "node1"])
+    fewer = on_hosts(made, "node2", "node1")
     assert (fewer["world_size"], fewer["master_addr"]) == (4, "10.0.0.2")
     assert [(entry["host"], entry["first_rank"]) for entry in fewer["hosts"]] == [("node1", 0), ("node2", 1)]
     assert [[rank["rank"] for rank in entry["ranks"]] for entry in fewer["hosts"]] == [[0], [1, 2, 3]]
     assert {entry["env"]["MASTER_ADDR"] for entry in fewer["hosts"]} == {"10.0.0.2"}
     assert made == plan(host("node0", 2), host("node1", 1), host("node2", 3))  # the first one stays as it is
-    assert on_hosts(made, ["node0", "node1", "node2"]) == made
+    assert on_hosts(made, "node0", "node1", "node2") == made
     with pytest.raises(ValueError, match=r"^no host is left to run the job on$"):
-        on_hosts(made, ["node9"])
+        on_hosts(made, "node9")
 
 
 def hundred_hosts(count: int) -> list[dict[str, Any]]:
@@ -188,7 +192,7 @@ def test_the_plan_of_a_hundred_hosts_takes_linear_time(capsys: pytest.CaptureFix
         times = []
         for _round in range(5):
             began = time.process_time()
-            made = make_plan(run(), STACK, "/opt/env", hosts)
+            made = planned(run(), STACK, hosts)
             run_files(made, run(), STACK)
             times.append(time.process_time() - began)
         return min(times)

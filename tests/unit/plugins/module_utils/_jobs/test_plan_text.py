@@ -8,9 +8,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from support.machines import Machine, machine
-from support.runs import STACK, host, plan, run
+from support.runs import STACK, host, plan, planned, run
+
+
+def render(content: dict[str, Any], **how: bool) -> str:
+    return plan_text.render(Plan.from_json(content), **how)
 
 
 def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[str, Any]:
@@ -27,18 +31,18 @@ def plan_of(request: Request, **hosts: tuple[Machine, set[int] | None]) -> dict[
                 "allocation": {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json()},
             }
         )
-    return make_plan(run(precision="fp32"), STACK, "/opt/env", told)
+    return planned(run(precision="fp32"), STACK, told)
 
 
 def test_the_project() -> None:
     project = {"directory": "/home/me/mine", "digest": "0123456789abcdef", "files": 12, "bytes": 2_340_000}
-    text = plan_text.render({**plan_of(Request(), node0=(machine(1, 4), None)), "project": project})
+    text = render({**plan_of(Request(), node0=(machine(1, 4), None)), "project": project})
     assert text.splitlines()[1] == "Project mine 0123456789ab (12 files, 2.3 MB)"
 
 
 def test_identical_hosts_are_shown_once_with_their_names() -> None:
     server = machine(2, 4)
-    text = plan_text.render(plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None)))
+    text = render(plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None)))
     assert (
         text
         == """\
@@ -74,7 +78,7 @@ def test_before_the_start_only_the_cores_of_ranks_are_shown() -> None:
     plan["hosts"][1]["warnings"] = ["one core is left over"]
     plan["secrets"] = {"HF_TOKEN": "inventory"}
     assert (
-        plan_text.render(plan, full=False)
+        render(plan, full=False)
         == """\
 Job demo: 4 ranks on 2 hosts, fp32, backend gloo, stack native
 node0 (ranks 0-1), node1 (ranks 2-3): 2 ranks, each with 4 threads
@@ -88,8 +92,8 @@ Note for node1: one core is left over"""
 
 def test_what_the_launcher_is_set_to_is_shown() -> None:
     made = plan_of(Request(), node0=(machine(1, 2), None))
-    assert "Environment of mpirun" not in plan_text.render(made)
-    text = plan_text.render({**made, "env_launcher": {"I_MPI_HYDRA_DEBUG": "on"}})
+    assert "Environment of mpirun" not in render(made)
+    text = render({**made, "env_launcher": {"I_MPI_HYDRA_DEBUG": "on"}})
     assert "\n\nEnvironment of mpirun from the job file:\n    I_MPI_HYDRA_DEBUG  on\n\n" in text
 
 
@@ -98,7 +102,7 @@ def of_isas(precision: str, *isas: str) -> list[str]:
     allocation = allocate(build(machine(1, 2).cpus(), None), Request())
     answer = {**allocation.as_dict(), "core_map": CoreMap.of(allocation).to_json()}
     hosts = [{**host(f"node{number}", 1, isa=isa), "allocation": answer} for number, isa in enumerate(isas)]
-    text = plan_text.render(plan(*hosts, precision=precision))
+    text = render(plan(*hosts, precision=precision))
     return [" ".join(line.split()) for line in text.split("\n\n")[0].replace("\n    ", " ").splitlines()]
 
 
@@ -124,16 +128,14 @@ def test_the_plan_warns_of_lost_amx() -> None:
         {**one, "isa": "avx512_bf16", "amx": reason}
         for one, reason in zip(made["hosts"], ("kernel_too_old", "no_amx"), strict=True)
     ]
-    text = " ".join(plan_text.render({**made, "precision": "bf16", "hosts": hosts}).split())
+    text = " ".join(render({**made, "precision": "bf16", "hosts": hosts}).split())
     assert "WARNING: AMX cannot be used on node0, though the CPU has it: playbooks/preflight.yml shows why" in text
     assert text.count("WARNING") == 1
 
 
 def test_hosts_that_differ_only_in_which_core_they_use_stand_under_one_heading() -> None:
     server = machine(1, 2)
-    text = plan_text.render(
-        plan_of(Request(1, reserved_cores=0), node0=(server, {0}), node1=(server, {1}), node2=(server, {0}))
-    )
+    text = render(plan_of(Request(1, reserved_cores=0), node0=(server, {0}), node1=(server, {1}), node2=(server, {0})))
     assert (
         "\n".join(text.splitlines()[2:13])
         == """\
@@ -154,9 +156,7 @@ node0 (rank 0), node1 (rank 1), node2 (rank 2): 1 rank, with 1 thread
 
 
 def test_unlike_hosts_stand_apart_and_what_they_share_is_said_once() -> None:
-    text = plan_text.render(
-        plan_of(Request("<=2", reserved_cores=0), node0=(machine(1, 1), None), node1=(machine(1, 2), None))
-    )
+    text = render(plan_of(Request("<=2", reserved_cores=0), node0=(machine(1, 1), None), node1=(machine(1, 2), None)))
     assert "\nnode0 (rank 0): 1 rank, with 1 thread\n" in text
     assert "\nnode1 (ranks 1-2): 2 ranks, each with 1 thread\n" in text
     assert text.count("One character is one core: ") == text.count("OMP_NUM_THREADS") == 1
@@ -165,15 +165,15 @@ def test_unlike_hosts_stand_apart_and_what_they_share_is_said_once() -> None:
 def test_warnings_name_their_hosts_unless_all_share_them() -> None:
     odd, even = machine(1, 7), machine(1, 6)
     request = Request(2, reserved_cores=0)
-    apart = plan_text.render(plan_of(request, node0=(odd, None), node1=(even, None)))
+    apart = render(plan_of(request, node0=(odd, None), node1=(even, None)))
     assert "\nNote for node0: 1 of 7 usable cores left over (CPUs 0)" in apart
-    shared = plan_text.render(plan_of(request, node0=(odd, None), node1=(odd, None)))
+    shared = render(plan_of(request, node0=(odd, None), node1=(odd, None)))
     assert shared.count("left over (CPUs 0)") == 1
     assert "\nNote: 1 of 7 usable cores left over" in shared
 
 
 def test_communication_cores_and_their_ranks_own_environment_are_named() -> None:
-    text = plan_text.render(plan_of(Request(2, "gloo", 1, 0), node0=(machine(1, 8), None)))
+    text = render(plan_of(Request(2, "gloo", 1, 0), node0=(machine(1, 8), None)))
     assert "2 ranks, each with 3 threads and 1 CPU for communication\n    socket 0  node 0  c000c111\n" in text
     assert re.search(r"^    1 +5-7 +4 +4-7 +0$", text, re.MULTILINE)
     assert "KMP_AFFINITY  granularity=fine,proclist=[5,6,7],explicit (rank 1)" in text
@@ -181,14 +181,14 @@ def test_communication_cores_and_their_ranks_own_environment_are_named() -> None
 
 def test_colour_adds_nothing_but_colour() -> None:
     plan = plan_of(Request(2, "gloo", 1, 2), node0=(machine(2, 9), None))
-    plain, coloured = plan_text.render(plan), plan_text.render(plan, colour=True)
+    plain, coloured = render(plan), render(plan, colour=True)
     assert coloured != plain
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
 
 
 def test_more_ranks_than_letters_can_be_drawn() -> None:
     plan = plan_of(Request(40, reserved_cores=0), node0=(machine(1, 40), None))
-    assert "from rank 36 again from 0" in plan_text.render(plan, colour=True)
+    assert "from rank 36 again from 0" in render(plan, colour=True)
 
 
 def test_a_drawing_stands_for_all_hosts_of_the_same_map() -> None:
@@ -206,9 +206,9 @@ def test_a_drawing_stands_for_all_hosts_of_the_same_map() -> None:
 def test_the_fabric_is_named() -> None:
     server = machine(1, 2)
     made = plan_of(Request(1, reserved_cores=0), node0=(server, None), node1=(server, None))
-    plain = plan_text.render(made)
+    plain = render(made)
     named = {"name": "psm3", "note": "", "env": {"FI_PROVIDER": "psm3"}}
-    assert plan_text.render({**made, "fabric": named}) == plain.replace("stack native", "stack native, fabric psm3")
+    assert render({**made, "fabric": named}) == plain.replace("stack native", "stack native, fabric psm3")
     note = "all ranks communicate over TCP, because node1 has no RoCE adapter"
     kept_back = {"name": "tcp", "note": note, "env": {}}
-    assert plan_text.render({**made, "fabric": kept_back}) == f"{plain}\n\nNote: {note}"
+    assert render({**made, "fabric": kept_back}) == f"{plain}\n\nNote: {note}"

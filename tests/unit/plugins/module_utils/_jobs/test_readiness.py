@@ -3,12 +3,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import refusal
 from support.runs import run
 
 
-def answer(**changes: Any) -> dict[str, Any]:
-    return {"venv": "/opt/envs/a", "allocation": {"ranks": []}, "tcmalloc": "/lib/libtcmalloc.so.4", **changes}
+def answer(**changes: Any) -> Answer:
+    content = {"venv": "/opt/envs/a", "allocation": {"ranks": []}, "tcmalloc": "/lib/libtcmalloc.so.4", **changes}
+    return Answer.from_json({"host": "node", **content})
 
 
 @pytest.mark.parametrize(
@@ -43,7 +45,7 @@ def answer(**changes: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_refusal(answers: dict[str, Any], tcmalloc: str, said: str) -> None:
+def test_refusal(answers: dict[str, Answer], tcmalloc: str, said: str) -> None:
     assert refusal(run(), ["node0", "node1"], answers, tcmalloc) == said
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 ENV = "/opt/amx-cluster/envs/native-1"
 
@@ -53,8 +54,8 @@ def make_observed(plan: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_ranks_that_follow_the_plan_differ_in_nothing() -> None:
     plan = make_plan()
-    assert verification.differences(plan, make_observed(plan)) == []
-    assert len(verification.compare(plan, make_observed(plan))) == 3 * 9
+    assert verification.differences(Plan.from_json(plan), make_observed(plan)) == []
+    assert len(verification.compare(Plan.from_json(plan), make_observed(plan))) == 3 * 9
 
 
 @pytest.mark.parametrize(
@@ -112,21 +113,23 @@ def test_each_difference_is_told(rank: int, observed: dict[str, Any], difference
     plan = make_plan()
     reports = make_observed(plan)
     reports[rank].update(observed)
-    assert verification.differences(plan, reports)[0] == difference
-    assert "NO: " in verification.table(plan, reports)
+    assert verification.differences(Plan.from_json(plan), reports)[0] == difference
+    assert "NO: " in verification.table(Plan.from_json(plan), reports)
 
 
 def test_a_rank_that_nobody_planned_is_told() -> None:
     plan = make_plan()
     reports = [*make_observed(plan), {**make_observed(plan)[2], "rank": 3}]
-    assert verification.differences(plan, reports) == ["node1, rank 3, host: planned no such rank, observed node1"]
+    assert verification.differences(Plan.from_json(plan), reports) == [
+        "node1, rank 3, host: planned no such rank, observed node1"
+    ]
 
 
 def test_one_spoilt_thing_is_one_difference() -> None:
     plan = make_plan()
     reports = make_observed(plan)
     reports[2]["amx"] = False
-    assert len(verification.differences(plan, reports)) == 1
+    assert len(verification.differences(Plan.from_json(plan), reports)) == 1
 
 
 def test_amx_is_only_planned_for_bfloat16_on_hosts_that_have_it() -> None:
@@ -135,20 +138,20 @@ def test_amx_is_only_planned_for_bfloat16_on_hosts_that_have_it() -> None:
             plan["hosts"][1]["isa"] = "avx512_bf16"
         reports = make_observed(plan)
         reports[2]["amx"] = False
-        assert verification.differences(plan, reports) == []
+        assert verification.differences(Plan.from_json(plan), reports) == []
         instead = "avx512_bf16 instead" if plan["precision"] == "bf16" else "not needed"
-        assert instead in verification.table(plan, reports).splitlines()[3]
+        assert instead in verification.table(Plan.from_json(plan), reports).splitlines()[3]
 
 
 def test_a_preloaded_allocator_must_be_there() -> None:
     plan = make_plan()
     plan["hosts"][1]["env"] = {"LD_PRELOAD": f"{ENV}/lib/libiomp5.so:{ENV}/lib/libtcmalloc.so.4"}
     reports = make_observed(plan)
-    assert verification.differences(plan, reports) == [
+    assert verification.differences(Plan.from_json(plan), reports) == [
         "node1, rank 2, allocator: planned libtcmalloc, observed glibc",
     ]
     reports[2]["libraries"].append(f"{ENV}/lib/libtcmalloc.so.4.5.9")
-    assert verification.differences(plan, reports) == []
+    assert verification.differences(Plan.from_json(plan), reports) == []
 
 
 def test_ccl_workers_have_their_cores_and_other_threads_the_domain() -> None:
@@ -161,9 +164,9 @@ def test_ccl_workers_have_their_cores_and_other_threads_the_domain() -> None:
     reports = make_observed(plan)
     for report in reports:
         report["comm_threads"].append({"name": "ccl", "cpus": [20 + report["rank"]], "cpu": 2})
-    assert verification.differences(plan, reports) == []
+    assert verification.differences(Plan.from_json(plan), reports) == []
     reports[1]["comm_threads"][-1]["cpus"] = [3]
-    assert verification.differences(plan, reports) == [
+    assert verification.differences(Plan.from_json(plan), reports) == [
         "node0, rank 1, communication: planned 21, observed 3 and 3-4",
     ]
 
@@ -176,20 +179,20 @@ def test_mpi_communicates_on_its_cores_and_watches_in_the_domain() -> None:
     reports = make_observed(plan)
     for report in reports:
         report["comm_threads"].append({"name": "mpi-progress", "cpus": [20 + report["rank"]], "cpu": 2})
-    assert verification.differences(plan, reports) == []
+    assert verification.differences(Plan.from_json(plan), reports) == []
     reports[0]["comm_threads"].pop()
     reports[1]["comm_threads"][-1]["cpus"] = [3]
-    assert verification.differences(plan, reports) == [
+    assert verification.differences(Plan.from_json(plan), reports) == [
         "node0, rank 0, communication: planned 0-1 and 20, observed 0-1",
         "node0, rank 1, communication: planned 2-4 and 21, observed 2-4 and 3",
     ]
     without = make_plan(backend="mpi", hosts=make_plan()["hosts"][1:])
-    assert verification.differences(without, make_observed(without)) == []
+    assert verification.differences(Plan.from_json(without), make_observed(without)) == []
 
 
 def test_table_has_a_line_for_each_rank() -> None:
     plan = make_plan()
-    lines = verification.table(plan, make_observed(plan)).splitlines()
+    lines = verification.table(Plan.from_json(plan), make_observed(plan)).splitlines()
     assert [line.split()[:3] for line in lines] == [
         ["host", "rank", "domain"],
         ["node0", "0", "0-1"],

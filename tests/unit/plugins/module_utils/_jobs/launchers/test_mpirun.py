@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 from support.fabrics import facts
-from support.runs import CCL_STACK, STACK, host, plan, run
+from support.runs import CCL_STACK, STACK, host, plan, planned, run
 
 
 def test_environment_of_a_stack_with_bindings() -> None:
@@ -148,5 +147,5 @@ def test_the_rank_that_was_killed_first(signals: Sequence[int], ended: list[int]
 
 
 def test_mpirun_uses_the_interface_of_the_head_also_where_others_call_theirs_something_else() -> None:
-    made = make_plan(run({"head_interface": "ens1"}), STACK, "/opt/env", [{**host("node1", 1), "interface": "eth1"}])
+    made = planned(run({"head_interface": "ens1"}), STACK, [{**host("node1", 1), "interface": "eth1"}])
     assert "I_MPI_HYDRA_IFACE=ens1\n" in LAUNCHER.files(made, ["train.py"])["env"]
