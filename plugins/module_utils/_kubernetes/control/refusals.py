@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import Settings
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
@@ -36,14 +36,9 @@ def _of_hosts(job: Job, settings: Settings) -> Iterator[str]:
             f"min_hosts: {job.min_hosts} of {pods}: a TrainJob restarts with all of its nodes only: leave it out, or "
             "set kind in cluster_kubernetes to PyTorchJob or Job"
         )
-    if job.env_launcher:
-        yield "env_launcher: is for mpirun and torchrun on hosts: leave it out, or write the variables under env"
-    if job.gradient_compression != "none":
-        yield f"gradient_compression: {job.gradient_compression} needs backend mpi, and pods have gloo: leave it out"
-    if job.wait:
-        yield "wait: is for hosts that another job has locked; Kubernetes queues pods by itself: leave it out"
-    if job.keep_global_batch:
-        yield "keep_global_batch: is not available in pods, which continue with the batch of a rank: leave it out"
+    for name, row in FIELDS.items():
+        if row.hosts_only and job.sets(name):
+            yield f"{name}: {row.hosts_only}"
 
 
 def _of_files(job: Job) -> Iterator[str]:
@@ -54,8 +49,6 @@ def _of_files(job: Job) -> Iterator[str]:
                     f"{kind}: {name}: {source.directory} is a directory on the head, and pods have none: copy it to "
                     "the control node, or use its hub repository"
                 )
-    if job.wheels:
-        yield "wheels: are installed on hosts: build the image with them (image_packages of playbooks/image.yml)"
     git = [text for text in job.requirements if packaging_files.is_git(text)]
     if git:
         yield (
