@@ -12,7 +12,7 @@ from typing import Any
 
 import doc_tables
 from ansible_collections.amx.cluster.plugins.module_utils import _forms
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_fields, kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS
 
 FILE = Path(__file__).resolve().parent.parent / "jobs/job.schema.json"
@@ -24,6 +24,18 @@ def shown_default(name: str) -> str | int | None:
     return default if isinstance(default, (str, int)) and default != "" else None
 
 
+# Schemas that several fields have, by name.
+SHARED = {"arguments": job_fields.ARGUMENTS.schema, "sources": job_fields.PROVIDED.schema}
+
+
+def shared(schema: Any) -> Any:
+    """Return a schema with references to those that are SHARED."""
+    if isinstance(schema, dict):
+        name = next((name for name, one in SHARED.items() if one is schema), "")
+        return {"$ref": f"#/$defs/{name}"} if name else {key: shared(value) for key, value in schema.items()}
+    return schema
+
+
 def schema() -> dict[str, Any]:
     """Return the JSON Schema."""
     whole = _forms.schema_of_fields(FIELDS, ("name",))
@@ -32,7 +44,7 @@ def schema() -> dict[str, Any]:
         default = shown_default(name)
         whole["properties"][name] = {
             "description": plain,
-            **row.form.schema,
+            **shared(row.form.schema),
             **({} if default is None else {"default": default}),
         }
     whole["properties"]["trainer"] = {"description": "older form of kind", "type": "boolean", "deprecated": True}
@@ -41,6 +53,7 @@ def schema() -> dict[str, Any]:
         "title": "Job file of amx.cluster",
         "description": "What to train, and how: see docs/job_files.md.",
         **whole,
+        "$defs": SHARED,
         # A job of kind inference has the collection's own script.
         "if": {"properties": {"kind": {"const": kinds.INFERENCE.name}}, "required": ["kind"]},
         "then": {"required": list(kinds.INFERENCE.required)},
