@@ -10,6 +10,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange, provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files, secrets
 from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import ModuleAction
@@ -47,7 +48,7 @@ class ActionModule(ModuleAction):
                 **{name: path.read_text(encoding="utf-8") for name, path in own.items()},
                 "job.yml": without_secrets(run.job.file),
                 **library_files(),
-                **run_files(options.pop("plan"), run, options.pop("stack")),
+                **run_files(Plan.from_json(options.pop("plan")), run, options.pop("stack")),
                 "host": f"{(task_vars or {})['inventory_hostname']}\n",
                 **_files_of_project(options.get("project")),
                 **options.get("files", {}),

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import variables_file
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 from support.checkout import ROOT
@@ -35,7 +36,7 @@ def job_directory(folder: Path, python: str, environment: Path) -> dict[str, Any
     files = {
         **library_files(),
         exchange.PROGRAM: (ROOT / "roles/job/files" / exchange.PROGRAM).read_text(encoding="utf-8"),
-        exchange.SCRIPT: exchange.script(plan, python),
+        exchange.SCRIPT: exchange.script(Plan.from_json(plan), python),
         "plan.json": json.dumps(plan),
         "env": variables_file(variables),
         "hostfile": "localhost\n",

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.action.job_directory import ROLE_FILES
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
 from support.checkout import ROOT
@@ -59,7 +60,7 @@ def start(
     content = {
         **{name: source.read_text() for name, source in {**sources, script.name: script}.items()},
         **library_files(),
-        **run_files(plan, made, stack),
+        **run_files(Plan.from_json(plan), made, stack),
         **(files or {}),
     }
     for host, place in places.items():

@@ -20,9 +20,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 LINE = "amx.cluster exchange: "
 SCRIPT, PROGRAM, LOG = "exchange.sh", "exchange_ranks.py", "exchange.log"
@@ -70,11 +73,11 @@ def rounds(players: int) -> list[list[tuple[int, int]]]:
     return found
 
 
-def script(plan: Mapping[str, Any], python: str) -> str:
+def script(plan: Plan, python: str) -> str:
     """Return exchange.sh, which starts the exchange of a plan's hosts in the job directory."""
-    hosts = len(plan["hosts"])
+    hosts = len(plan.hosts)
     command = f"mpirun -f hostfile -n {hosts} -ppn 1 \\\n  {shlex.quote(python)} {PROGRAM}"
-    return TEXT.format(job=plan["job"], hosts=hosts, command=command)
+    return TEXT.format(job=plan.job, hosts=hosts, command=command)
 
 
 def evaluate(text: str, hosts: Sequence[str], otherwise: str) -> list[Pair]:

@@ -152,7 +152,7 @@ class Plan:
         """Return the plan that to_json wrote; what an earlier version did not write has its default."""
         values = _known(cls, content)
         hosts = [
-            Host(**{**_known(Host, host), "ranks": [Rank(**_known(Rank, rank)) for rank in host["ranks"]]})
+            Host(**{**_known(Host, host), "ranks": [Rank(**_known(Rank, rank)) for rank in host.get("ranks", [])]})
             for host in content.get("hosts", [])
         ]
         nested: dict[str, Any] = {
@@ -257,7 +257,7 @@ def make_plan(
         project=dict(run.settings.project),
         fabric=_fabric(fabric, hosts, backend),
     )
-    contradiction = launcher.contradiction(plan.to_json())
+    contradiction = launcher.contradiction(plan)
     if contradiction:
         raise ValueError(contradiction)
     return _numbered(plan)

@@ -14,21 +14,20 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints
 
 
-def run_files(
-    plan: Mapping[str, Any], run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None
-) -> dict[str, str]:
+def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return {name: content} of the files that say what a run does: job.json, plan.json and the launcher's own.
 
-    plan: as plan.make_plan returns it. stack: an entry of the catalogue. more: arguments of the script that win over
+    stack: an entry of the catalogue. more: arguments of the script that win over
     the job's, such as the checkpoint to resume from; job.json stays as the job file has it.
     """
     return {
         "job.json": json.dumps(run.to_json(), indent=1) + "\n",
-        "plan.json": json.dumps(plan, indent=1) + "\n",
+        "plan.json": json.dumps(plan.to_json(), indent=1) + "\n",
         **LAUNCHERS[run.job.launcher].files(plan, script_words(plan, run, stack, more)),
     }
 
@@ -57,9 +56,7 @@ def library_files() -> dict[str, str]:
     return {str(inside / path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
 
 
-def script_words(
-    plan: Mapping[str, Any], run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None
-) -> list[str]:
+def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> list[str]:
     """Return a script's path in the job directory and its arguments: the job's own, and what the launch adds.
 
     What is added, and under which name, is up to the stack's version of transformers (see arguments.arguments;
@@ -69,7 +66,7 @@ def script_words(
     if run.job.of_kind().takes_trainer_arguments:
         settings = run.job.checkpoints
         kept = checkpoints({"steps": settings.steps, "keep": settings.keep} if settings else None)
-        added = plan["world_size"], plan["precision"], plan["backend"]
+        added = plan.world_size, plan.precision, plan.backend
         own = arguments(stack["arguments"], {**own, **kept}, *added)
     return [script_path(run), *render_arguments(own)]
 

@@ -189,7 +189,7 @@ class Supervisor(Supervision):
                     self.watch.gone,
                     self.watch.out_of_memory(),
                     self.launcher.name,
-                    self.launcher.killed(text, self.plan, receiver.ended),
+                    self.launcher.killed(text, Plan.from_json(self.plan), receiver.ended),
                 )
             else:
                 metrics = read_json(self.folder / "output" / "all_results.json") or {}
@@ -251,7 +251,7 @@ class Supervisor(Supervision):
             self.status["notes"].append(changed)
         if resumed and self.run.job.of_kind().can_resume:
             self.more["resume_from_checkpoint"] = f"output/{resumed.name}"
-        files = run_files(self.plan, self.run, stack, self.more)
+        files = run_files(Plan.from_json(self.plan), self.run, stack, self.more)
         self.written = [self.folder / name for name in files]
         for name, content in files.items():
             _io.write_text(self.folder / name, content, 0o700 if name.endswith(".sh") else 0o600)

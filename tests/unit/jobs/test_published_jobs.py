@@ -10,6 +10,7 @@ import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments, script_words
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
@@ -95,7 +96,7 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
     spelt = {}
     for name in ("ipex-1.13", "ipex-2.8", "native"):
         made = plan(job, machine(1, 32, 2), 2, stack(name), "amx")
-        _script, *words = script_words(made, Run(job, Settings(head="node0")), stack(name))
+        _script, *words = script_words(Plan.from_json(made), Run(job, Settings(head="node0")), stack(name))
         own = render_arguments(job.args)
         spelt[name] = " ".join(word for word in words if word not in own)
     saved = "--save_strategy steps --save_steps 200 --save_total_limit 2"

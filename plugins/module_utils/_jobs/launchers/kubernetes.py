@@ -9,11 +9,14 @@ plans each pod's ranks when it starts, by the CPUs that it has then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import torchrun
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed, Launcher
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 # Has a pod's name where its ranks start.
 POD = "AMX_CLUSTER_POD"
@@ -43,15 +46,15 @@ class Kubernetes(Launcher):
         """Return what rank.py needs to know of the launcher: also where it finds the name of its pod."""
         return {**super().for_ranks(), "host_variable": POD}
 
-    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+    def derived(self, plan: Plan) -> dict[str, str]:
         """Return nothing: what torchrun needs is in the pod's command, see _kubernetes/pod/main.py."""
         return {}
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+    def files(self, plan: Plan, words: Sequence[str]) -> dict[str, str]:
         """Refuse: what a run needs on Kubernetes is objects. Raises ValueError."""
         raise ValueError(self.elsewhere())
 
-    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+    def killed(self, log: str, plan: Plan, ended: Sequence[int] = ()) -> Killed | None:
         """Return the rank that torchrun reports as killed, in the pod that the plan has it in."""
         return torchrun.LAUNCHER.killed(log, plan, ended)
 

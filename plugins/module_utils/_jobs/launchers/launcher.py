@@ -9,9 +9,12 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -71,14 +74,14 @@ class Launcher:
             f"with {', '.join(self.backends)}"
         )
 
-    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+    def derived(self, plan: Plan) -> dict[str, str]:
         """Return the variables of the launcher itself that follow from the plan."""
         raise NotImplementedError
 
-    def contradiction(self, plan: Mapping[str, Any]) -> str:
+    def contradiction(self, plan: Plan) -> str:
         """Return why the plan's env_launcher cannot be used; an empty string when it can."""
         derived = self.derived(plan)
-        for name, value in plan["env_launcher"].items():
+        for name, value in plan.env_launcher.items():
             if derived.get(name, value) != value:
                 return f"env_launcher: {name} is set to {derived[name]}, which follows from the plan: leave it out"
             for pattern, settled_by in self.settled.items():
@@ -86,18 +89,18 @@ class Launcher:
                     return f"env_launcher: {name} is set by {settled_by}: leave it out"
         return ""
 
-    def env_file(self, plan: Mapping[str, Any]) -> str:
+    def env_file(self, plan: Plan) -> str:
         """Return the file env: what the launcher itself is set to, by the plan and by the job file."""
-        return variables_file({**self.derived(plan), **plan.get("env_launcher", {})})
+        return variables_file({**self.derived(plan), **plan.env_launcher})
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+    def files(self, plan: Plan, words: Sequence[str]) -> dict[str, str]:
         """Return the files that a run needs in its directory on every host, by name; launch.sh is among them.
 
-        plan: as plan.make_plan returns it. words: the script's path in the job directory and its arguments.
+        words: the script's path in the job directory and its arguments.
         """
         raise NotImplementedError
 
-    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+    def killed(self, log: str, plan: Plan, ended: Sequence[int] = ()) -> Killed | None:
         """Return the first rank that was ended by a signal, from what the launcher printed into the log.
 
         ended: ranks in the order in which their processes ended, as far as it is known.
@@ -105,7 +108,7 @@ class Launcher:
         raise NotImplementedError
 
 
-def rank_command(plan: Mapping[str, Any], words: Sequence[str]) -> str:
+def rank_command(plan: Plan, words: Sequence[str]) -> str:
     """Return the shell command that becomes one rank, an argument and its values on a line."""
     groups: list[list[str]] = [[]]
     for word in words:
@@ -116,9 +119,9 @@ def rank_command(plan: Mapping[str, Any], words: Sequence[str]) -> str:
     return " \\\n    ".join([f"{shlex.quote(python(plan))} -S rank.py", *lines])
 
 
-def python(plan: Mapping[str, Any]) -> str:
+def python(plan: Plan) -> str:
     """Return the path of the virtual environment's interpreter, the same on every host."""
-    return f"{plan['environment']}/bin/python"
+    return f"{plan.environment}/bin/python"
 
 
 def variables_file(variables: Mapping[str, str]) -> str:
@@ -126,11 +129,11 @@ def variables_file(variables: Mapping[str, str]) -> str:
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def free_port(plan: Mapping[str, Any]) -> str:
+def free_port(plan: Plan) -> str:
     """Return the shell command that prints a TCP port that is free now on the host of rank 0."""
     program = 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])'
     command = f"{shlex.quote(python(plan))} -S -c {shlex.quote(program)}"
-    first = plan["hosts"][0]["host"]
-    if plan.get("head", first) == first:
+    first = plan.hosts[0].host
+    if plan.head in ("", first):
         return command
     return f"ssh -o BatchMode=yes {shlex.quote(first)} {shlex.quote(command)}"

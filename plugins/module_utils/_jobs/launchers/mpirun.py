@@ -9,7 +9,7 @@ import re
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
@@ -20,6 +20,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     rank_command,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 # Hydra's report of a rank that ended by a signal.
 KILLED = re.compile(
@@ -42,34 +45,34 @@ class Mpirun(Launcher):
         "I_MPI_HYDRA_HOST_FILE|I_MPI_PERHOST": "launch.sh from hosts and ranks_per_node",
     }
 
-    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+    def derived(self, plan: Plan) -> dict[str, str]:
         """Return what mpirun needs to run, and how it reaches the hosts."""
         return {
             # As the bindings themselves set it, with which the virtual environment was checked.
-            **(plan["mpi"] or intel_mpi.mpi_environment(plan["environment"], plan["bindings"])),
-            **plan.get("fabric", {}).get("env", {}),
-            "I_MPI_HYDRA_IFACE": plan["head_interface"],
+            **(plan.mpi or intel_mpi.mpi_environment(plan.environment, plan.bindings)),
+            **(plan.fabric.env if plan.fabric else {}),
+            "I_MPI_HYDRA_IFACE": plan.head_interface,
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
-            "MASTER_ADDR": plan["master_addr"],
+            "MASTER_ADDR": plan.master_addr,
         }
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+    def files(self, plan: Plan, words: Sequence[str]) -> dict[str, str]:
         """Return the hostfile, env (what mpirun itself is set to) and launch.sh; exchange.sh with a fabric to test."""
-        tested = plan.get("fabric", {}).get("env") and len(plan["hosts"]) > 1
+        tested = plan.fabric and plan.fabric.env and len(plan.hosts) > 1
         return {
             **({exchange.SCRIPT: exchange.script(plan, python(plan))} if tested else {}),
-            "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
+            "hostfile": "".join(f"{host.host}\n" for host in plan.hosts),
             "env": self.env_file(plan),
             "launch.sh": LAUNCH.format(
-                job=plan["job"],
-                ranks=plan["world_size"],
-                hosts=len(plan["hosts"]),
+                job=plan.job,
+                ranks=plan.world_size,
+                hosts=len(plan.hosts),
                 port=free_port(plan),
                 run=_mpirun(plan, rank_command(plan, words)),
             ),
         }
 
-    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+    def killed(self, log: str, plan: Plan, ended: Sequence[int] = ()) -> Killed | None:
         """Return the rank that was killed first of those that Hydra reports, in their order.
 
         Hydra itself ends the others by SIGKILL, those that wait in MPI: another signal is not Hydra's.
@@ -79,16 +82,16 @@ class Mpirun(Launcher):
         return min(found, key=lambda one: (one.signal == signal.SIGKILL, order.get(one.rank, len(order))), default=None)
 
 
-def _mpirun(plan: Mapping[str, Any], command: str) -> str:
-    counts = {len(host["ranks"]) for host in plan["hosts"]}
-    pins = {host["env"].get("I_MPI_PIN_DOMAIN", "") for host in plan["hosts"]}
+def _mpirun(plan: Plan, command: str) -> str:
+    counts = {len(host.ranks) for host in plan.hosts}
+    pins = {host.env.get("I_MPI_PIN_DOMAIN", "") for host in plan.hosts}
     if len(counts) == len(pins) == 1:
-        start = f"mpirun -f hostfile -n {plan['world_size']} -ppn {counts.pop()}"
+        start = f"mpirun -f hostfile -n {plan.world_size} -ppn {counts.pop()}"
         return f"exec {start} -genv I_MPI_PIN_DOMAIN {shlex.quote(pins.pop())} \\\n  {command}"
     sets = []
-    for host in plan["hosts"]:
-        name, domain = shlex.quote(host["host"]), shlex.quote(host["env"]["I_MPI_PIN_DOMAIN"])
-        sets.append(f"-n {len(host['ranks'])} -host {name} -env I_MPI_PIN_DOMAIN {domain} \\\n  {command}")
+    for host in plan.hosts:
+        name, domain = shlex.quote(host.host), shlex.quote(host.env["I_MPI_PIN_DOMAIN"])
+        sets.append(f"-n {len(host.ranks)} -host {name} -env I_MPI_PIN_DOMAIN {domain} \\\n  {command}")
     return "exec mpirun " + " : \\\n  ".join(sets)
 
 

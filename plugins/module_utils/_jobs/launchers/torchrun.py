@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
     Killed,
@@ -21,6 +21,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     python,
     rank_command,
 )
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 # torchrun's report of the first rank that failed, where a signal ended it; it ends the host's other ranks by SIGTERM.
 KILLED = re.compile(
@@ -39,42 +42,41 @@ class Torchrun(Launcher):
     # oneCCL hangs at start without the variables of an MPI launcher (torch-ccl#46).
     backends = ("gloo",)
 
-    def derived(self, plan: Mapping[str, Any]) -> dict[str, str]:
+    def derived(self, plan: Plan) -> dict[str, str]:
         """Return what torchrun itself is set to on every host; rank.py sets each rank's own."""
-        env = plan["environment"]
+        env = plan.environment
         return {
             "PATH": f"{env}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
             "LD_LIBRARY_PATH": f"{env}/lib",
-            "MASTER_ADDR": plan["master_addr"],
+            "MASTER_ADDR": plan.master_addr,
             "OMP_NUM_THREADS": "1",
         }
 
-    def files(self, plan: Mapping[str, Any], words: Sequence[str]) -> dict[str, str]:
+    def files(self, plan: Plan, words: Sequence[str]) -> dict[str, str]:
         """Return the hostfile, env, torchrun.sh (which each host runs) and launch.sh."""
-        about = {"job": plan["job"], "ranks": plan["world_size"], "hosts": len(plan["hosts"])}
+        about = {"job": plan.job, "ranks": plan.world_size, "hosts": len(plan.hosts)}
         starts = [
-            f"start {shlex.quote(host['host'])} {number} {len(host['ranks'])}"
-            for number, host in enumerate(plan["hosts"])
+            f"start {shlex.quote(host.host)} {number} {len(host.ranks)}" for number, host in enumerate(plan.hosts)
         ]
         return {
-            "hostfile": "".join(f"{host['host']}\n" for host in plan["hosts"]),
+            "hostfile": "".join(f"{host.host}\n" for host in plan.hosts),
             "env": self.env_file(plan),
             "torchrun.sh": TORCHRUN.format(**about, command=rank_command(plan, words)),
             "launch.sh": LAUNCH.format(
                 **about,
                 port=free_port(plan),
                 python=shlex.quote(python(plan)),
-                names=" ".join(shlex.quote(host["host"]) for host in plan["hosts"]),
+                names=" ".join(shlex.quote(host.host) for host in plan.hosts),
                 starts="\n".join(starts),
             ),
         }
 
-    def killed(self, log: str, plan: Mapping[str, Any], ended: Sequence[int] = ()) -> Killed | None:
+    def killed(self, log: str, plan: Plan, ended: Sequence[int] = ()) -> Killed | None:
         """Return the rank that torchrun reports as killed, on the host that the plan has it on."""
         found = KILLED.search(log)
         if not found:
             return None
-        hosts = {rank["rank"]: host["host"] for host in plan["hosts"] for rank in host["ranks"]}
+        hosts = {rank.rank: host.host for host in plan.hosts for rank in host.ranks}
         rank = int(found["rank"])
         return Killed(rank, hosts.get(rank, "an unknown host"), int(found["signal"]))
 

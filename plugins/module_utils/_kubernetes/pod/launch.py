@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fac
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, Plan, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import script_words
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import cores, rounds
@@ -233,6 +233,6 @@ def rank(places: Places, here: Path, environ: Mapping[str, str]) -> tuple[list[s
         last = checkpoints.last_complete(here / "output")
         if last:
             more = {"resume_from_checkpoint": f"output/{last.name}"}
-    words = script_words(plan, job.run, own["stack"], more)
+    words = script_words(Plan.from_json(plan), job.run, own["stack"], more)
     # Every rank has the endpoint, also where it cannot be reached: they tell their starts apart by it.
     return [f"{plan['environment']}/bin/python", "-S", "rank.py", *words], {**environ, "AMX_CLUSTER_BEAT": endpoint}

@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.action import job_directory as job_
 from ansible_collections.amx.cluster.plugins.action import job_read
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, results
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.modules import file_set, job_directory
@@ -114,7 +115,7 @@ def test_what_plan_and_results_say(folder: Path) -> None:
     rows = results.rows({**shown, "seconds": 1, "metrics": {}, "output": "o", "project": plan["project"]})
     assert ("project", f"mine {digest[:12]} (7 files, 0.2 kB)") in rows
     assert run.job == Job.from_json(json.loads(json.dumps(run.job.to_json())))
-    assert "\n    project/scripts/train.py\n" in run_files(plan, run, STACK)["launch.sh"]
+    assert "\n    project/scripts/train.py\n" in run_files(Plan.from_json(plan), run, STACK)["launch.sh"]
     verification = derive.verification(run.job, folder / "outside.py")
     assert verification.project is None
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
 from support.fabrics import facts
@@ -125,7 +126,7 @@ class Run:
         if fabric:
             hosts = [{**one, "fabric": facts(fabric)} for one in hosts]
         plan = runs.planned(made, stack, hosts, env=str(self.env))
-        for name, content in {"host": f"{here}\n", **run_files(plan, made, stack)}.items():
+        for name, content in {"host": f"{here}\n", **run_files(Plan.from_json(plan), made, stack)}.items():
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
         command = [sys.executable, "-S", "supervise.py", str(self.folder)]

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import mpirun
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from support.runs import host, plan
 
 # What Intel MPI 2021.18 printed when rank 1 of 3 ran `kill -9 $$`; mpirun's exit code was 255.
@@ -75,7 +76,10 @@ MEMORY = (
 )
 def test_cause(log: str, code: int, gone: dict[str, str], out_of_memory: list[str], said: str) -> None:
     made = plan(*(host(f"node{number}", 1) for number in range(3)))
-    assert faults.cause(log, code, gone, out_of_memory, "mpirun", mpirun.LAUNCHER.killed(log, made)) == said
+    assert (
+        faults.cause(log, code, gone, out_of_memory, "mpirun", mpirun.LAUNCHER.killed(log, Plan.from_json(made)))
+        == said
+    )
 
 
 def test_tracebacks_are_told_with_their_ranks() -> None:

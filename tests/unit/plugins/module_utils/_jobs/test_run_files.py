@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import (
     library_files,
@@ -34,18 +35,18 @@ from support.runs import STACK, host, plan, run
     ],
 )
 def test_script_words(made: dict[str, Any], args: dict[str, Any], words: str) -> None:
-    assert script_words(made, run(args=args), STACK) == words.split()
+    assert script_words(Plan.from_json(made), run(args=args), STACK) == words.split()
 
 
 def test_arguments_of_a_restart_win() -> None:
     words = script_words(
-        plan(host("node0", 1)), run(args={"seed": 1}), STACK, {"seed": 2, "resume_from_checkpoint": "x"}
+        Plan.from_json(plan(host("node0", 1))), run(args={"seed": 1}), STACK, {"seed": 2, "resume_from_checkpoint": "x"}
     )
     assert " ".join(words) == "train.py --output_dir output --bf16 --seed 2 --resume_from_checkpoint x --use_cpu"
 
 
 def test_checkpoints() -> None:
-    words = script_words(plan(host("node0", 1)), run(checkpoints=Checkpoints(5, 2)), STACK)
+    words = script_words(Plan.from_json(plan(host("node0", 1))), run(checkpoints=Checkpoints(5, 2)), STACK)
     assert " ".join(words) == (
         "train.py --output_dir output --bf16 --save_strategy steps --save_steps 5 --save_total_limit 2 --use_cpu"
     )
@@ -53,7 +54,12 @@ def test_checkpoints() -> None:
 
 @pytest.mark.parametrize("kind", ["torch", "ranks"])
 def test_a_script_without_a_trainer_gets_its_own_arguments_only(kind: str) -> None:
-    assert script_words(plan(host("node0", 2)), run(kind=kind, args={"seed": 1}), STACK) == ["train.py", "--seed", "1"]
+    made = Plan.from_json(plan(host("node0", 2)))
+    assert script_words(made, run(kind=kind, args={"seed": 1}), STACK) == [
+        "train.py",
+        "--seed",
+        "1",
+    ]
 
 
 def test_render_arguments() -> None:
@@ -69,7 +75,7 @@ def test_the_script_of_an_example_lies_as_in_its_repository() -> None:
 
 def test_the_files_of_a_run() -> None:
     made = plan(host("node0", 2))
-    files = run_files(made, run(args={"seed": 1}), STACK, {"seed": 2})
+    files = run_files(Plan.from_json(made), run(args={"seed": 1}), STACK, {"seed": 2})
     assert sorted(files) == ["env", "hostfile", "job.json", "launch.sh", "plan.json"]
     assert json.loads(files["plan.json"]) == made
     assert Run.from_json(json.loads(files["job.json"])) == run(args={"seed": 1})

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.mpirun import LAUNCHER
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
 from support.fabrics import facts
 from support.runs import CCL_STACK, STACK, host, plan, planned, run
@@ -20,7 +21,7 @@ def test_environment_of_a_stack_with_bindings() -> None:
     made = plan(host("node0", 1), stack=stack)
     root = "/opt/env/lib/python3.10/site-packages/oneccl_bindings_for_pytorch"
     assert made["hosts"][0]["env"]["AMX_CLUSTER_BINDINGS"] == "oneccl_bindings_for_pytorch"
-    variables = LAUNCHER.files(made, [])["env"].splitlines()
+    variables = LAUNCHER.files(Plan.from_json(made), [])["env"].splitlines()
     assert variables[:6] == [
         f"CCL_ROOT={root}",
         f"I_MPI_ROOT={root}",
@@ -35,13 +36,13 @@ def test_environment_of_a_stack_with_bindings() -> None:
 def test_environment_that_the_bindings_set() -> None:
     mpi = {"PATH": "/opt/env/opt/mpi/bin:/bin", "I_MPI_ROOT": "/opt/env/opt/mpi", "FI_PROVIDER": "tcp"}
     stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10", "mpi": mpi}
-    variables = LAUNCHER.files(plan(host("node0", 1), stack=stack), [])["env"].splitlines()
+    variables = LAUNCHER.files(Plan.from_json(plan(host("node0", 1), stack=stack)), [])["env"].splitlines()
     assert variables[:3] == [f"{name}={value}" for name, value in mpi.items()]
 
 
 def test_hostfile_and_environment_file() -> None:
     made = plan(host("node0", 1), host("node1", 1))
-    files = LAUNCHER.files(made, [])
+    files = LAUNCHER.files(Plan.from_json(made), [])
     assert files["hostfile"] == "node0\nnode1\n"
     sourced = subprocess.run(["bash", "-c", f"set -a\n{files['env']}\nenv -0"], capture_output=True, env={}, check=True)
     found = dict(line.split("=", 1) for line in sourced.stdout.decode().split("\0") if line)
@@ -57,18 +58,18 @@ def test_hostfile_and_environment_file() -> None:
 def test_a_fabric() -> None:
     hosts = [{**host(f"node{number}", 1), "fabric": facts("infiniband_hdr")} for number in range(2)]
     made = plan(*hosts, stack={**CCL_STACK, "mpi": {"PATH": "/bin", "FI_PROVIDER": "tcp"}})
-    files = LAUNCHER.files(made, [])
+    files = LAUNCHER.files(Plan.from_json(made), [])
     assert files["env"].splitlines()[:3] == ["PATH=/bin", "FI_PROVIDER=mlx", "I_MPI_OFI_PROVIDER=mlx"]
     assert "exec mpirun -f hostfile -n 2 -ppn 1 \\\n  /opt/env/bin/python exchange_ranks.py\n" in files["exchange.sh"]
     subprocess.run(["bash", "-n"], input=files["exchange.sh"], text=True, check=True)
-    plain = LAUNCHER.files(plan(host("node0", 1), host("node1", 1)), [])
+    plain = LAUNCHER.files(Plan.from_json(plan(host("node0", 1), host("node1", 1))), [])
     assert set(files) - set(plain) == {"exchange.sh"}
-    assert "exchange.sh" not in LAUNCHER.files(plan(hosts[0], stack=CCL_STACK), [])
+    assert "exchange.sh" not in LAUNCHER.files(Plan.from_json(plan(hosts[0], stack=CCL_STACK)), [])
 
 
 def test_what_the_job_sets_mpirun_to() -> None:
     made = plan(host("node0", 1), env_launcher={"I_MPI_HYDRA_DEBUG": "it's on"})
-    files = LAUNCHER.files(made, [])
+    files = LAUNCHER.files(Plan.from_json(made), [])
     assert files["env"].splitlines()[-1] == "I_MPI_HYDRA_DEBUG='it'\"'\"'s on'"
     assert "I_MPI_HYDRA_DEBUG" not in made["hosts"][0]["env"]
 
@@ -81,7 +82,7 @@ def run_launch_script(folder: Path, made: dict[str, Any], arguments: list[str]) 
     mpirun = folder / "my env/bin/mpirun"
     mpirun.write_text('#!/bin/bash\n[[ $MASTER_PORT -gt 1023 ]] || exit 3\nprintf "%s\\0" "$PWD" "$@"\n')
     mpirun.chmod(0o755)
-    for name, content in LAUNCHER.files(made, ["train it.py", *arguments]).items():
+    for name, content in LAUNCHER.files(Plan.from_json(made), ["train it.py", *arguments]).items():
         (folder / name).write_text(content)
     ran = subprocess.run(["bash", str(folder / "launch.sh")], capture_output=True, check=True, cwd="/")
     return ran.stdout.decode().split("\0")[:-1]
@@ -114,7 +115,7 @@ def test_launch_script_of_unlike_hosts(tmp_path: Path) -> None:
 
 def test_the_port_is_free_on_the_host_of_rank_0() -> None:
     made = {**plan(host("node1", 1)), "head": "node0"}
-    assert "MASTER_PORT=$(ssh -o BatchMode=yes node1 " in LAUNCHER.files(made, [])["launch.sh"]
+    assert "MASTER_PORT=$(ssh -o BatchMode=yes node1 " in LAUNCHER.files(Plan.from_json(made), [])["launch.sh"]
 
 
 def test_a_rank_that_was_killed() -> None:
@@ -124,8 +125,8 @@ def test_a_rank_that_was_killed() -> None:
 =   KILLED BY SIGNAL: 9 (Killed)
 """
     made = plan(host("node0", 2))
-    assert LAUNCHER.killed(log, made) == Killed(1, "node0", 9)
-    assert LAUNCHER.killed("=   EXIT CODE: 1", made) is None
+    assert LAUNCHER.killed(log, Plan.from_json(made)) == Killed(1, "node0", 9)
+    assert LAUNCHER.killed("=   EXIT CODE: 1", Plan.from_json(made)) is None
 
 
 REPORT = "=   RANK {rank} PID 1{rank} RUNNING AT node{rank}\n=   KILLED BY SIGNAL: {signal} (Killed)\n"
@@ -143,9 +144,9 @@ REPORT = "=   RANK {rank} PID 1{rank} RUNNING AT node{rank}\n=   KILLED BY SIGNA
 def test_the_rank_that_was_killed_first(signals: Sequence[int], ended: list[int], first: int) -> None:
     log = "\n".join(REPORT.format(rank=rank, signal=number) for rank, number in enumerate(signals))
     made = plan(*(host(f"node{rank}", 1) for rank in range(3)))
-    assert LAUNCHER.killed(log, made, ended) == Killed(first, f"node{first}", signals[first])
+    assert LAUNCHER.killed(log, Plan.from_json(made), ended) == Killed(first, f"node{first}", signals[first])
 
 
 def test_mpirun_uses_the_interface_of_the_head_also_where_others_call_theirs_something_else() -> None:
     made = planned(run({"head_interface": "ens1"}), STACK, [{**host("node1", 1), "interface": "eth1"}])
-    assert "I_MPI_HYDRA_IFACE=ens1\n" in LAUNCHER.files(made, ["train.py"])["env"]
+    assert "I_MPI_HYDRA_IFACE=ens1\n" in LAUNCHER.files(Plan.from_json(made), ["train.py"])["env"]

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.torchrun import LAUNCHER
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from support.runs import host, plan
 
 # STAND-INS (no hosts here, a scenario has those): every host is this machine, and torchrun shows how it was called.
@@ -31,7 +32,7 @@ case "$*" in *--reap*) echo "$*" >> "$LOG/reaped";; *) exec {python} "$@";; esac
 
 def test_what_the_job_sets_torchrun_to() -> None:
     made = plan(host("node0", 1), launcher="torchrun", env_launcher={"TORCH_CPP_LOG_LEVEL": "INFO"})
-    assert LAUNCHER.files(made, [])["env"].splitlines()[-1] == "TORCH_CPP_LOG_LEVEL=INFO"
+    assert LAUNCHER.files(Plan.from_json(made), [])["env"].splitlines()[-1] == "TORCH_CPP_LOG_LEVEL=INFO"
 
 
 class Directory:
@@ -46,7 +47,7 @@ class Directory:
         for name, content in programs.items():
             (env / "bin" / name).write_text(content)
             (env / "bin" / name).chmod(0o755)
-        for name, content in LAUNCHER.files({**made, "environment": str(env)}, words).items():
+        for name, content in LAUNCHER.files(Plan.from_json({**made, "environment": str(env)}), words).items():
             (self.path / name).write_text(content)
         self.log = path
         self.python = env / "bin" / "python"
@@ -129,5 +130,5 @@ Root Cause (first observed failure):
 
 def test_a_rank_that_was_killed() -> None:
     made = plan(host("node0", 1), host("node1", 1), launcher="torchrun")
-    assert LAUNCHER.killed(REPORT, made) == Killed(1, "node1", 9)
-    assert LAUNCHER.killed(REPORT.replace("exitcode  : -9", "exitcode  : 1"), made) is None
+    assert LAUNCHER.killed(REPORT, Plan.from_json(made)) == Killed(1, "node1", 9)
+    assert LAUNCHER.killed(REPORT.replace("exitcode  : -9", "exitcode  : 1"), Plan.from_json(made)) is None
