@@ -11,7 +11,6 @@ from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 
-# The directory of module_utils in the package, as library_files has it.
 COLLECTION = Path(__file__).parents[2]
 
 
@@ -21,7 +20,7 @@ def programs() -> dict[str, Path]:
     found = {"rank.py": ranks / "rank.py", "pod.py": own / "pod.py"}
     found.update({str(path.relative_to(ranks)): path for path in (ranks / "observe").rglob("*.py")})
     utils = COLLECTION / "plugins/module_utils"
-    for name in library_files():
+    for name in library_files([found["pod.py"].read_text(encoding="utf-8")]):
         found[name] = utils / name.partition("plugins/module_utils/")[2]
     return dict(sorted(found.items()))
 

@@ -44,10 +44,11 @@ class ActionModule(ModuleAction):
         if options["plan"].get("fabric", {}).get("env"):
             own[exchange.PROGRAM] = role_files / exchange.PROGRAM
         try:
+            programs = {name: path.read_text(encoding="utf-8") for name, path in own.items()}
             options["files"] = {
-                **{name: path.read_text(encoding="utf-8") for name, path in own.items()},
+                **programs,
                 "job.yml": without_secrets(run.job.file),
-                **library_files(),
+                **library_files(programs.values()),
                 **run_files(Plan.from_json(options.pop("plan")), run, options.pop("stack")),
                 "host": f"{(task_vars or {})['inventory_hostname']}\n",
                 **_files_of_project(options.get("project")),

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints
+
+PACKAGE = "ansible_collections.amx.cluster.plugins.module_utils"
+# How a program imports from the collection: from where in it, and what, in parentheses or not.
+IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}\.?(\S*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
 
 def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -49,11 +54,31 @@ def secrets(run: Run, job_env: object, override: object = None) -> dict[str, str
     return values
 
 
-def library_files() -> dict[str, str]:
-    """Return the logic of the collection as files for a directory on sys.path: the supervisor brings it along."""
+def library_files(programs: Iterable[str] = ()) -> dict[str, str]:
+    """Return the modules of the collection that a job directory needs, as files of its `lib`, a directory on sys.path.
+
+    These are the supervisor's, and what `programs`, texts in Python, import besides.
+    """
     root = Path(__file__).parents[1]
-    inside = Path("lib/ansible_collections/amx/cluster/plugins/module_utils")
-    return {str(inside / path.relative_to(root)): path.read_text(encoding="utf-8") for path in root.rglob("*.py")}
+    modules: dict[str, str] = {}
+    left = [f"from {PACKAGE}._jobs import supervisor", *programs]
+    while left:
+        for name in _imported(left.pop()):
+            path = root / f"{name.replace('.', '/')}.py"
+            if name not in modules and path.is_file():
+                modules[name] = path.read_text(encoding="utf-8")
+                left.append(modules[name])
+    return {f"lib/{PACKAGE}.{name}".replace(".", "/") + ".py": text for name, text in sorted(modules.items())}
+
+
+def _imported(program: str) -> Iterator[str]:
+    """Yield the names within PACKAGE from which a program imports, or which it may import as modules."""
+    for place, several, one in IMPORT.findall(program):
+        yield place
+        for name in (several or one).replace("\n", ",").split(","):
+            words = name.split()
+            if words:
+                yield f"{place}.{words[0]}".lstrip(".")
 
 
 def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> list[str]:
