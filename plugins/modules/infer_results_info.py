@@ -7,42 +7,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: infer_results_info
 short_description: Read what the instances of an inference benchmark have measured on a host
-version_added: 1.0.0
-author:
-  - The amx.cluster maintainers (@amx-cluster)
-description:
-  - Reads the result files of the instances in a job directory, and returns for each cell what those of this host come
-    to together. Their latencies are thinned to at most 1001.
-extends_documentation_fragment:
-  - amx.cluster.attributes
-  - amx.cluster.attributes.info_module
+extends_documentation_fragment: amx.cluster.internal
 options:
-  path:
-    description: The job directory.
-    type: path
-    required: true
-  start:
-    description: What tells the start of the job from others. If set, nothing is returned of another start.
-    type: str
-    default: ""
-seealso:
-  - module: amx.cluster.measurement_next
+  path: {type: path, required: true, description: The job directory}
+  start: {type: str, default: '', description: What tells the start of the job from others}
 """
-
-EXAMPLES = r"""
-- name: Read what the instances of the host have measured
-  amx.cluster.infer_results_info:
-    path: /opt/amx-cluster/jobs/inference+infer-1
-"""
-
-RETURN = r"""
-cells:
-  description:
-    - By cell, C(instances), C(state) (the worst of theirs), C(reason), C(throughput), C(latencies_us) and what else
-      they have measured.
-  type: dict
-  returned: success
-"""
+EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 
