@@ -72,7 +72,7 @@ class LocalCluster:
             return subprocess.Popen(
                 [playbooks.PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks" / f"{name}.yml")],
                 cwd=self.folder,
-                env=checkout.environment(),
+                env={**checkout.environment(), "PWD": str(self.folder)},
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
