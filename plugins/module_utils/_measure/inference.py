@@ -25,7 +25,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_files,
     inference_matrix,
     runs,
-    tuning,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Benchmark, Cell, Trial
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
@@ -55,7 +54,7 @@ MAY_CHANGE = ("budget",)
 def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -> Benchmark:
     """Return a benchmark of which no trial has been made. contents: {name: digest} of the files of the job."""
     wanted = inference_matrix.request(job)
-    fields = {name: value for name, value in job.to_json().items() if name not in (*tuning.NOT_COMPARED, "inference")}
+    fields = job.compared("inference")
     asked = {name: value for name, value in wanted.to_json().items() if name not in MAY_CHANGE}
     return Benchmark(
         version=VERSION,

@@ -25,8 +25,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request
 
 VERSION = 2
 FILE = "sweep.json"
-# Fields of a job that change neither what a run computes nor where.
-NOT_COMPARED = ("file", "description", "expect", "hosts", "secrets", "restarts", "min_hosts", "wait", "measure")
 # What the request of a sweep is continued with; counts and repeats may grow.
 COMPARED = ("steps", "warmup_steps", "scaling", "constant_global_batch")
 # What every run of a sweep has in common; seen in the first run, and compared when the sweep is continued.
@@ -107,7 +105,7 @@ def new(job: Job, usable: Sequence[str], request: Request, contents: Mapping[str
         sanity=sanity(job, usable, request),
         runs=runs(job, usable, request),
         request={
-            "job": {name: value for name, value in job.to_json().items() if name not in NOT_COMPARED},
+            "job": job.compared("hosts"),
             "contents": dict(contents),
             "hosts": list(usable[: request.counts[-1]]),
             **{name: asked[name] for name in COMPARED},

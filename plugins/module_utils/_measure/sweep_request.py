@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
@@ -156,7 +156,7 @@ def _constant_batch(job: Job, counts: Sequence[int], scaling: str) -> list[str]:
     """Say why the global batch cannot be the same on each of these numbers of hosts."""
     if scaling == WEAK:
         return ["constant_global_batch: is for strong scaling; with weak scaling the work grows with the hosts"]
-    if job.kind != kinds.TRAINER.name:
+    if not job.of_kind().takes_trainer_arguments:
         return [f"constant_global_batch: needs the Trainer's arguments, and kind of job {job.name} is {job.kind}"]
     batch = batches.of_arguments(job.args, 1)
     if not batch.per_device:

@@ -26,7 +26,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_reques
 
 VERSION = 2
 FILE = "tune.json"
-NOT_COMPARED = ("file", "description", "expect", "secrets", "restarts", "min_hosts", "wait", "measure")
 # Below this share of the default's speed, a final comparison of the best candidate is not worth its time.
 HOPELESS = 0.9
 # The batch sizes of a rank that are tried, where it is allowed, as multiples of the job's.
@@ -135,7 +134,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> Tu
         ended=None,
         batch_allowed=request.tune_batch,
         request={
-            "job": {name: value for name, value in job.to_json().items() if name not in NOT_COMPARED},
+            "job": job.compared(),
             "contents": dict(contents),
             **request.compared(),
         },
