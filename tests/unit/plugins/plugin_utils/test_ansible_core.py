@@ -18,7 +18,7 @@ PLAYBOOK = """
 - hosts: all
   roles:
     - role: outer
-    - role: amx.cluster.report
+    - role: amx.cluster.pass_on
   tasks:
     - name: Plain
       ansible.builtin.ping:
@@ -102,7 +102,7 @@ def test_tasks(tasks: dict[str, dict[str, Any]]) -> None:
     assert tasks["Plain"]["place"] == "play.yml:7"
     assert set(read(tasks, "is_rescued")) == {"Saved", unnamed}
     assert set(read(tasks, "looped")) == {unnamed}
-    ours = [name for name, role in read(tasks, "role").items() if role == "report"]
+    ours = [name for name, role in read(tasks, "role").items() if role == "pass_on"]
     assert list(read(tasks, "is_ours")) == ours != []
 
 

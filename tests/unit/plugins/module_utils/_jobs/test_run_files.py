@@ -114,5 +114,5 @@ def test_a_job_directory_has_no_module_that_its_programs_do_not_import() -> None
     assert not [name for name in files if name.startswith((f"{lib}/_measure/", f"{lib}/_kubernetes/"))]
     measures = library_files([f"from {PACKAGE}._measure.network import tournament\n"])
     assert {name for name in measures if "/_measure/" in name} == {
-        f"{lib}/_measure/{name}.py" for name in ("network", "statistics")
+        f"{lib}/_measure/{name}.py" for name in ("network", "repeated")
     }
