@@ -11,7 +11,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep import 
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request, Run
 from hypothesis import given
 from hypothesis import strategies as st
-from support.checkout import ROOT
 from support.runs import run
 
 JOB = run(args={"per_device_train_batch_size": 16}).job
@@ -245,21 +244,30 @@ def test_lines_of_progress() -> None:
     assert sweep_text.line(failed, 2, 8) == "[2/8] demo+on-1-r1 on 1 host failed: out of memory"
 
 
-def test_a_file_of_an_earlier_version_is_read_and_written_as_it_is() -> None:
-    content = json.loads((ROOT / "tests/unit/fixtures/measure/sweep.json").read_text(encoding="utf-8"))
-    read = Sweep.read(content)
-    of_later = {"warmup_included": False, "environment": None}
-    later = {**content, "sanity": {**of_later, **content["sanity"]}}
-    assert read.to_json() == {**later, "runs": [{**of_later, **each} for each in content["runs"]]}
-    assert list(made(begun()).to_json()) == list(content)
+def test_a_file_is_read_with_what_later_versions_add_and_without_what_is_missing() -> None:
+    content = made(begun()).to_json()
+    assert Sweep.read({**content, "of_later": 1}).to_json() == content
     del content["runs"]
-    assert Sweep.read({**content, "of_later": 1}).runs == []
+    assert Sweep.read(content).runs == []
     del content["job"]
     with pytest.raises(ValueError, match=r"^this is no sweep: .*'job'$"):
         Sweep.read(content)
-    fresh = sweep.summarised(read, 100000)
-    speedup, before = counts(fresh)[4].speedup, counts(read)[4].speedup
-    assert speedup and before
-    assert speedup["median"] == pytest.approx(before["median"], rel=1e-3)
-    assert fresh.limits and read.limits
-    assert fresh.limits["cause"] == read.limits["cause"] == "bandwidth"
+
+
+def test_what_was_measured_on_the_most_hosts_says_what_holds_it_back() -> None:
+    content = begun(Request([1, 4], repeats=1))
+    for each in sweep.left(content):
+        share = 0.4 if each.hosts == 4 else 0.05
+        parts = {"compute": 1 - share, "communication": share, "input": 0.0, "other": 0.0}
+        ranks = [{"rank": number, "host": name, "step_seconds": 1.0, **parts} for number, name in enumerate(each.names)]
+        found = tried(each)
+        found["outcome"]["measured"] = {
+            **{"samples_per_second": 10.0, "step_seconds": {"median": 1.0}, "ranks": ranks},
+            "collectives": {"calls": 4, "bytes": 4e7, "backend": "gloo"},
+        }
+        content, _stop = sweep.recorded(content, found, NOW)
+    assert counts(content)[4].split == pytest.approx({"compute": 0.6, "communication": 0.4, "input": 0.0, "other": 0.0})
+    limits = sweep.summarised(content, 1000).limits
+    assert limits
+    assert limits["cause"] == "bandwidth"
+    assert "100 MB/s and rank of a link of 1000 Mbit/s" in limits["text"]
