@@ -10,9 +10,16 @@ import json
 import math
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep as sweeps
+from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import SETTING
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources, style
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request, Run
+from support.runs import run as job_run
 
 HOSTS = ("node0", "node1", "node2", "node3")
 MODEL = "distilbert/distilbert-base-uncased"
@@ -29,36 +36,6 @@ def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=1))
 
 
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    return {"median": median(values), "low": min(values), "high": max(values), "count": len(values)}
-
-
-def run(count: int, repeat: int, speed: float | None, **fields: Any) -> dict[str, Any]:
-    """A run of a sweep on `count` hosts; without a speed it has failed."""
-    return {
-        "job": f"squad+on-{count}-r{repeat}",
-        "hosts": count,
-        "names": [f"node{place}" for place in range(count)],
-        "ranks": 2 * count,
-        "ranks_per_node": 2,
-        "threads_per_rank": 13,
-        "repeat": repeat,
-        "baseline": None,
-        "state": "succeeded" if speed else "failed",
-        "reason": "" if speed else f"rank 3 on node{count - 1} ended with exit code 9",
-        "started": "2026-11-22T10:00:00+00:00",
-        "seconds": 61.0 + 3 * repeat,
-        "samples_per_second": speed,
-        "step_seconds": speed
-        and {"median": 64 * count / speed, "low": 63 * count / speed, "high": 66 * count / speed, "count": 20},
-        "global_batch": 64 * count,
-        "epoch_seconds": speed and SAMPLES / speed,
-        "extrapolated": True,
-        "measured": None,
-        **fields,
-    }
-
-
 def sweep(
     speed: float = 57.0,
     efficiency: Mapping[int, float | None] | None = None,
@@ -67,69 +44,41 @@ def sweep(
 ) -> dict[str, Any]:
     """The content of sweep.json. speed: samples/s of one host. efficiency: {hosts: of the ideal, None: failed}."""
     chance = random.Random(7)
-    shares = {1: 1.0, 2: 0.955, 4: 0.87} if efficiency is None else efficiency
-    runs: list[dict[str, Any]] = []
-    counts: list[dict[str, Any]] = []
-    for count, share in shares.items():
-        speeds = [
-            speed * count * share * (1 + chance.uniform(-0.03, 0.03)) for _repeat in range(repeats) if share is not None
-        ]
-        runs += [run(count, place + 1, speeds[place] if speeds else None) for place in range(repeats)]
-        entry: dict[str, Any] = {
-            "hosts": count,
-            "ranks": 2 * count,
-            "repeats": repeats,
-            "failed": 0 if speeds else repeats,
-            **dict.fromkeys(
-                ("samples_per_second", "epoch_seconds", "speedup", "efficiency", "speedup_over_one_process", "split")
-            ),
-        }
-        if speeds:
-            first = counts[0]["samples_per_second"]["median"] if counts else spread(speeds)["median"]
-            loss = 0.04 + 0.2 * (1 - (share or 1)) + (0.06 * math.log2(count))
-            entry.update(
-                samples_per_second=spread(speeds),
-                epoch_seconds=spread([SAMPLES / one for one in speeds]),
-                speedup=spread([one / first for one in speeds]),
-                efficiency=spread([one / first / count for one in speeds]),
-                speedup_over_one_process=spread([one / first * 1.31 for one in speeds]),
-                split={"compute": 0.93 - loss, "communication": loss, "input": 0.05, "other": 0.02},
-            )
-        counts.append(entry)
-    one = {**counts[0], "ranks": 1, "samples_per_second": spread([speed / 1.31]), "epoch_seconds": None, "split": None}
-    return {
-        "version": 1,
-        "job": "squad",
+    runs = [replace(sweep_run(1, 1, speed / 1.31, 0.04), job="squad+one-process-r1", baseline="one_process", ranks=1)]
+    for count, share in ({1: 1.0, 2: 0.955, 4: 0.87} if efficiency is None else efficiency).items():
+        loss = 0.04 + 0.2 * (1 - (share or 1)) + 0.06 * math.log2(count)
+        for repeat in range(1, repeats + 1):
+            found = share and speed * count * share * (1 + chance.uniform(-0.03, 0.03))
+            runs.append(sweep_run(count, repeat, found, loss))
+    content = sweeps.new(job_run(name="squad").job, HOSTS, Request([1, 2, 4], repeats), {}, "2026-11-22T10:00:00+00:00")
+    about: dict[str, Any] = {
         "model": MODEL,
         "stack": STACK,
         "precision": "bf16",
         "backend": "ccl",
-        "launcher": "mpirun",
         "cpu": SAPPHIRE_RAPIDS,
-        "scaling": "strong",
-        "constant_global_batch": False,
-        "steps": 25,
-        "warmup_steps": 5,
-        "repeats": repeats,
-        "samples_per_epoch": SAMPLES,
-        "state": "complete",
-        "started": "2026-11-22T10:00:00+00:00",
-        "ended": "2026-11-22T10:14:00+00:00",
-        "runs": runs,
-        "counts": counts,
-        "one_process": {**one, "speedup": None, "efficiency": None, "speedup_over_one_process": None},
-        "limits": {
-            "cause": "bandwidth",
-            "host": None,
-            "text": "All-reduce moves 268 MB in each step, at 1.1 of the link's 1.25 GB/s.",
-        },
-        "notes": [
-            "The batch of a rank is fixed, so that the global batch grows with the hosts (64 on 1, 128 on 2, 256 on "
-            "4): an epoch has fewer, larger steps, which can change what the model learns.",
-            "The time of an epoch is extrapolated from 25 steps, without evaluation and saving.",
-        ],
-        **fields,
     }
+    content = replace(content, **about, samples_per_epoch=SAMPLES, ended="2026-11-22T10:14:00+00:00", runs=runs)
+    text = "All-reduce moves 268 MB in each step, at 1.1 of the link's 1.25 GB/s."
+    limits = {"cause": "bandwidth", "host": None, "text": text}
+    return {**sweeps.summarised(content).to_json(), "limits": limits, **fields}
+
+
+def sweep_run(count: int, repeat: int, speed: float | None, loss: float) -> Run:
+    """A run of a sweep on `count` hosts, with a share of communication; without a speed it has failed."""
+    begun = Run(f"squad+on-{count}-r{repeat}", count, list(HOSTS[:count]), repeat, None, ranks=2 * count)
+    begun = replace(begun, ranks_per_node=2, threads_per_rank=13, seconds=61.0 + 3 * repeat)
+    if not speed:
+        return replace(begun, state="failed", reason=f"rank 3 on node{count - 1} ended with exit code 9")
+    parts = {"compute": 0.93 - loss, "communication": loss, "input": 0.05, "other": 0.02}
+    return replace(
+        begun,
+        state="succeeded",
+        samples_per_second=speed,
+        step_seconds={"median": 64 * count / speed, "low": 63 * count / speed, "high": 66 * count / speed, "count": 20},
+        global_batch=64 * count,
+        measured={"ranks": [{"rank": 0, "host": "node0", "step_seconds": 1.0, **parts}]},
+    )
 
 
 def losses(steps: int = 300, seed: int = 1) -> list[dict[str, Any]]:
@@ -490,18 +439,9 @@ def inference(cpu: str = SAPPHIRE_RAPIDS, limit: float | None = None, **fields: 
         kept = [one for one in there if limit is None or one["latency_ms"]["p99"] <= limit]
         if kept:
             most = max(kept, key=lambda one: float(one["throughput"]["value"]))
-            keys = (
-                "precision",
-                "int8",
-                "engine",
-                "channels_last",
-                "batch_size",
-                "instances_per_node",
-                "threads_per_instance",
-            )
             recommended[model] = {
                 "cell": most["id"],
-                "settings": {key: most[key] for key in keys},
+                "settings": {key: most[key] for key in SETTING},
                 "throughput": most["throughput"],
                 "p99_ms": most["latency_ms"]["p99"],
                 "text": f"{most['precision']} has the most throughput of {len(kept)} cells.",
@@ -530,3 +470,14 @@ def write_inference(path: Path, **fields: Any) -> Path:
     """Write the directory of an inference benchmark. fields: as inference() has them."""
     write_json(path / "inference.json", inference(**fields))
     return path
+
+
+def report(*paths: Path, price: Price | None = None) -> make.Report:
+    """The report of these directories."""
+    with style.drawing():
+        return make.make(sources.read(paths), price)
+
+
+def figure(made: make.Report, name: str) -> style.Drawn:
+    (found,) = [one for one in made.drawn if one.name == name]
+    return found

@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources, style
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer, ErrorbarContainer
 from support import report_results
-
-Spread = dict[str, float]
-
-
-@pytest.fixture(autouse=True)
-def drawing() -> Iterator[None]:
-    with style.drawing():
-        yield
-
-
-def report(*paths: Path, price: Price | None = None) -> make.Report:
-    return make.make(sources.read(paths), price)
-
-
-def figure(made: make.Report, name: str) -> style.Drawn:
-    (found,) = [one for one in made.drawn if one.name == name]
-    return found
+from support.report_results import figure, report
 
 
 def error_bars(axes: Any) -> list[tuple[list[float], list[float], list[tuple[float, float]]]]:

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources, style, tables
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import tables
 from matplotlib.container import BarContainer
 from support import report_results
-
-
-@pytest.fixture(autouse=True)
-def drawing() -> Iterator[None]:
-    with style.drawing():
-        yield
-
-
-def report(*paths: Path) -> make.Report:
-    return make.make(sources.read(paths))
-
-
-def figure(made: make.Report, name: str) -> style.Drawn:
-    (found,) = [one for one in made.drawn if one.name == name]
-    return found
+from support.report_results import figure, report
 
 
 def most(content: dict[str, Any], model: str, precision: str, way: str | None = None) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def test_an_incomplete_sweep_says_so(tmp_path: Path) -> None:
     content["runs"][-1].update(state="pending", samples_per_second=None)
     report_results.write_json(tmp_path / "sweep.json", content)
     report, _files = make.write(sources.read([tmp_path]), tmp_path / "report")
-    assert report.verdict.sentences[0].endswith(" The sweep is incomplete: 1 of 9 runs pending.")
+    assert report.verdict.sentences[0].endswith(" The sweep is incomplete: 1 of 10 runs pending.")
 
 
 def test_a_second_report_replaces_the_first_and_nothing_else(tmp_path: Path) -> None:
