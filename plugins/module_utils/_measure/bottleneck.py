@@ -10,10 +10,10 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import LEVEL, WORTH, outliers
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
-PARTS = ("compute", "communication", "input", "other")
 # A share of the step below which communication, or input, does not hold a job back to speak of.
 SHARE = 0.1
 # A share of the step by which a rank must compute longer than the others to hold them up.

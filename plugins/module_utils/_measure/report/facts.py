@@ -34,9 +34,9 @@ EXTRAPOLATED = "The time of an epoch is extrapolated from the measured steps."
 def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> list[tuple[str, str]]:
     """Return (value, caption) of further figures, at most MOST."""
     found = [*_of_sweep(tables["scaling"], price)]
-    if sources.jobs:
-        found += _of_job(sources.jobs[0], price, bool(found))
-    if sources.inferences:
+    if sources.of("job"):
+        found += _of_job(sources.of("job")[0], price, bool(found))
+    if sources.of("inference"):
         found += _of_inference(tables)
     return found[:MOST]
 
@@ -109,7 +109,7 @@ def notes(sources: Sources, tables: Mapping[str, Table]) -> list[str]:
         found += own or (_of_a_sweep_without(source, tables["scaling"]) if source.kind == "sweep" else [])
         found.append(text(mapping(source.content.get("prediction")).get("text")))
     training = [source for source in sources.all if source.kind not in ("network", "inference")]
-    for compared in (training, sources.inferences):
+    for compared in (training, sources.of("inference")):
         for what in ("job", "model", "stack", "precision", "backend"):
             values = sorted({_value(source, what) for source in compared} - {""})
             if len(values) > 1:

@@ -87,15 +87,8 @@ def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
         for part, row in zip(bars, mine):
             part.set_alpha(PALE if row["within_limit"] is False else None)
             over = row["over_fp32"] if row["precision"] != "fp32" else None
-            style.note(
-                axes,
-                figure(row["samples_per_second"]) + (f" ({shown(over, 'ratio')})" if over else ""),
-                (row["samples_per_second_high"], places[id(row)]),
-                (6, 0),
-                va="center",
-                fontsize=9,
-                color=colour("ink"),
-            )
+            said = figure(row["samples_per_second"]) + (f" ({shown(over, 'ratio')})" if over else "")
+            style.note(axes, said, (row["samples_per_second_high"], places[id(row)]), (6, 0), va="center")
     for row in rows:
         if not measured([row]):
             axes.text(0, places[id(row)], f" {row['state']}", va="center", fontsize=9, color=colour("bad"))
@@ -182,15 +175,8 @@ def _curves(
         axes.plot(x, [row["p99_ms"] for row in line], linewidth=2, markersize=6, label=name, **look)
         axes.plot(x, [row["p50_ms"] for row in line], linewidth=1.2, markersize=3.5, linestyle=(0, (4, 2)), **look)
         for row in line if mark else ():
-            style.note(
-                axes,
-                mark(row) if mark else "",
-                (row[what.x], row["p99_ms"]),
-                (0, 6),
-                ha="center",
-                fontsize=8,
-                color=shade,
-            )
+            at = (row[what.x], row["p99_ms"])
+            style.note(axes, mark(row) if mark else "", at, (0, 6), ha="center", fontsize=8, color=shade)
         points = ", ".join(
             (f"{instances(row)} " if mark else "")
             + f"{figure(row[what.x])} {what.unit} p50 {figure(row['p50_ms'])} ms p99 {figure(row['p99_ms'])} ms"

@@ -251,20 +251,10 @@ def collectives(table: Table, label: str) -> Drawn | None:
             place = operations.index(operation)
             points = sorted(points, key=lambda row: float(row["bytes"]))
             median = [row["microseconds"] for row in points]
-            one.errorbar(
-                [row["bytes"] for row in points],
-                median,
-                yerr=[
-                    [max(0.0, row["microseconds"] - (row["low"] or row["microseconds"])) for row in points],
-                    [max(0.0, (row["high"] or row["microseconds"]) - row["microseconds"]) for row in points],
-                ],
-                color=of_series(place),
-                marker=style.MARKERS[place % len(style.MARKERS)],
-                markersize=4,
-                linewidth=1.5,
-                capsize=2,
-                label=operation,
-            )
+            below = [max(0.0, middle - (row["low"] or middle)) for middle, row in zip(median, points)]
+            above = [max(0.0, (row["high"] or middle) - middle) for middle, row in zip(median, points)]
+            sizes = [row["bytes"] for row in points]
+            style.line(one, sizes, median, [below, above], place, operation, markersize=4, linewidth=1.5, capsize=2)
         one.set_xscale("log", base=2)
         one.set_yscale("log")
         one.yaxis.set_major_formatter(lambda value, _place: _micro(value))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.bottleneck import PARTS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
@@ -23,6 +23,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     measured,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
+
+# With more settings than this, the slower ones are in the table alone.
+TRIALS = 16
 
 
 def errors(rows: Sequence[Row], name: str) -> list[list[float]]:
@@ -53,19 +56,9 @@ def _hosts_axis(axes: Any, rows: Sequence[Row]) -> list[int]:
 def _series(axes: Any, rows: Sequence[Row], name: str) -> None:
     """Draw a line with error bars for each result."""
     for place, (label, mine) in enumerate(grouped(rows, "results").items()):
-        axes.errorbar(
-            [row["hosts"] for row in mine],
-            [row[name] for row in mine],
-            yerr=errors(mine, name),
-            color=of_series(place),
-            marker=style.MARKERS[place % len(style.MARKERS)],
-            markersize=6,
-            linewidth=2,
-            capsize=4,
-            elinewidth=1.2,
-            label=style.short(label),
-            zorder=3,
-        )
+        look = {"markersize": 6, "linewidth": 2, "capsize": 4, "elinewidth": 1.2, "zorder": 3}
+        x, y = ([row[key] for row in mine] for key in ("hosts", name))
+        style.line(axes, x, y, errors(mine, name), place, style.short(label), **look)
 
 
 def _last_values(axes: Any, rows: Sequence[Row], name: str) -> None:
@@ -233,15 +226,8 @@ def _bars(table: Table, name: str, title: str, axis: str, scale: float, note: st
             label=style.short(label) if len(groups) > 1 else None,
         )
         for x, row in zip(at, mine):
-            style.note(
-                axes,
-                figure(row[name] / scale),
-                (x, row[f"{name}_high"] / scale),
-                (0, 4),
-                ha="center",
-                fontsize=9 if len(rows) < 9 else 7,
-                color=colour("ink"),
-            )
+            at_end = (x, row[f"{name}_high"] / scale)
+            style.note(axes, figure(row[name] / scale), at_end, (0, 4), ha="center", fontsize=9 if len(rows) < 9 else 7)
     lost = _lost(table)
     for at_hosts in lost:
         axes.text(hosts.index(at_hosts), 0.02 * highest, "failed", ha="center", fontsize=9, color=colour("bad"))
@@ -334,7 +320,7 @@ def _mean(rows: Sequence[Row]) -> Row:
     return {**rows[0], "where": rows[0].get("host") or rows[0]["where"], **shares}
 
 
-def trials(table: Table, most: int = 16) -> Drawn | None:
+def trials(table: Table) -> Drawn | None:
     """The best throughput of each setting that was tried, the fastest first."""
     best: dict[tuple[str, str], Row] = {}
     for row in table.rows:
@@ -345,7 +331,7 @@ def trials(table: Table, most: int = 16) -> Drawn | None:
         if key not in best or (row["round"] or 0) >= (best[key]["round"] or 0):
             best[key] = row
     rows = sorted(best.values(), key=lambda row: -float(row["samples_per_second"]))
-    shown_rows = [row for place, row in enumerate(rows) if place < most or row["default"] or row["winner"]]
+    shown_rows = [row for place, row in enumerate(rows) if place < TRIALS or row["default"] or row["winner"]]
     if not shown_rows:
         return None
     made, (axes,) = style.figure(1.0 + 0.48 * len(shown_rows))
@@ -360,15 +346,8 @@ def trials(table: Table, most: int = 16) -> Drawn | None:
         axes.text(
             0, place - 0.17, role + style.short(row["differing"], 66), fontsize=8, va="bottom", color=colour("ink")
         )
-        style.note(
-            axes,
-            figure(row["samples_per_second"]),
-            (row["samples_per_second"], place + 0.12),
-            (5, 0),
-            va="center",
-            fontsize=9,
-            color=colour("ink"),
-        )
+        speed = row["samples_per_second"]
+        style.note(axes, figure(speed), (speed, place + 0.12), (5, 0), va="center")
     axes.set_yticks([])
     axes.set_ylim(len(shown_rows) - 0.5, -0.6)
     axes.set_xlim(0, max(speeds) * 1.14 or 1)

@@ -71,7 +71,7 @@ class Report:
 
     def html(self) -> str:
         """Return the page."""
-        tables, jobs = self.tables, self.sources.jobs
+        tables, jobs = self.tables, self.sources.of("job")
         places = {
             "Scaling": [page.details("All runs of the sweep", page.table(tables["runs"]))],
             "Where the time goes": [],
@@ -121,7 +121,7 @@ class Report:
     def _winner(self) -> str:
         """Return what tuning found, in the end: the winner beside the default, and what it changes."""
         finals = self.tables["trials_final"]
-        diffs = [page.code(text(tuning.content.get("diff"))) for tuning in self.sources.tunings]
+        diffs = [page.code(text(tuning.content.get("diff"))) for tuning in self.sources.of("tuning")]
         return "".join(
             [
                 page.titled(finals),
@@ -157,7 +157,7 @@ class Report:
         """Return how it was run: the results, commands, versions and environment."""
         tables = self.tables
         commands = [
-            (f"Command of {job.label or job.job} (launch.sh)", page.code(job.launch)) for job in self.sources.jobs
+            (f"Command of {job.label or job.job} (launch.sh)", page.code(job.launch)) for job in self.sources.of("job")
         ]
         return page.section(
             "How it was run",
@@ -169,7 +169,7 @@ class Report:
 
     def _reference(self) -> str:
         """Return the published results, beside sweeps only."""
-        if not self.sources.sweeps:
+        if not self.sources.of("sweep"):
             return ""
         return page.section(
             "Published results",
@@ -230,27 +230,27 @@ def write_page(sources: Sources, to: Path) -> Path:
 def make(sources: Sources, price: Price | None = None) -> Report:
     """Return the report of these sources; to be called, drawn and written within style.drawing()."""
     published = reference.load()
-    jobs, runs = sources.jobs, [run for sweep in sources.sweeps for run in named(sweep)]
+    jobs, runs = sources.of("job"), [run for sweep in sources.of("sweep") for run in named(sweep)]
     found = [
         tables_of_jobs.overview(sources.all, price),
-        tables_of_sweeps.scaling(sources.sweeps, price),
-        tables_of_sweeps.runs(sources.sweeps),
-        tables_of_sweeps.split(sources.sweeps, jobs),
+        tables_of_sweeps.scaling(sources.of("sweep"), price),
+        tables_of_sweeps.runs(sources.of("sweep")),
+        tables_of_sweeps.split(sources.of("sweep"), jobs),
         tables_of_jobs.losses([*jobs, *runs]),
         tables_of_jobs.metrics([*jobs, *runs]),
         tables_of_jobs.utilization(jobs),
         tables_of_jobs.attempts(jobs),
         tables_of_jobs.hosts(jobs or runs),
-        tables_of_sweeps.trials(sources.tunings),
-        tables_of_sweeps.finals(sources.tunings),
-        *tables_of_inference.all_of(sources.inferences),
-        tables_of_jobs.pairs(sources.networks),
-        tables_of_jobs.collectives(sources.networks),
-        tables_of_jobs.findings(sources.networks),
+        tables_of_sweeps.trials(sources.of("tuning")),
+        tables_of_sweeps.finals(sources.of("tuning")),
+        *tables_of_inference.all_of(sources.of("inference")),
+        tables_of_jobs.pairs(sources.of("network")),
+        tables_of_jobs.collectives(sources.of("network")),
+        tables_of_jobs.findings(sources.of("network")),
         tables_of_jobs.versions(jobs or runs),
         tables_of_jobs.environment(jobs),
     ]
-    if sources.sweeps:
+    if sources.of("sweep"):
         found.append(tables_of_jobs.reference(published))
     tables = {table.name: table for table in found}
     tables.setdefault("reference", tables_of_jobs.reference({**published, "rows": []}))
@@ -279,8 +279,8 @@ def _figures(
         "Where the time goes": [figures_of_sweeps.time_split(tables["time_split"])],
         "Did it still learn?": [figures_of_jobs.losses(tables["losses"])],
         "Hosts": _each(
-            [figures_of_jobs.utilization(tables["utilization"], attempts, job.label) for job in sources.jobs],
-            sources.jobs,
+            [figures_of_jobs.utilization(tables["utilization"], attempts, job.label) for job in sources.of("job")],
+            sources.of("job"),
         ),
         "Tuning": [figures_of_sweeps.trials(tables["trials"])],
         "Inference": [
@@ -290,12 +290,12 @@ def _figures(
         ],
         "Network": [
             *_each(
-                [figures_of_jobs.pairs(tables["network_pairs"], one.label) for one in sources.networks],
-                sources.networks,
+                [figures_of_jobs.pairs(tables["network_pairs"], one.label) for one in sources.of("network")],
+                sources.of("network"),
             ),
             *_each(
-                [figures_of_jobs.collectives(tables["collectives"], one.label) for one in sources.networks],
-                sources.networks,
+                [figures_of_jobs.collectives(tables["collectives"], one.label) for one in sources.of("network")],
+                sources.of("network"),
             ),
         ],
     }

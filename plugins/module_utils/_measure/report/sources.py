@@ -101,26 +101,6 @@ class Sources:
     def of(self, kind: str) -> list[Source]:
         return [source for source in self.all if source.kind == kind]
 
-    @property
-    def jobs(self) -> list[Source]:
-        return self.of("job")
-
-    @property
-    def sweeps(self) -> list[Source]:
-        return self.of("sweep")
-
-    @property
-    def tunings(self) -> list[Source]:
-        return self.of("tuning")
-
-    @property
-    def inferences(self) -> list[Source]:
-        return self.of("inference")
-
-    @property
-    def networks(self) -> list[Source]:
-        return self.of("network")
-
 
 def of_job(name: str, results: Path) -> list[Path]:
     """Return the directories of a job's results: its own, those of sweep, tuning and inference, the network's if of it.

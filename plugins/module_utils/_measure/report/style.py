@@ -132,7 +132,14 @@ def labels(axes: Any, x: str = "", y: str = "") -> None:
 
 def note(axes: Any, text: str, at: tuple[float, float], offset: tuple[float, float], **look: Any) -> None:
     """Write a text beside a place. offset: points to the right and up of it."""
+    look = {"fontsize": 9, "color": colour("ink"), **look}
     axes.annotate(text, at, textcoords="offset points", xytext=offset, **look)
+
+
+def line(axes: Any, x: Sequence[float], y: Sequence[float], errors: Any, place: int, label: str, **look: Any) -> None:
+    """Draw the series with this number as a line with error bars: how far their ends lie below and above."""
+    look = {"color": of_series(place), "marker": MARKERS[place % len(MARKERS)], "label": label, **look}
+    axes.errorbar(x, y, yerr=errors, **look)
 
 
 def legend(made: Any, axes: Any, columns: int = 3) -> None:

@@ -57,15 +57,13 @@ def grouped(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
     return found
 
 
+def named(*keys: str, form: str = "text") -> tuple[Column, ...]:
+    """Return columns of one form whose titles are their keys."""
+    return tuple(Column(key, key, form) for key in keys)
+
+
 # The columns that several tables have.
 RESULTS = Column("results", "results")
-STATE = Column("state", "state")
-REASON = Column("reason", "reason")
-MODEL = Column("model", "model")
-PRECISION = Column("precision", "precision")
-HOST = Column("host", "host")
-HOSTS = Column("hosts", "hosts", "int")
-RANKS = Column("ranks", "ranks", "int")
 THREADS = Column("threads_per_rank", "threads per rank", "int")
 SPEED = Column("samples_per_second", "samples/s", "figure")
 

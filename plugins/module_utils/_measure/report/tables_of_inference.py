@@ -16,20 +16,18 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     text,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
-    HOSTS,
-    REASON,
-    STATE,
     TIMES,
     Column,
     Row,
     Table,
     grouped,
+    named,
     read_row,
     spread_columns,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables_of_sweeps import spread
 
-RESULTS, MODEL, PRECISION = (Column(name, name, "name") for name in ("results", "model", "precision"))
+_WHICH = named("results", "model", "precision", form="name")
 # What a cell is besides its model, precision and number of instances.
 _OTHERWISE = ("engine", "channels_last", "batch_size", "sequence_length", "new_tokens", "hosts")
 _SETTINGS = (
@@ -38,7 +36,7 @@ _SETTINGS = (
     Column("batch_size", "batch", "int"),
     Column("sequence_length", "tokens", "int"),
     Column("new_tokens", "new tokens", "int"),
-    HOSTS,
+    Column("hosts", "hosts", "int"),
     Column("instances_per_node", "instances/host", "int"),
     Column("threads_per_instance", "threads each", "int"),
 )
@@ -79,12 +77,11 @@ def _flag(value: object) -> bool | None:
 def cells(inferences: Sequence[Source]) -> Table:
     """Return a row for each cell, measured or not."""
     columns = (
-        RESULTS,
-        MODEL,
+        *_WHICH[:2],
         Column("task", "task"),
-        PRECISION,
+        _WHICH[2],
         *_SETTINGS,
-        STATE,
+        Column("state", "state"),
         *_SPEED,
         *_LATENCIES,
         Column("requests", "requests", "int", "latency_ms.count"),
@@ -100,7 +97,7 @@ def cells(inferences: Sequence[Source]) -> Table:
         Column("largest_difference", "largest difference", "figure", "agreement.largest_difference"),
         Column("compared", "compared", "int", "agreement.samples"),
         Column("compared_on", "on", path="agreement.data"),
-        REASON,
+        Column("reason", "reason"),
         Column("instances", "instances", "int"),
         Column("cell", "cell", path="id"),
     )
@@ -165,16 +162,14 @@ def best(found: Table) -> Table:
         if before and measured([row]):
             row["over_fp32"] = row["samples_per_second"] / before
     columns = (
-        RESULTS,
-        MODEL,
-        PRECISION,
-        STATE,
+        *_WHICH,
+        Column("state", "state"),
         *_SPEED,
         Column("over_fp32", "over fp32", "ratio"),
         *_P50_P99,
         Column("within_limit", "p99 within the limit"),
         *_SETTINGS,
-        REASON,
+        Column("reason", "reason"),
     )
     return Table("inference_throughput", "Fastest setting of each model and precision", columns, rows)
 
@@ -204,7 +199,7 @@ def recommended(inferences: Sequence[Source], found: Table) -> Table:
             cell = text(one.get("cell"))
             there = [row for row in found.rows if (row["results"], row["cell"]) == (source.label, cell)]
             rows += [{**row, "model": text(model)} for row in there[:1]]
-    columns = (RESULTS, MODEL, PRECISION, _SPEED[0], *_P50_P99, *_SETTINGS)
+    columns = (*_WHICH, _SPEED[0], *_P50_P99, *_SETTINGS)
     return Table("inference_recommended", "Recommended settings", columns, rows)
 
 
@@ -217,9 +212,7 @@ def agreement(found: Table) -> Table:
         largest = max((row["largest_difference"] or 0.0 for row in mine), default=None)
         rows.append({**least, "largest_difference": largest})
     columns = (
-        RESULTS,
-        MODEL,
-        PRECISION,
+        *_WHICH,
         Column("equal", "equal predictions", "share"),
         Column("largest_difference", "largest difference", "figure"),
         Column("compared", "compared", "int"),
@@ -249,9 +242,7 @@ def generation(inferences: Sequence[Source], found: Table) -> Table:
             }
             rows.append({**row, **times, "tokens_per_second": number(part.get("tokens_per_second"))})
     columns = (
-        RESULTS,
-        MODEL,
-        PRECISION,
+        *_WHICH,
         Column("tokens_per_second", "tokens/s", "figure"),
         *(
             Column(f"{name}_{end}_ms", f"{title} {end}, ms", "figure")
@@ -274,9 +265,7 @@ def open_loop(inferences: Sequence[Source], found: Table) -> Table:
                 achieved = number(speed) if number(speed) is not None else number(mapping(speed).get("value"))
                 rows.append({**row, **_latencies(one.get("latency_ms")), "rate": rate, "achieved": achieved})
     columns = (
-        RESULTS,
-        MODEL,
-        PRECISION,
+        *_WHICH,
         *_SETTINGS,
         Column("rate", "requests/s of an instance", "figure"),
         *_LATENCIES,
@@ -290,7 +279,7 @@ def not_measured(found: Table) -> Table:
     keys = ("results", "model", "precision", "engine", "state", "reason")
     lost = [row for row in found.rows if row["state"] != "measured"]
     rows = [{**mine[0], "cells": len(mine)} for mine in grouped(lost, *keys).values()]
-    columns = (RESULTS, MODEL, PRECISION, Column("engine", "engine"), STATE, Column("cells", "cells", "int"), REASON)
+    columns = (*_WHICH, *named("engine", "state"), Column("cells", "cells", "int"), Column("reason", "reason"))
     return Table("inference_not_measured", "Not measured", columns, rows)
 
 

@@ -20,18 +20,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     text,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
-    HOST,
-    HOSTS,
-    MODEL,
-    PRECISION,
-    RANKS,
-    REASON,
     RESULTS,
     SPEED,
-    STATE,
     THREADS,
     Column,
     Table,
+    named,
     read_row,
 )
 
@@ -55,23 +49,14 @@ def throughput(job: Source) -> float | None:
 def overview(sources: Sequence[Source], price: Price | None) -> Table:
     """Return a row for each result."""
     columns = (
-        RESULTS,
-        Column("kind", "kind"),
-        STATE,
-        MODEL,
-        Column("stack", "stack"),
-        Column("backend", "backend"),
-        PRECISION,
+        *named("results", "kind", "state", "model", "stack", "backend", "precision"),
         Column("cpu", "CPU"),
-        HOSTS,
-        RANKS,
+        *named("hosts", "ranks", form="int"),
         SPEED,
         Column("training_seconds", "training", "seconds", "metrics.train_runtime"),
         Column("seconds", "in all", "seconds"),
         Column("cost", titled("cost", price), "figure"),
-        Column("started", "started"),
-        Column("ended", "ended"),
-        Column("directory", "directory"),
+        *named("started", "ended", "directory"),
     )
     rows = []
     for source in sources:
@@ -99,8 +84,7 @@ def losses(jobs: Sequence[Source]) -> Table:
     columns = (
         RESULTS,
         Column("step", "step", "int"),
-        Column("epoch", "epoch", "figure"),
-        Column("loss", "loss", "figure"),
+        *named("epoch", "loss", form="figure"),
         Column("eval_loss", "evaluation loss", "figure"),
     )
     return Table("losses", "Loss by step", columns, rows)
@@ -125,12 +109,7 @@ def metrics(jobs: Sequence[Source]) -> Table:
                     "after": value,
                 }
             )
-    columns = (
-        RESULTS,
-        Column("metric", "metric"),
-        Column("before", "before", "figure"),
-        Column("after", "after", "figure"),
-    )
+    columns = (*named("results", "metric"), *named("before", "after", form="figure"))
     return Table("metrics", "Evaluation of the trained models", columns, rows)
 
 
@@ -159,8 +138,7 @@ def utilization(jobs: Sequence[Source]) -> Table:
                     }
                 )
     columns_of_table = (
-        RESULTS,
-        HOST,
+        *named("results", "host"),
         Column("seconds", "since the start", "seconds"),
         Column("busy_cpus", "CPUs busy", "figure"),
         Column("cpus", "of CPUs", "int"),
@@ -200,7 +178,7 @@ def attempts(jobs: Sequence[Source]) -> Table:
         Column("began_seconds", "began after", "seconds"),
         Column("ended_seconds", "ended after", "seconds"),
         Column("returncode", "exit code", "int"),
-        REASON,
+        Column("reason", "reason"),
     )
     return Table("attempts", "Attempts", columns, rows)
 
@@ -216,13 +194,10 @@ def _time(value: Any) -> float | None:
 def hosts(jobs: Sequence[Source]) -> Table:
     """Return a row for each host of the jobs' plans, with its core map, a letter for each core."""
     columns = (
-        RESULTS,
-        HOST,
-        Column("address", "address"),
-        Column("interface", "interface"),
+        *named("results", "host", "address", "interface"),
         Column("isa", "instruction set"),
         Column("amx", "AMX"),
-        RANKS,
+        Column("ranks", "ranks", "int"),
         THREADS,
         Column("cores", "core map, by socket and NUMA node"),
     )
@@ -247,13 +222,7 @@ def versions(jobs: Sequence[Source]) -> Table:
             {"results": job.label, "stack": text(stack.get("name")), "package": name, "version": text(version)}
             for name, version in {**python, **packages}.items()
         ]
-    columns = (
-        RESULTS,
-        Column("stack", "stack"),
-        Column("package", "package"),
-        Column("version", "version"),
-    )
-    return Table("versions", "Versions", columns, rows)
+    return Table("versions", "Versions", named("results", "stack", "package", "version"), rows)
 
 
 def environment(jobs: Sequence[Source]) -> Table:
@@ -273,25 +242,16 @@ def environment(jobs: Sequence[Source]) -> Table:
             for value, where in values.items():
                 on = "all" if len(where) == len(of_hosts) else ", ".join(where)
                 rows.append({"results": job.label, "hosts": on, "variable": name, "value": value})
-    columns = (
-        RESULTS,
-        Column("variable", "variable"),
-        Column("value", "value"),
-        Column("hosts", "hosts"),
-    )
-    return Table("environment", "Environment of the ranks", columns, rows)
+    return Table("environment", "Environment of the ranks", named("results", "variable", "value", "hosts"), rows)
 
 
 def pairs(networks: Sequence[Source]) -> Table:
     """Return latency and bandwidth of every pair of hosts."""
     columns = (
-        RESULTS,
-        Column("from", "from"),
-        Column("to", "to"),
+        *named("results", "from", "to"),
         Column("latency_us", "latency, µs", "figure"),
         Column("bandwidth_mbyte_s", "bandwidth, MB/s", "figure"),
-        STATE,
-        REASON,
+        *named("state", "reason"),
     )
     rows = []
     for network in networks:
@@ -306,12 +266,9 @@ def pairs(networks: Sequence[Source]) -> Table:
 def collectives(networks: Sequence[Source]) -> Table:
     """Return the time of each collective by size, tool and backend."""
     columns = (
-        RESULTS,
-        Column("tool", "tool"),
-        Column("backend", "backend"),
-        Column("operation", "operation"),
+        *named("results", "tool", "backend", "operation"),
         Column("bytes", "size", "bytes"),
-        RANKS,
+        Column("ranks", "ranks", "int"),
         Column("microseconds", "median, µs", "figure"),
         Column("low", "lowest, µs", "figure"),
         Column("high", "highest, µs", "figure"),
@@ -331,7 +288,7 @@ def findings(networks: Sequence[Source]) -> Table:
         for network in networks
         for entry in entries(network.content.get("findings"))
     ]
-    columns = (RESULTS, Column("kind", "kind"), Column("text", "finding"))
+    columns = (*named("results", "kind"), Column("text", "finding"))
     return Table("network_findings", "Findings in the network", columns, rows)
 
 
@@ -344,11 +301,9 @@ def reference(published: Mapping[str, Any]) -> Table:
     ]
     columns = (
         Column("series", "series"),
-        HOSTS,
+        Column("hosts", "hosts", "int"),
         Column("processes", "ranks", "int"),
-        MODEL,
-        PRECISION,
-        Column("instance", "instance"),
+        *named("model", "precision", "instance"),
         Column("what", "time of"),
         Column("seconds", "time", "seconds"),
         Column("speedup", "speed-up", "ratio"),

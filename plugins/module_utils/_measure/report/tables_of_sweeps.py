@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.bottleneck import PARTS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price, titled
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
@@ -18,16 +18,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     text,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
-    HOST,
-    HOSTS,
-    RANKS,
-    REASON,
     RESULTS,
     SPEED,
-    STATE,
     THREADS,
     Column,
     Table,
+    named,
     read_row,
     spread_columns,
 )
@@ -54,12 +50,9 @@ def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
     """Return a row for each number of hosts, and one for the baseline of one process where it was measured."""
     columns = (
         RESULTS,
-        HOSTS,
-        RANKS,
-        Column("baseline", "baseline"),
-        STATE,
-        Column("repeats", "repeats", "int"),
-        Column("failed", "failed", "int"),
+        *named("hosts", "ranks", form="int"),
+        *named("baseline", "state"),
+        *named("repeats", "failed", form="int"),
         *spread_columns("samples_per_second", "samples/s", FORMS["samples_per_second"]),
         *spread_columns("speedup", "speed-up", FORMS["speedup"]),
         Column("speedup_over_one_process", "speed-up over one process", "ratio"),
@@ -105,12 +98,8 @@ def measured(table: Table) -> list[Mapping[str, Any]]:
 def runs(sweeps: Sequence[Source]) -> Table:
     """Return a row for each run of the sweeps, those that failed or are pending too."""
     columns = (
-        RESULTS,
-        Column("job", "job"),
-        STATE,
-        REASON,
-        HOSTS,
-        RANKS,
+        *named("results", "job", "state", "reason"),
+        *named("hosts", "ranks", form="int"),
         Column("ranks_per_node", "ranks per host", "int"),
         THREADS,
         Column("baseline", "baseline"),
@@ -160,13 +149,12 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
                 }
             )
     columns = (
-        RESULTS,
-        Column("where", "where"),
-        HOSTS,
-        HOST,
+        *named("results", "where"),
+        Column("hosts", "hosts", "int"),
+        Column("host", "host"),
         Column("rank", "rank", "int"),
         Column("step_seconds", "step", "milliseconds"),
-        *(Column(name, name, "percent") for name in PARTS),
+        *named(*PARTS, form="percent"),
     )
     return Table("time_split", "Share of a step's time", columns, rows)
 
@@ -187,15 +175,10 @@ def _alike(trials: Sequence[Mapping[str, Any]]) -> list[str]:
 def trials(tunings: Sequence[Source]) -> Table:
     """Return a row for each trial."""
     columns = (
-        RESULTS,
-        Column("settings", "settings"),
-        Column("default", "default"),
-        Column("winner", "winner"),
-        Column("round", "round", "int"),
-        Column("steps", "steps", "int"),
+        *named("results", "settings", "default", "winner"),
+        *named("round", "steps", form="int"),
         SPEED,
-        STATE,
-        REASON,
+        *named("state", "reason"),
         Column("seconds", "trial", "seconds"),
     )
     rows = []
@@ -224,12 +207,7 @@ def finals(tunings: Sequence[Source]) -> Table:
         for what in ("default", "winner")
         for place, value in enumerate(_numbers(mapping(tuning.content.get("final")).get(what)), 1)
     ]
-    columns = (
-        RESULTS,
-        Column("what", "plan"),
-        Column("run", "run", "int"),
-        SPEED,
-    )
+    columns = (RESULTS, Column("what", "plan"), Column("run", "run", "int"), SPEED)
     return Table("trials_final", "Winner and default, run again", columns, rows)
 
 

@@ -78,15 +78,15 @@ class Verdict:
 def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Verdict:
     """Return the verdict about all sources: the first sweep's number, else a job's, tuning's or the network's."""
     heads = [
-        *(_sweep(sweep, tables["scaling"]) for sweep in sources.sweeps),
-        *(_job(job) for job in sources.jobs),
-        *(_tuning(tuning) for tuning in sources.tunings),
-        *(_inference(inference, tables) for inference in sources.inferences),
-        *(_network(network, tables["network_findings"]) for network in sources.networks),
+        *(_sweep(sweep, tables["scaling"]) for sweep in sources.of("sweep")),
+        *(_job(job) for job in sources.of("job")),
+        *(_tuning(tuning) for tuning in sources.of("tuning")),
+        *(_inference(inference, tables) for inference in sources.of("inference")),
+        *(_network(network, tables["network_findings"]) for network in sources.of("network")),
     ]
     value, unit = next(((value, unit) for value, unit, _sentence in heads if value), (MISSING, ""))
     learned = _learned(tables["metrics"], tables["losses"])
-    asked = bool(sources.jobs or sources.sweeps)
+    asked = bool(sources.of("job") or sources.of("sweep"))
     return Verdict(
         value,
         unit,
@@ -100,7 +100,8 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
 
 def _measured(sources: Sources) -> str:
     """Say what was measured: the job, the model, the precision and the CPUs."""
-    first = (sources.sweeps or sources.jobs or sources.tunings or sources.inferences or sources.networks)[0]
+    order = ("sweep", "job", "tuning", "inference", "network")
+    first = next(source for kind in order for source in sources.of(kind))
     jobs = list(dict.fromkeys(source.job for source in sources.all if source.job))
     parts = [f"Job{'s' if len(jobs) > 1 else ''} {', '.join(jobs)}" if jobs else "The network"]
     models = list(dict.fromkeys(source.model for source in sources.all if source.model))
@@ -109,7 +110,7 @@ def _measured(sources: Sources) -> str:
     backend = text(first.content.get("backend"))
     parts += [f"backend {backend}"] if backend else []
     parts += [f"stack {first.stack}"] if first.stack else []
-    kinds = {text(sweep.content.get("scaling")) for sweep in sources.sweeps} - {""}
+    kinds = {text(sweep.content.get("scaling")) for sweep in sources.of("sweep")} - {""}
     parts += [f"{kind} scaling" for kind in sorted(kinds)]
     of_first = [source for source in sources.all if source.kind == first.kind]
     cpus = list(dict.fromkeys(short_cpu(source.cpu) for source in of_first if source.cpu))

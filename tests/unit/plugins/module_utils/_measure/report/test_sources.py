@@ -22,7 +22,7 @@ def test_each_kind_is_found_by_its_file(tmp_path: Path) -> None:
     report_results.write_json(tmp_path / "network" / "network.json", report_results.network())
     found = sources.read(sorted(tmp_path.iterdir()))
     assert [source.kind for source in found.all] == ["network", "job", "sweep", "tuning"]
-    assert [source.path.name for source in found.sweeps] == ["squad-scale"]
+    assert [source.path.name for source in found.of("sweep")] == ["squad-scale"]
 
 
 def test_a_report_of_nothing() -> None:
@@ -55,7 +55,7 @@ def test_mixed_results_are_refused_by_name(tmp_path: Path, what: str) -> None:
     )
     with pytest.raises(ValueError, match=refused(message)):
         sources.read([one, other])
-    assert len(sources.read([one, other], mixed=True).sweeps) == 2
+    assert len(sources.read([one, other], mixed=True).of("sweep")) == 2
 
 
 def test_a_network_of_no_job_is_mixed_with_any(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_results_of_a_job(tmp_path: Path) -> None:
 
 
 def losses_of(path: Path) -> list[tuple[float | None, float | None, float | None]]:
-    (job,) = sources.read([path]).jobs
+    (job,) = sources.read([path]).of("job")
     return [(point["step"], point["loss"], point["eval_loss"]) for point in job.losses]
 
 
@@ -144,7 +144,7 @@ def test_the_runs_of_a_sweep_are_read_where_they_are(tmp_path: Path) -> None:
     path = report_results.write_sweep(tmp_path / "squad-scale")
     report_results.write_job(path / "squad+on-2-r1")
     report_results.write_job(tmp_path / "squad+on-4-r1")
-    (sweep,) = sources.read([path]).sweeps
+    (sweep,) = sources.read([path]).of("sweep")
     assert sorted(run.path.name for run in sweep.runs) == ["squad+on-2-r1", "squad+on-4-r1"]
 
 
