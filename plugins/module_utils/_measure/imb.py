@@ -4,7 +4,7 @@
 """Read what IMB-MPI1 (Intel MPI Benchmarks 2021.11) prints.
 
 A benchmark begins with "# Benchmarking Allreduce" and "# #processes = 4", then a line of column names with units, and a
-line for each size: bytes, repetitions, and t_min, t_max, t_avg in µs over the ranks; PingPong has t and Mbytes/sec.
+line for each size: bytes, repetitions, and t_min, t_max, t_avg in µs over the ranks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCKS = ("all_gather", "all_to_all")
 _TITLE = re.compile(r"# Benchmarking (\S+)")
 _RANKS = re.compile(r"# #processes = (\d+)")
 # A rank's prefix, as mpirun -l has it, is none of this.
-_ROW = re.compile(r"\s*(\d+)\s+(\d+)((?:\s+[\d.]+)+)\s*")
+_ROW = re.compile(r"\s*(\d+)\s+\d+\s+([\d.]+)\s+([\d.]+)\s+([\d.]+)\s*")
 
 
 def collectives(text: str) -> list[dict[str, Any]]:
@@ -37,38 +37,19 @@ def collectives(text: str) -> list[dict[str, Any]]:
     the mean over the ranks of the mean over the repetitions; low, high: those of the fastest and the slowest rank.
     Sizes that IMB left out are missing, as is what else the log has.
     """
-    found = []
-    for operation, ranks, size, _repeats, values in _rows(text):
-        if operation in BENCHMARKS and len(values) == 3:
-            low, high, mean = values
-            whole = size * ranks if operation in _BLOCKS else size
-            row = {"operation": operation, "bytes": whole, "ranks": ranks, "microseconds": mean}
-            found.append({**row, "low": low, "high": high})
-    return found
-
-
-def ping_pong(text: str) -> list[dict[str, Any]]:
-    """Return each size of PingPong: {bytes, microseconds (of half a round trip), mbyte_s}."""
-    return [
-        {"bytes": size, "microseconds": values[0], "mbyte_s": values[1]}
-        for operation, _ranks, size, _repeats, values in _rows(text)
-        if operation == "PingPong" and len(values) == 2
-    ]
-
-
-def _rows(text: str) -> list[tuple[str, int, int, int, list[float]]]:
-    """The rows of all tables: operation, ranks, size, repetitions, times."""
-    found: list[tuple[str, int, int, int, list[float]]] = []
+    found: list[dict[str, Any]] = []
     operation, ranks = "", 0
     for line in text.splitlines():
         title, number, row = _TITLE.match(line), _RANKS.match(line), _ROW.fullmatch(line)
         if title:
-            operation, ranks = _OPERATIONS.get(title[1], title[1]), 0
+            operation, ranks = _OPERATIONS.get(title[1], ""), 0
         elif number:
             ranks = int(number[1])
-        elif row and ranks:
-            values = [float(word) for word in row[3].split()]
-            found.append((operation, ranks, int(row[1]), int(row[2]), values))
+        elif row and ranks and operation:
+            size = int(row[1]) * (ranks if operation in _BLOCKS else 1)
+            low, high, mean = (float(value) for value in row.groups()[1:])
+            about = {"operation": operation, "bytes": size, "ranks": ranks}
+            found.append({**about, "microseconds": mean, "low": low, "high": high})
         elif not line.strip():  # the end of a table
             ranks = 0
     return found

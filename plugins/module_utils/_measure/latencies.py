@@ -16,8 +16,6 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import percentile
-
 # So many values keep every whole percentile, and tenths of one, where one sample is thinned.
 KEPT = 1001
 PERCENTILES = (50, 90, 99)
@@ -45,7 +43,9 @@ def summary(sample: Mapping[str, Any], scale: float = 1.0) -> dict[str, float] |
     values = [value * scale for value in sample["values"]]
     if not values:
         return None
-    found = {f"p{percent}": percentile(values, percent) for percent in PERCENTILES}
+    # Of one value there are no quantiles before Python 3.13.
+    cuts = statistics.quantiles(values if len(values) > 1 else values * 2, n=100, method="inclusive")
+    found = {f"p{percent}": cuts[percent - 1] for percent in PERCENTILES}
     total = sample.get("total")
     mean = statistics.fmean(values) if total is None else scale * total / sample["count"]
     return {"mean": mean, **found, "count": sample["count"]}

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure.network import host_figures, speed
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import data_size
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, wrapped
 
 
@@ -30,16 +31,6 @@ def render(network: Mapping[str, Any], left_out: Sequence[str] = ()) -> str:
     if left_out:
         parts += ["", "Left out:", *[line for text in left_out for line in wrapped("  ", text)]]
     return "\n".join(parts)
-
-
-def size(number: int) -> str:
-    """Return bytes in binary units: 4 KiB, 25 MiB, 1365 B where these do not fit."""
-    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
-        if number >= unit and number % unit == 0:
-            return f"{number // unit} {name}"
-    if number >= 1 << 20:
-        return f"{number / (1 << 20):.1f} MiB"
-    return f"{number} B"
 
 
 def _findings(network: Mapping[str, Any]) -> list[str]:
@@ -83,7 +74,7 @@ def _collectives(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     order = list(dict.fromkeys(row["operation"] for row in rows))
     for operation, number in sorted({key[:2] for key in found}, key=lambda key: (order.index(key[0]), key[1])):
         times = [found.get((operation, number, *tool)) for tool in tools]
-        table.append([operation, size(number), *["-" if time is None else _ms(time) for time in times]])
+        table.append([operation, data_size(number), *["-" if time is None else _ms(time) for time in times]])
     return ["", *columns(table)]
 
 

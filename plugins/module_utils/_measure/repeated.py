@@ -51,42 +51,6 @@ def scaled(one: Spread | None, factor: float) -> Spread | None:
     return one and {name: value if name == "count" else value * factor for name, value in one.items()}
 
 
-def inverse(one: Spread | None, dividend: float) -> Spread | None:
-    """Return the spread of `dividend` divided by each of the measurements, as seconds are of samples per second."""
-    if not one or one["low"] <= 0:
-        return None
-    ends = {"median": dividend / one["median"], "low": dividend / one["high"], "high": dividend / one["low"]}
-    return {**ends, **{name: one[name] for name in one if name == "count"}}
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Return the value below which `percent` (0 to 100) of the values lie, between two of them in proportion.
-
-    Raises ValueError when there are none.
-    """
-    if not values:
-        raise ValueError("there is no percentile of no values")
-    ordered = sorted(values)
-    place = (len(ordered) - 1) * percent / 100
-    below = min(int(place), len(ordered) - 1)
-    above = min(below + 1, len(ordered) - 1)
-    value = ordered[below] + (ordered[above] - ordered[below]) * (place - below)
-    return min(max(value, ordered[below]), ordered[above])  # which rounding may leave
-
-
-def of_steps(seconds: Sequence[float]) -> Spread | None:
-    """Return the spread of the steps of one run: their low and high are the 10th and the 90th percentile."""
-    if not seconds:
-        return None
-    return {
-        "median": statistics.median(seconds),
-        "low": percentile(seconds, 10),
-        "high": percentile(seconds, 90),
-        "mean": statistics.fmean(seconds),
-        "count": len(seconds),
-    }
-
-
 @dataclass(frozen=True)
 class Outliers:
     """Who takes longer than the others of other groups: {name: times as long}, and what could have been noticed.

@@ -26,11 +26,6 @@ def test_blocks_are_counted_for_all_ranks() -> None:
         assert [row["bytes"] for row in rows if row["operation"] == operation] == [8192, 131072, 2097152]
 
 
-def test_ping_pong() -> None:
-    assert imb.ping_pong(TEXT)[0] == {"bytes": 4096, "microseconds": 2.04, "mbyte_s": 2010.9}
-    assert len(imb.ping_pong(TEXT)) == 3
-
-
 def test_what_else_a_log_has() -> None:
     noise = "1 2 3 4 5\nAbort(15) on node 0\n 4096 10 out-of-mem.; needed X= 0.5 GB\n 4096 int_overflow.\n"
     assert imb.collectives(noise + TEXT + noise) == imb.collectives(TEXT)

@@ -106,12 +106,3 @@ def test_what_was_left_out_is_said() -> None:
     assert "IMB-MPI1, all_to_all: 3 of 3 sizes; its time was over" in network_result.left_out(measured(), cut, asked)
     no_imb = measured(imb={"reason": "there is one rank"}, left_out=["pairs: there is one host"])
     assert network_result.left_out(no_imb, "", asked) == ["pairs: there is one host", "IMB-MPI1: there is one rank"]
-
-
-def test_sizes_are_shown_in_binary_units() -> None:
-    assert [network_text.size(number) for number in (4096, 25 << 20, 1365, 3 * (1 << 20) + 5)] == [
-        "4 KiB",
-        "25 MiB",
-        "1365 B",
-        "3.0 MiB",
-    ]
