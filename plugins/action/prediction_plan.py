@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _text
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
+from ansible_collections.amx.cluster.plugins.module_utils._measure import measurement
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -58,7 +59,7 @@ class ActionModule(ControlNodeAction):
             "version": 1,
             "job": wanted.name,
             "state": "incomplete",
-            "started": requested.now(),
+            "started": _text.now(),
             "ended": "",
             "request": now,
             "token": secrets.token_hex(8),
@@ -110,7 +111,7 @@ class ActionModule(ControlNodeAction):
     ) -> None:
         """Write prediction.json and the job file; another prediction in their place is moved aside. Raises OSError."""
         if not earlier:
-            requested.begin_anew(wanted.path)
+            measurement.set_aside(wanted.path)
         if "at" not in fields["data"][logic.INPUT]:
             place = wanted.folder / logic.INPUT
             place.mkdir(exist_ok=True)

@@ -11,7 +11,8 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions
-from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
+from ansible_collections.amx.cluster.plugins.module_utils._measure import measurement
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration, now
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -34,7 +35,7 @@ class ActionModule(ControlNodeAction):
 
     def report(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Complete prediction.json, copy the output to where it is wanted, and show what came of it."""
-        content = requested.recorded(folder / predictions.FILE)
+        content = measurement.recorded(folder / predictions.FILE)
         summary, outcome = options["summary"], options["outcome"]
         damaged = file_set.differences(folder, summary["files"])
         if damaged:
@@ -53,7 +54,7 @@ class ActionModule(ControlNodeAction):
         content.update(
             {key: value for key, value in summary.items() if key not in ("version", "request")},
             state="complete",
-            ended=requested.now(),
+            ended=now(),
             seconds=outcome.get("seconds"),
             attempts=outcome.get("attempts", []),
             notes=outcome.get("notes", []),

@@ -8,29 +8,15 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ansible import context
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import moment as now
-from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import set_aside as begin_anew
-
-__all__ = ["begin_anew", "given", "misspelt", "now", "plain", "recorded", "refuse_misspelt"]
 
 
 def plain(value: object) -> Any:
     """Return a value of Ansible's as plain data, which can be merged and copied."""
     return json.loads(json.dumps(value))
-
-
-def recorded(path: Path) -> dict[str, Any]:
-    """Return the content of a measurement's file. Raises ValueError where there is none."""
-    content = read_json(path)
-    if content is None:
-        raise ValueError(f"{path} is missing, or is not complete JSON")
-    return content
 
 
 def given(loader: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
+from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership, _text
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
@@ -37,7 +37,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement i
     Measurement,
     Stopped,
     contents,
-    moment,
 )
 
 
@@ -49,10 +48,12 @@ class Sweep(Measurement[sweep.Sweep]):
     OPTIONS, MORE_HOSTS = sweep_request.OPTIONS, True
 
     def prepare(self) -> None:
-        usable = sweep_request.candidates(self.job, self.cluster.hosts)
+        # A number of hosts in the job file is that of other runs: those of a sweep are its counts.
+        named = self.job if isinstance(self.job.hosts, list) else replace(self.job, hosts=None)
+        usable = choose_hosts(named, self.cluster.hosts)
         self.request = sweep_request.read(self.options, self.job, usable)
         self.hosts = usable[: self.request.counts[-1]]
-        self.content = sweep.new(self.job, usable, self.request, contents(self.job), moment())
+        self.content = sweep.new(self.job, usable, self.request, contents(self.job), _text.now())
 
     def continued(self, earlier: sweep.Sweep) -> sweep.Sweep:
         return sweep.continued(earlier, self.content)
@@ -65,7 +66,7 @@ class Sweep(Measurement[sweep.Sweep]):
 
     def next(self, content: sweep.Sweep, now: float) -> tuple[sweep.Sweep, sweep_request.Run | None]:
         run = sweep.following(content)
-        return (sweep.started(content, run.job, moment(now)), run) if run else (content, None)
+        return (sweep.started(content, run.job, _text.now()), run) if run else (content, None)
 
     def trial(self, content: sweep.Sweep, run: sweep_request.Run, now: float) -> dict[str, Any]:
         layout = content.layout or {}
@@ -74,7 +75,7 @@ class Sweep(Measurement[sweep.Sweep]):
     def recorded(
         self, content: sweep.Sweep, tried: Mapping[str, Any], found: Found, now: float
     ) -> tuple[sweep.Sweep, str]:
-        content, stop = sweep.recorded(content, tried, moment(now))
+        content, stop = sweep.recorded(content, tried, _text.now())
         content = replace(content, cpu=content.cpu or found.head.get("cpu") or None)
         left, runs = len(sweep.left(content)), content.runs
         if not left:
@@ -113,7 +114,7 @@ class Tuning(Measurement[tuning.Tuning]):
             unheeded = tuning_files.unheeded(self.job, self.request.vary)
             if unheeded:
                 raise ValueError(unheeded)
-        self.content = tuning.new(self.job, self.request, contents(self.job), moment())
+        self.content = tuning.new(self.job, self.request, contents(self.job), _text.now())
 
     def to_inventory(self) -> bool:
         """Tell whether the winner is for the inventory."""
@@ -145,7 +146,7 @@ class Tuning(Measurement[tuning.Tuning]):
         return [content.running.job] if content.running else []
 
     def next(self, content: tuning.Tuning, now: float) -> tuple[tuning.Tuning, tuning.Trial | None]:
-        content, run = tuning.advance(content, self.job, moment(now))
+        content, run = tuning.advance(content, self.job, _text.now())
         if run is None:
             return replace(content, diff=tuning_files.diff(content, self.job)), None
         return replace(content, running=tuning.Running(run.job, run, now)), run
@@ -214,7 +215,7 @@ class InferenceBenchmark(Measurement[Benchmark]):
         except ValueError as error:
             raise ValueError(f"{error}; set a shorter name in {self.job.file}") from None
         self.models = inference_matrix.models(self.job, self.cluster.prefix)
-        self.content = inference.new(self.job, contents(self.job), self.hosts, moment())
+        self.content = inference.new(self.job, contents(self.job), self.hosts, _text.now())
 
     def continued(self, earlier: Benchmark) -> Benchmark:
         return inference.continued(earlier, self.request.budget)
@@ -243,7 +244,7 @@ class InferenceBenchmark(Measurement[Benchmark]):
         return [content.running.job] if content.running else []
 
     def next(self, content: Benchmark, now: float) -> tuple[Benchmark, inference_document.Trial | None]:
-        content, run = inference.advance(content, self.request, self.job, moment(now))
+        content, run = inference.advance(content, self.request, self.job, _text.now())
         if run:
             content = replace(content, running=inference_document.Running(run.job, run, now))
         return inference_choice.concluded(content), run

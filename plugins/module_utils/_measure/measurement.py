@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -129,10 +127,7 @@ class Measurement(ABC, Generic[State]):
 
     def current(self) -> State:
         """Return the content of the measurement's file. Raises ValueError where there is none."""
-        found = _io.read_json(self.path)
-        if found is None:
-            raise ValueError(f"{self.path} is missing, or is not complete JSON")
-        return self._read(found)
+        return self._read(recorded(self.path))
 
     def interrupted(self) -> list[str]:
         """Return the jobs that were started and whose end the file has not: they may be running still."""
@@ -230,6 +225,14 @@ def set_aside(path: Path) -> None:
     path.parent.mkdir(mode=0o700)
 
 
+def recorded(path: Path) -> dict[str, Any]:
+    """Return the content of a measurement's file. Raises ValueError where there is none."""
+    content = _io.read_json(path)
+    if content is None:
+        raise ValueError(f"{path} is missing, or is not complete JSON")
+    return content
+
+
 def contents(job: Job) -> dict[str, str]:
     """Return {name: SHA-256} of the files that make a job what it is. Raises ValueError."""
     project = project_files.read(job)["project"]
@@ -238,13 +241,6 @@ def contents(job: Job) -> dict[str, str]:
         if path.is_absolute() and not project:
             found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
-
-
-def moment(seconds: float | None = None) -> str:
-    """Return a time, in seconds since the Unix epoch, as files have it; by default now."""
-    return datetime.fromtimestamp(time.time() if seconds is None else seconds, timezone.utc).isoformat(
-        timespec="seconds"
-    )
 
 
 def whole(name: str, value: object, least: int) -> int:

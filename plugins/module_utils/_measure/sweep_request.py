@@ -113,19 +113,6 @@ def read(options: Mapping[str, Any], job: Job, usable: Sequence[str]) -> Request
     return Request(**values)
 
 
-def candidates(job: Job, hosts: Sequence[str]) -> list[str]:
-    """Return the hosts that a sweep of the job can use: those that it names, else all. Raises ValueError."""
-    if isinstance(job.hosts, list):
-        unknown = [name for name in job.hosts if name not in hosts]
-        if unknown:
-            raise ValueError(
-                f"Job {job.name} names {', '.join(unknown)}, which the inventory's cluster does not have "
-                f"({', '.join(hosts)}): correct hosts in {job.file}."
-            )
-        return list(job.hosts)
-    return list(hosts)
-
-
 def default_counts(most: int) -> list[int]:
     """Return 1, 2, 4, ... and `most`."""
     counts = []

@@ -119,6 +119,7 @@ def test_again_moves_a_measurement_aside(options: dict[str, Any]) -> None:
 
 
 def test_in_check_mode_a_sweep_shows_its_runs(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    Path(options["request"]["job"]).write_text("{name: demo, script: train.py, hosts: 1}")  # of other runs
     measurement = run_action(measurement_check, {**options, "format": "json"})["measurement"]
     run_action(measurement_next, {"measurement": measurement}, check=True)
     assert capsys.readouterr().out == ("Would be run: demo+sanity, demo+one-process-r1, demo+on-1-r1, demo+on-2-r1\n")
