@@ -42,22 +42,17 @@ def of_host(job: Path, start: str = "") -> dict[str, dict[str, Any]]:
 def _summary(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     state, reason = _state(instances)
     good = [one for one in instances if one["state"] == MEASURED]
-    found: dict[str, Any] = {
+    return {
         "instances": len(instances),
         "state": state,
         "reason": reason,
         "throughput": latencies.together([_throughput(one) for one in good]),
         "latencies_us": latencies.merged([_closed_loop(one) for one in good]),
-        **{name: _most(instances, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
-        "isa": next((one["isa"] for one in good if one.get("isa")), None),
-        "emulated": any(one.get("emulated") for one in instances),
-        "int8_route": next((one["int8_route"] for one in good if one.get("int8_route")), None),
-        "agreement": next((one["agreement"] for one in good if one.get("agreement")), None),
-        "new_weights": next((one["new_weights"] for one in good if one.get("new_weights")), []),
+        **_taken_over(instances, good),
+        "isa": _first(good, "isa"),
         "generation": _generation(good),
         "open_loop": _open_loop(good),
     }
-    return found
 
 
 def _state(parts: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
@@ -87,6 +82,20 @@ def _closed_loop(one: Mapping[str, Any]) -> dict[str, Any]:
 
 def _most(parts: Sequence[Mapping[str, Any]], name: str) -> float | None:
     return max((one[name] for one in parts if one.get(name) is not None), default=None)
+
+
+def _first(parts: Sequence[Mapping[str, Any]], name: str) -> Any:
+    return next((one[name] for one in parts if one.get(name)), None)
+
+
+def _taken_over(parts: Sequence[Mapping[str, Any]], good: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what is the most of instances or hosts, or the same for all. good: those that have measured the cell."""
+    return {
+        **{name: _most(parts, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
+        "emulated": any(one.get("emulated") for one in parts),
+        **{name: _first(good, name) for name in ("int8_route", "agreement")},
+        "new_weights": _first(good, "new_weights") or [],
+    }
 
 
 def _generation(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -139,12 +148,8 @@ def all_hosts(cell: Cell, hosts: Mapping[str, Mapping[str, Any]], expected: int)
         "reason": "",
         "throughput": latencies.together([part["throughput"] for part in parts]),
         "latency_ms": latencies.summary(latencies.merged([part["latencies_us"] for part in parts]), _MS),
-        **{name: _most(parts, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
+        **_taken_over(parts, parts),
         "isa": ", ".join(sorted({part["isa"] for part in parts if part["isa"]})) or None,
-        "emulated": any(part["emulated"] for part in parts),
-        "int8_route": next((part["int8_route"] for part in parts if part["int8_route"]), None),
-        "agreement": next((part["agreement"] for part in parts if part["agreement"]), None),
-        "new_weights": next((part["new_weights"] for part in parts if part.get("new_weights")), []),
         "generation": _generated(cell, parts),
         "open_loop": [
             {

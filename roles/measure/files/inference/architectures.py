@@ -17,7 +17,6 @@ class Architecture:
     full: dict[str, Any]
     small: dict[str, Any]
     image_size: tuple[int, int] = (0, 0)  # full and small, in pixels
-    known_as: str = ""  # the model of the hub that has the full size
 
 
 _ENCODER = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
@@ -38,24 +37,19 @@ ARCHITECTURES = {
         TEXT,
         {"vocab_size": 30522},
         {"vocab_size": 1024, "dim": 128, "n_layers": 2, "n_heads": 2, "hidden_dim": 256},
-        known_as="distilbert-base-uncased",
     ),
-    "bert-base": Architecture(
-        "BertConfig", TEXT, _BERT["bert-base"], {"vocab_size": 1024, **_ENCODER}, known_as="bert-base-uncased"
-    ),
+    "bert-base": Architecture("BertConfig", TEXT, _BERT["bert-base"], {"vocab_size": 1024, **_ENCODER}),
     "bert-large": Architecture(
         "BertConfig",
         TEXT,
         _BERT["bert-large"],
         {"vocab_size": 1024, **_ENCODER, "num_hidden_layers": 4},
-        known_as="bert-large-uncased",
     ),
     "roberta-base": Architecture(
         "RobertaConfig",
         TEXT,
         {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
         {"vocab_size": 1024, "max_position_embeddings": 514, "type_vocab_size": 1, **_ENCODER},
-        known_as="roberta-base",
     ),
     "resnet-50": Architecture(
         "ResNetConfig",
@@ -63,7 +57,6 @@ ARCHITECTURES = {
         {"num_labels": 1000},
         {"num_labels": 10, "embedding_size": 16, "hidden_sizes": [32, 64, 128, 256], "depths": [1, 1, 1, 1]},
         (224, 64),
-        "microsoft/resnet-50",
     ),
     "vit-base": Architecture(
         "ViTConfig",
@@ -71,7 +64,6 @@ ARCHITECTURES = {
         {"num_labels": 1000},
         {"num_labels": 10, "image_size": 64, **_ENCODER},
         (224, 64),
-        "google/vit-base-patch16-224",
     ),
     "llama-1b": Architecture(
         "LlamaConfig",
@@ -95,6 +87,5 @@ ARCHITECTURES = {
             "num_key_value_heads": 2,
             "tie_word_embeddings": True,
         },
-        known_as="meta-llama/Llama-3.2-1B",
     ),
 }

@@ -11,6 +11,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import precision
@@ -20,6 +21,7 @@ from tasks import Inputs
 ENGINES = ("eager", "compile", "trace", "ipex")
 
 
+@dataclass
 class Prepared:
     """A model that answers: call it with tasks.Inputs, it returns outputs as tasks describes them.
 
@@ -28,12 +30,11 @@ class Prepared:
     precision. marks: for text-generation, seconds (time.perf_counter) of the last call: its begin, then each token.
     """
 
-    def __init__(self, call: Callable[[Inputs], dict[str, Any]]) -> None:
-        self.call = call
-        self.fixed_shapes = False
-        self.int8_route: str | None = None
-        self.emulated = False
-        self.marks: list[float] = []
+    call: Callable[[Inputs], dict[str, Any]]
+    marks: list[float] = field(default_factory=list)
+    fixed_shapes: bool = False
+    int8_route: str | None = None
+    emulated: bool = False
 
     def __call__(self, inputs: Inputs) -> dict[str, Any]:
         """Return the outputs for inputs; call it within torch.inference_mode()."""
@@ -65,10 +66,7 @@ def prepare(loaded: Loaded, cell: Mapping[str, Any], example: Inputs, calibratio
     elif cell["precision"] == "int8":
         first = _caller(loaded, cell, model)
         route = precision.int8_static(model, first, list(calibration) or [example])
-    prepared = _ENGINES[cell["engine"]](loaded, cell, model, example)
-    prepared.emulated = emulated
-    prepared.int8_route = route
-    return prepared
+    return replace(_ENGINES[cell["engine"]](loaded, cell, model, example), emulated=emulated, int8_route=route)
 
 
 def check(cell: Mapping[str, Any], task: str) -> None:
@@ -168,29 +166,21 @@ def _generator(
     return call
 
 
-def _of_model(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Prepared:
+def _eager(loaded: Loaded, cell: Mapping[str, Any], model: Any, _example: Inputs) -> Prepared:
     if loaded.task != "text-generation":
         return Prepared(_caller(loaded, cell, model))
     marks: list[float] = []
-    prepared = Prepared(_generator(loaded, cell, model, marks))
-    prepared.marks = marks
-    return prepared
+    return Prepared(_generator(loaded, cell, model, marks), marks)
 
 
-def _eager(loaded: Loaded, cell: Mapping[str, Any], model: Any, _example: Inputs) -> Prepared:
-    return _of_model(loaded, cell, model)
-
-
-def _compiled(loaded: Loaded, cell: Mapping[str, Any], model: Any, _example: Inputs) -> Prepared:
+def _compiled(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:
     import torch
 
     if loaded.task == "text-generation":
         # A cache that grows would have every token compiled anew.
         model.generation_config.cache_implementation = "static"
     model.forward = torch.compile(model.forward)
-    prepared = _of_model(loaded, cell, model)
-    prepared.fixed_shapes = True
-    return prepared
+    return replace(_eager(loaded, cell, model, example), fixed_shapes=True)
 
 
 def _traced(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:
@@ -209,9 +199,7 @@ def _traced(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs
     except Exception as error:  # Whatever torch raises, this model cannot be traced.
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise Unavailable(f"{loaded.name} cannot be traced: {reason}") from error
-    prepared = Prepared(_caller(loaded, cell, traced))
-    prepared.fixed_shapes = True
-    return prepared
+    return Prepared(_caller(loaded, cell, traced), fixed_shapes=True)
 
 
 def _ipex(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:

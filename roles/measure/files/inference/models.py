@@ -18,7 +18,6 @@ from typing import Any
 
 from architectures import ARCHITECTURES
 
-TASKS = ("text-classification", "question-answering", "text-generation", "image-classification")
 # The class of transformers that loads a model for a task.
 AUTO_CLASSES = {
     "text-classification": "AutoModelForSequenceClassification",
@@ -26,6 +25,7 @@ AUTO_CLASSES = {
     "text-generation": "AutoModelForCausalLM",
     "image-classification": "AutoModelForImageClassification",
 }
+TASKS = tuple(AUTO_CLASSES)
 SEED = 20
 # Any of them in a model's directory: it has a tokenizer.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "tokenizer.model")
@@ -34,8 +34,6 @@ PRETRAINED = ("Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM")
 GENERATES = ("ForCausalLM", "LMHeadModel")
 # What a process has in memory with torch and transformers, before any model (measured: docs/inference_engines.md).
 PROCESS_BYTES = 350_000_000
-# Bytes of an element in a header of safetensors.
-WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
 
 
 class Unavailable(ValueError):
@@ -143,12 +141,11 @@ def configuration(cell: Mapping[str, Any]) -> Any:
 
 def _check_task(cell: Mapping[str, Any], config: Any) -> None:
     task = cell["task"]
-    if task not in TASKS:
-        raise Unavailable(f"{task} is not one of the tasks {', '.join(TASKS)}")
+    automatic = _automatic(cell, config)
     variant = cell.get("small") or cell.get("configured")
     if not cell.get("path") and variant in ARCHITECTURES and task not in ARCHITECTURES[variant].tasks:
         raise Unavailable(f"{cell['model']} does {' and '.join(ARCHITECTURES[variant].tasks)}, not {task}")
-    classes = _automatic(cell, config)._model_mapping.get(type(config), None)
+    classes = automatic._model_mapping.get(type(config), None)
     if classes is None:
         raise Unavailable(f"{cell['model']} is a {config.model_type}, for which transformers has no model for {task}")
     names = {one.__name__ for one in (classes if isinstance(classes, tuple) else (classes,))}
@@ -216,24 +213,21 @@ def _image_size(cell: Mapping[str, Any], config: Any, directory: Path | None) ->
 # ------------------------------------------------------------------------------------------------------------- memory
 
 
-def weights(cell: Mapping[str, Any]) -> tuple[int, int]:
-    """Return (parameters, bytes of its files) of a cell's model, without loading it. Raises Unavailable.
+def weights(cell: Mapping[str, Any]) -> int:
+    """Return the parameters of a cell's model, without loading it. Raises Unavailable.
 
     From the headers of the safetensors in its directory; else from its configuration, built without memory.
     """
     directory = model_directory(cell)
     files = sorted(directory.glob("*.safetensors")) if directory else []
     if files:
-        tensors = [tensor for file in files for tensor in header(file)]
-        sizes = [math.prod(tensor["shape"]) for tensor in tensors]
-        return sum(sizes), sum(size * WIDTHS.get(tensor["dtype"], 4) for size, tensor in zip(sizes, tensors))
+        return sum(math.prod(tensor["shape"]) for file in files for tensor in header(file))
     import torch
 
     config = configuration(cell)
     with torch.device("meta"):
         model = _automatic(cell, config).from_config(config)
-    parameters = sum(one.numel() for one in model.parameters())
-    return parameters, 4 * parameters if directory else 0
+    return sum(one.numel() for one in model.parameters())
 
 
 def header(file: Path) -> list[dict[str, Any]]:
@@ -314,21 +308,15 @@ def _cgroup_rooms(root: Path) -> list[int]:
     return rooms
 
 
-def check_memory(cell: Mapping[str, Any], instances: int, available: int | None = None) -> int:
-    """Return the bytes that one instance needs; raises Unavailable when this host cannot take `instances` of them.
-
-    Call it before any of them has loaded its model. available: in bytes, as available_bytes finds it.
-    """
-    parameters, _bytes = weights(cell)
-    needed = needed_bytes(cell, parameters, configuration(cell))
-    room = available_bytes() if available is None else available
+def check_memory(cell: Mapping[str, Any], instances: int) -> None:
+    """Raise Unavailable when this host cannot take so many instances, before any of them has loaded its model."""
+    needed, room = needed_bytes(cell, weights(cell), configuration(cell)), available_bytes()
     if needed * instances > room:
         raise Unavailable(
             f"{cell['model']} in {cell['precision']} needs about {gibibytes(needed)} for each of {instances} "
             f"instance{'s' * (instances != 1)}, {gibibytes(needed * instances)} in all, and the host has "
             f"{gibibytes(room)} left: use fewer instances, smaller batches or a smaller model"
         )
-    return needed
 
 
 def gibibytes(size: int) -> str:

@@ -69,9 +69,7 @@ class Place:
 
 
 class Data:
-    """A file of rows. format: one of CSV, JSONL, PARQUET. columns: their names."""
-
-    format = ""
+    """A file of rows. columns: their names."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -99,14 +97,15 @@ class Data:
 
 
 class Lines(Data):
-    """What CSV and JSON lines have in common: records that are lines, found by their byte."""
+    """What CSV and JSON lines have in common: records that are lines, found by their byte.
+
+    beginning: the byte and the line at which the rows begin.
+    """
+
+    beginning: tuple[int, int]
 
     def records(self, stream: IO[bytes], line: int) -> Iterator[tuple[int, Record]]:
         """Yield (bytes up to its end, counted from where the stream is, record) from a line's beginning on."""
-        raise NotImplementedError
-
-    def beginning(self) -> tuple[int, int]:
-        """Return the byte and the line at which the rows begin."""
         raise NotImplementedError
 
     @staticmethod
@@ -115,7 +114,7 @@ class Lines(Data):
         return not line.strip(b"\r\n")
 
     def places(self, chunk_rows: int) -> list[Place]:
-        offset, line = self.beginning()
+        offset, line = self.beginning
         first, begin, count = line, offset, 0
         found = []
         with self.path.open("rb") as stream:
@@ -147,7 +146,7 @@ class Lines(Data):
         return found
 
     def estimate(self) -> int:
-        offset, line = self.beginning()
+        offset, line = self.beginning
         with self.path.open("rb") as stream:
             stream.seek(offset)
             ends = [end for end, _record in islice(self.records(stream, line), SAMPLED)]
@@ -156,8 +155,6 @@ class Lines(Data):
 
 class Csv(Lines):
     """CSV as RFC 4180 has it, UTF-8, with a header; fields are divided by a comma, a semicolon or a tabulator."""
-
-    format = CSV
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -181,10 +178,7 @@ class Csv(Lines):
         if twice or "" in fields:
             what = f"the column {twice[0]} twice" if twice and twice[0] else "a column without a name"
             raise DataError(f"{path}: its header, line {line_number}, has {what}: columns are found by their names")
-        self.after_header = self.mark + len(raw), line_number + raw.count(b"\n")
-
-    def beginning(self) -> tuple[int, int]:
-        return self.after_header
+        self.beginning = self.mark + len(raw), line_number + raw.count(b"\n")
 
     def _raw(self, stream: IO[bytes], line: int) -> Iterator[tuple[int, bytes, list[str], str]]:
         """Yield (line, bytes with the empty lines before, fields, problem) of each record."""
@@ -274,12 +268,11 @@ def _kept(raw: bytes) -> str:
 class JsonLines(Lines):
     """JSON lines: an object in each line. Its columns are those of the first row that is not broken."""
 
-    format = JSONL
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         with path.open("rb") as stream:
             self.mark = len(MARK) if stream.read(len(MARK)) == MARK else 0
+            self.beginning = self.mark, 1
             stream.seek(self.mark)
             start = stream.read(4096).lstrip()
             if start[:1] == b"[":
@@ -291,9 +284,6 @@ class JsonLines(Lines):
                     break
                 if count == SAMPLED:
                     raise DataError(f"{path}: none of its first {SAMPLED} rows can be read: line 1 {record.problem}")
-
-    def beginning(self) -> tuple[int, int]:
-        return self.mark, 1
 
     @staticmethod
     def is_empty(line: bytes) -> bool:
@@ -333,8 +323,6 @@ def _object(line: int, raw: bytes) -> Record:
 
 class Parquet(Data):
     """Parquet, read by pyarrow, which the stacks have."""
-
-    format = PARQUET
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -421,4 +409,4 @@ def describe(path: Path) -> dict[str, Any]:
     rows = data.estimate()
     if not rows:
         raise DataError(f"{path} is empty: there is no row in it")
-    return {"format": data.format, "columns": data.columns, "bytes": path.stat().st_size, "rows": rows}
+    return {"format": FORMATS[path.suffix], "columns": data.columns, "bytes": path.stat().st_size, "rows": rows}

@@ -60,15 +60,15 @@ def warm_up(request: Request, at_least: int, seconds: float = WARM_SECONDS, cloc
     return made
 
 
-def closed_loop(request: Request, seconds: float, fewest: int = FEWEST, clock: Clock = time.perf_counter) -> Loop:
-    """Make one request after the other, for so long and at least so many times."""
+def closed_loop(request: Request, seconds: float, clock: Clock = time.perf_counter) -> Loop:
+    """Make one request after the other, for so long and at least FEWEST times."""
     latencies = array("d")
     keep = latencies.append
     number = 0
     began = clock()
     end = began + seconds
     before = began
-    while before < end or number < fewest:
+    while before < end or number < FEWEST:
         start = clock()
         request(number)
         before = clock()
