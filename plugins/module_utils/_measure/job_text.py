@@ -29,7 +29,7 @@ def changed(text: str, fields: Mapping[str, Any]) -> str:
     if not isinstance(wanted, dict):
         raise ValueError("the file holds no mapping of fields")
     for path, value in _flat(fields):
-        if _get(wanted, path, None) == value and _has(wanted, path):
+        if _has(wanted, path, value):
             continue
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         text = _set(text, root, path, value, yaml)
@@ -80,20 +80,12 @@ def _flat(fields: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
     return found
 
 
-def _has(content: Any, path: tuple[str, ...]) -> bool:
+def _has(content: Any, path: tuple[str, ...], value: Any) -> bool:
     for name in path:
         if not isinstance(content, dict) or name not in content:
             return False
         content = content[name]
-    return True
-
-
-def _get(content: Any, path: tuple[str, ...], default: Any) -> Any:
-    for name in path:
-        if not isinstance(content, dict) or name not in content:
-            return default
-        content = content[name]
-    return content
+    return bool(content == value)
 
 
 def _put(content: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

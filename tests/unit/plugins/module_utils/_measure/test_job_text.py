@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -71,17 +69,6 @@ def test_what_cannot_be_changed_alone_is_refused() -> None:
         job_text.changed("hosts:\n- a\n", {"hosts": 2})
     with pytest.raises(ValueError, match="no mapping of fields"):
         job_text.changed("- a\n", {"x": 2})
-
-
-def test_the_diff_is_one_that_patch_takes(tmp_path: Path) -> None:
-    (tmp_path / "job.yml").write_text(JOB)
-    after = job_text.changed(JOB, {"backend": "gloo", "ranks_per_node": 4})
-    done = subprocess.run(
-        ["git", "apply", "-"], cwd=tmp_path, input=job_text.diff(JOB, after, "job.yml"), text=True, check=False
-    )
-    assert done.returncode == 0
-    assert (tmp_path / "job.yml").read_text() == after
-    assert job_text.diff(JOB, JOB, "job.yml") == ""
 
 
 INVENTORY = """\
