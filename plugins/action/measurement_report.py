@@ -25,7 +25,7 @@ class ActionModule(ControlNodeAction):
         measurement = measurements.read(described, task_vars.get("ansible_inventory_sources") or [])
         content, wrote = measurement.applied(measurement.current(), self._task.check_mode)
         if options["format"] == "text":
-            display.display(inventory_in_use.commands(measurement.text(content, wrote), task_vars))
+            display.display(inventory_in_use.commands(measurement.text(content, wrote)))
         else:
             document.emit(content.to_json(), options)
         failed = measurement.failed(content)

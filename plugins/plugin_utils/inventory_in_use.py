@@ -25,10 +25,7 @@ def option() -> str:
     return inventory.option(sources, defaults, Path.cwd())
 
 
-def commands(text: str, _variables: object = None) -> str:
-    """Return a text in which each playbook of the collection that it names is the command that runs it.
-
-    _variables: what earlier callers gave, unused.
-    """
+def commands(text: str) -> str:
+    """Return a text in which each playbook of the collection that it names is the command that runs it."""
     installed = "ansible_collections" in COLLECTION.parts and Path.cwd() != COLLECTION
     return inventory.commands(text, option(), installed)
