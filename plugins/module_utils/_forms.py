@@ -63,8 +63,8 @@ def field(row: Field | Form, default: Any = MISSING) -> Any:
     """Return what declares a field of a dataclass. default: its value, or the function that makes it, such as dict."""
     about = {"field": row if isinstance(row, Field) else Field(row)}
     if default is MISSING or not callable(default):
-        return dataclasses.field(default=default, metadata=about)
-    return dataclasses.field(default_factory=default, metadata=about)
+        return dataclasses.field(default=default, metadata=about)  # pylint: disable=invalid-field-call
+    return dataclasses.field(default_factory=default, metadata=about)  # pylint: disable=invalid-field-call
 
 
 def declared(cls: type) -> dict[str, Any]:

@@ -11,7 +11,7 @@ extends_documentation_fragment: amx.cluster.internal
 options:
   path: {type: path, required: true, description: The directory of the job directories}
   seconds: {type: float, default: 0.5, description: How long CPU use is measured; with 0 it is not}
-  starting: {type: str, default: "", description: The name of a job that starts, whose own locks are left out}
+  starting: {type: str, default: "", description: "The name of a job that starts, whose own locks are left out"}
   host: {type: str, default: this host, description: "The host's name in what is returned"}
 """
 EXAMPLES = "\n# Internal\n"
