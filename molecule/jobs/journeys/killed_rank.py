@@ -1,4 +1,4 @@
-"""The demo job by torchrun, and by MPI collectives: on three hosts, and a rank is killed on the way."""
+"""The smoke job by torchrun, and by MPI collectives: on three hosts, and a rank is killed on the way."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from support.cluster import CONTAINERS, HEAD, attempts, directory, job_file, on,
 from support.journeys import check
 
 SAVE_STEPS = 5
-# Of the demo job's 4000 and 600: three hosts share few cores here, and train twice.
-PAIRS = {"train_pairs": 576, "validation_pairs": 100}
 # By a signal that is not the out-of-memory killer's: another scenario on the same kernel may be about that just then.
 # The rank itself, and not its data loaders or the launcher: it is the one that the launcher started.
 KILL_RANK = """
@@ -26,19 +24,19 @@ exit 1
 """
 
 
-def torchrun_trains_the_demo_job() -> list[str]:
+def torchrun_goes_on_after_a_killed_rank() -> list[str]:
     """torchrun starts a rank on each host, and the job continues from its checkpoint when one is killed."""
     found = _train("torchrun", launcher="torchrun")
     # torchrun cannot start ranks with MPI, which is what the stack would take.
     check(found["backend"] == "gloo", f"backend {found['backend']}")
-    return [f"demo job started by torchrun on 3 hosts, rank 1 killed: {_told(found)}"]
+    return [f"smoke job started by torchrun on 3 hosts, rank 1 killed: {_told(found)}"]
 
 
-def mpi_trains_the_demo_job() -> list[str]:
+def mpi_goes_on_after_a_killed_rank() -> list[str]:
     """The ranks exchange gradients through Intel MPI, and the job continues from its checkpoint when one is killed."""
     found = _train("collectives", backend="mpi", gradient_compression="bf16")
     check(found["backend"] == "mpi", f"backend {found['backend']}")
-    return [f"demo job with backend mpi and compressed gradients on 3 hosts, rank 1 killed: {_told(found)}"]
+    return [f"smoke job with backend mpi and compressed gradients on 3 hosts, rank 1 killed: {_told(found)}"]
 
 
 def _told(found: dict[str, Any]) -> str:
@@ -47,12 +45,12 @@ def _told(found: dict[str, Any]) -> str:
 
 
 def _train(name: str, **fields: Any) -> dict[str, Any]:
-    """Train the demo job under that name, kill a rank after its first checkpoint; return the results and `source`."""
-    job = yaml.safe_load((ROOT / "jobs/demo.yml").read_text(encoding="utf-8"))
+    """Train the smoke job under that name, kill a rank after its first checkpoint; return the results and `source`."""
+    job = yaml.safe_load((ROOT / "jobs/smoke.yml").read_text(encoding="utf-8"))
     job["script"] = str(SCRIPTS / "train_text.py")
-    job["prepare"]["script"] = str(SCRIPTS / "docstring_pairs.py")
-    job["prepare"]["args"].update(PAIRS)
+    job["prepare"]["script"] = str(SCRIPTS / "generated_pairs.py")
     del job["args"]["save_strategy"]
+    job["args"]["num_train_epochs"] = 6  # so that it is still training when the rank is killed
     job.update(name=name, restarts=1, checkpoints={"steps": SAVE_STEPS}, **fields)
     play = train(job_file(job))
     complete = f"{directory(name)}/output/checkpoint-{SAVE_STEPS}/complete.json"

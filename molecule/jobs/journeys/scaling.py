@@ -1,4 +1,4 @@
-"""A sweep over one, two and three hosts: interrupted in its midst, and continued by the same command."""
+"""A sweep over one and two hosts: interrupted in its midst, and continued by the same command."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def job() -> Path:
 
 def scale(*more: str) -> Play:
     """Start the sweep, or go on with it."""
-    options = {"counts": [1, 2, 3], "repeats": 1, "steps": STEPS, "warmup_steps": WARMUP}
+    options = {"counts": [1, 2], "repeats": 1, "steps": STEPS, "warmup_steps": WARMUP}
     words = ["-e", json.dumps({**options, "job": str(job()), "scale_results": str(RESULTS)}), *more]
     return Play("scale", *words)
 
@@ -53,7 +53,7 @@ def made() -> dict[str, str]:
 
 
 def a_sweep_is_interrupted_and_continued() -> list[str]:
-    """Sweep over one to three hosts; press ctrl-C while the second run trains, and give the same command again."""
+    """Sweep over one and two hosts; press ctrl-C while the second run trains, and give the same command again."""
     first = scale("-e", "again=true")
     second = f"{NAME}+on-2-r1"
     running = until(lambda: (status(second).get("state") == "running" and len(made()) == 1) or first.ended())
@@ -66,22 +66,20 @@ def a_sweep_is_interrupted_and_continued() -> list[str]:
     check(after["state"] == "complete", f"the sweep is {after['state']}")
     check(made()[f"{NAME}+on-1-r1"] == before[f"{NAME}+on-1-r1"], "the run that had been made was made again")
     counts = {entry["hosts"]: entry for entry in after["counts"]}
-    check(sorted(counts) == [1, 2, 3] and all(not entry["failed"] for entry in counts.values()), f"counts: {counts}")
-    check([entry["ranks"] for entry in counts.values()] == [1, 2, 3], f"ranks: {counts}")
+    check(sorted(counts) == [1, 2] and all(not entry["failed"] for entry in counts.values()), f"counts: {counts}")
+    check([entry["ranks"] for entry in counts.values()] == [1, 2], f"ranks: {counts}")
     batches = [entry["global_batch"] for entry in counts.values()]
-    check(batches == [16, 32, 48], f"global batches: {batches}")
+    check(batches == [16, 32], f"global batches: {batches}")
     speeds = {hosts: entry["samples_per_second"]["median"] for hosts, entry in counts.items()}
-    speedup = counts[3]["speedup"]["median"]
-    check(abs(speedup - speeds[3] / speeds[1]) < 1e-9, f"speed-up {speedup} of {speeds}")
+    speedup = counts[2]["speedup"]["median"]
+    check(abs(speedup - speeds[2] / speeds[1]) < 1e-9, f"speed-up {speedup} of {speeds}")
     check(after["one_process"]["samples_per_second"] == counts[1]["samples_per_second"], "one process is another run")
-    check(f"{speeds[3]:.1f}" in output, f"the table has no {speeds[3]:.1f}:\n{output[-3000:]}")
+    check(f"{speeds[2]:.1f}" in output, f"the table has no {speeds[2]:.1f}:\n{output[-3000:]}")
     check("extrapolated" in output, f"the time of an epoch is not marked:\n{output[-3000:]}")
     again = scale().succeed()
     check("node0]" not in again, f"a host was asked for a complete sweep:\n{again}")
-    refused = scale("-e", "steps=9").fail()
-    check(f"steps differs: {STEPS}, now 9" in refused, f"another request was not refused:\n{refused[-2000:]}")
     return [
-        f"sweep of 1, 2, 3 hosts, interrupted in the second run and continued: "
+        f"sweep of 1 and 2 hosts, interrupted in the second run and continued: "
         f"{', '.join(f'{speed:.1f}' for speed in speeds.values())} samples/s, speed-up "
         f"{', '.join(format(entry['speedup']['median'], '.2f') for entry in counts.values())} "
         f"(load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs); {after['limits']['text']}"
@@ -103,7 +101,7 @@ def a_page_shows_the_sweep() -> list[str]:
         check(abs(row["samples_per_second"] / speeds[hosts] - 1) < 1e-6, f"{row} beside {results['measured']}")
         said = tables.figure(speeds[hosts])
         check(said in page.read_text(encoding="utf-8"), f"the page has no {said}")
-    check(sorted(speeds) == [1, 2, 3], f"the page has {sorted(speeds)} hosts")
+    check(sorted(speeds) == [1, 2], f"the page has {sorted(speeds)} hosts")
     figures = sorted(path.name for path in to.glob("*.png"))
     check({"speedup.png", "samples_per_second.png"} <= set(figures), f"figures: {figures}")
     return [f"the page of that sweep agrees with results.json of its runs, and has {len(figures)} figures: {page}"]
