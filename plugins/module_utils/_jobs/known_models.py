@@ -45,8 +45,6 @@ MODELS: dict[str, Known] = {
     "vit-base": Known("google/vit-base-patch16-224", (IMAGES,), 86e6),
     "llama-1b": Known("TinyLlama/TinyLlama-1.1B-Chat-v1.0", (GENERATION,), 1.1e9),
 }
-# A small variant has at most about so many.
-SMALL_PARAMETERS = 20e6
 
 # What the class of a model ends with that transformers has for a task, as `architectures` in config.json names it.
 HEADS = {

@@ -15,10 +15,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_en
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BINDINGS, COMPRESSION, MPI
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
-
-# The package of the role's files that brings the backend mpi.
-MPI_PACKAGE = "amx_cluster_mpi"
 
 
 @dataclass(frozen=True)
@@ -240,7 +238,7 @@ def make_plan(
                     "GLOO_SOCKET_IFNAME": host.interface,
                     "FI_TCP_IFACE": host.interface,
                     **_of_backend(backend, stack, host.interface),
-                    **_of_compression(job.gradient_compression),
+                    **({COMPRESSION: job.gradient_compression} if job.gradient_compression != "none" else {}),
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",
@@ -264,14 +262,10 @@ def make_plan(
 
 
 def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[str, str]:
-    """Return the variables of ranks with this backend; AMX_CLUSTER_BINDINGS is the module that registers it."""
+    """Return the variables of ranks with this backend."""
     if backend == "ccl":
-        return {"CCL_KVS_IFACE": interface, "AMX_CLUSTER_BINDINGS": stack["bindings"]}
-    return {"AMX_CLUSTER_BINDINGS": MPI_PACKAGE} if backend == "mpi" else {}
-
-
-def _of_compression(wanted: str) -> dict[str, str]:
-    return {"AMX_CLUSTER_GRADIENT_COMPRESSION": wanted} if wanted != "none" else {}
+        return {"CCL_KVS_IFACE": interface, BINDINGS: stack["bindings"]}
+    return {BINDINGS: MPI} if backend == "mpi" else {}
 
 
 def _fabric(wanted: str, hosts: Sequence[Answer], backend: str) -> Fabric | None:

@@ -9,9 +9,11 @@ control/ runs on the control node, pod/ in the pods of a job; neither imports fr
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import PACKAGE, library_files
 
 # Where things are in a pod; the image has PREFIX, the ConfigMap is mounted at JOB and the volume at STORAGE.
 PREFIX, JOB, STORAGE, SCRATCH = "/opt/amx-cluster", "/etc/amx-cluster/job", "/storage", "/run/amx-cluster"
@@ -25,16 +27,11 @@ READER_SECONDS, READER_ENDING = 3600, 10
 VERSION = 2
 """Of the files in the ConfigMap and on the volume: another one where older programs would misread them."""
 
-ROOMS = ("_cores", "_data", "_hosts", "_jobs", "_kubernetes/pod", "_stacks")
-
 
 def digest() -> str:
-    """Return what tells these programs from others: of the rooms that pods use."""
-    root = Path(__file__).parents[1]
-    found = hashlib.sha256()
-    for path in sorted(path for room in ROOMS for path in (root / room).rglob("*.py")):
-        found.update(f"{path.relative_to(root)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
-    return found.hexdigest()[:12]
+    """Return what tells these programs from others: of all modules that the program of a pod imports."""
+    modules = library_files([f"from {PACKAGE}._kubernetes.pod import main"])
+    return hashlib.sha256(json.dumps(modules).encode()).hexdigest()[:12]
 
 
 def skew(rendered: Mapping[str, Any]) -> str:

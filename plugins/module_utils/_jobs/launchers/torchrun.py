@@ -21,6 +21,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     python,
     rank_command,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import SUPERVISOR
 
 if TYPE_CHECKING:
     from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
@@ -54,7 +55,7 @@ class Torchrun(Launcher):
 
     def files(self, plan: Plan, words: Sequence[str]) -> dict[str, str]:
         """Return the hostfile, env, torchrun.sh (which each host runs) and launch.sh."""
-        about = {"job": plan.job, "ranks": plan.world_size, "hosts": len(plan.hosts)}
+        about = {"job": plan.job, "ranks": plan.world_size, "hosts": len(plan.hosts), "supervisor": SUPERVISOR}
         starts = [
             f"start {shlex.quote(host.host)} {number} {len(host.ranks)}" for number, host in enumerate(plan.hosts)
         ]
@@ -91,7 +92,7 @@ cd "$(dirname "${{BASH_SOURCE[0]}}")"
 set -a
 source ./env
 MASTER_PORT=$3
-read -r AMX_CLUSTER_BEAT || true
+read -r {supervisor} || true
 set +a
 
 exec torchrun --nnodes={hosts} --node-rank="$1" --nproc-per-node="$2" --rdzv-backend=static --max-restarts=0 \\
@@ -118,7 +119,7 @@ set +a
 started=()
 start() {{
     ssh -o BatchMode=yes "$1" "$(printf 'bash %q/torchrun.sh %q %q %q' "$PWD" "$2" "$3" "$MASTER_PORT")" \\
-        <<< "${{AMX_CLUSTER_BEAT:-}}" &
+        <<< "${{{supervisor}:-}}" &
     started+=($!)
 }}
 

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Source
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, manifest, settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import launch, main, places, rounds, volume
@@ -291,6 +293,23 @@ def test_a_name_on_the_volume_that_is_another_source(tmp_path: Path) -> None:
 def test_the_program_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match=r"usage: pod.py train \| rank \| prepare \| status"):
         main.main([])
+
+
+def test_an_image_of_other_programs_is_told_by_every_module_that_they_import(tmp_path: Path) -> None:
+    """Also by those beside the rooms. An image has these modules and no others."""
+    for name, text in library_files([(ROOT / "roles/image/files/pod.py").read_text()]).items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    program = f"import sys; sys.path.insert(0, 'lib'); from {interface.__name__} import digest; print(digest())"
+
+    def of_image() -> str:
+        command = [sys.executable, "-I", "-S", "-B", "-c", program]
+        return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
+
+    assert of_image() == interface.digest()
+    (forms,) = tmp_path.rglob("_forms.py")
+    forms.write_text(f"{forms.read_text()}# changed\n")
+    assert of_image() != interface.digest()
 
 
 def test_an_image_of_another_version(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
