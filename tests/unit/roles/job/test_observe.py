@@ -23,6 +23,7 @@ from _amx_cluster_observer import usage
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.rank import Rank as Observed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, heartbeats
+from support.patience import until
 
 FILES = Path(__file__).resolve().parents[4] / "roles/job/files"
 
@@ -719,10 +720,7 @@ def test_the_family_of_a_process() -> None:
     command = "sleep 30 & (sleep 30; true) & wait"
     with subprocess.Popen(["sh", "-c", f"sh -c '{command}'; true"], start_new_session=True) as process:
         try:
-            end = time.monotonic() + 20
-            while len(usage.family(process.pid)) < 4:
-                assert time.monotonic() < end
-                time.sleep(0.05)
+            until(lambda: len(usage.family(process.pid)) >= 4)
             found = usage.family(process.pid)
             assert sorted(usage.family_by_parents(process.pid)) == sorted(found)
             assert all(os.getpgid(pid) == process.pid for pid in found)

@@ -7,12 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from support.patience import until
 from support.scripts import load
 
 RANK = Path(__file__).resolve().parents[4] / "roles/job/files/rank.py"
@@ -121,15 +121,12 @@ def start(folder: Path, environ: dict[str, str]) -> subprocess.CompletedProcess[
 
 
 def test_the_script_takes_its_place(tmp_path: Path) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps(PLAN))
-    (tmp_path / "host").write_text("node1\n")
-    (tmp_path / "script.py").write_text(
-        "import json, os, sys\nprint(json.dumps([sys.argv, sys.flags.no_site, dict(os.environ)]))"
-    )
-    ran = start(tmp_path, hydra(1, 3, 0))
+    script = "import json, os, sys\nprint(json.dumps([sys.argv, sys.flags.no_site, dict(os.environ)]))"
+    folder = job(tmp_path, "mine", script)
+    ran = start(folder, hydra(1, 3, 0))
     arguments, no_site, environ = json.loads(ran.stdout)
     assert (arguments, no_site) == (["script.py", "--text", "a b"], 0)
-    expected = {"RANK": "1", "CCL_WORKER_AFFINITY": "3", "KEPT": "1", "AMX_CLUSTER_JOB": str(tmp_path)}
+    expected = {"RANK": "1", "CCL_WORKER_AFFINITY": "3", "KEPT": "1", "AMX_CLUSTER_JOB": str(folder)}
     assert {name: environ.get(name) for name in expected} == expected
 
 
@@ -141,36 +138,30 @@ def test_a_rank_is_pinned_where_the_launcher_does_not(tmp_path: Path) -> None:
         "world_size": 1,
         "hosts": [{"host": "node1", "env": {}, "ranks": ranks}],
     }
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (tmp_path / "host").write_text("node1\n")
-    (tmp_path / "script.py").write_text("import os\nprint(os.sched_getaffinity(0))")
-    assert start(tmp_path, {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}).stdout == f"{{{cpu}}}\n"
+    folder = job(tmp_path, "mine", "import os\nprint(os.sched_getaffinity(0))", plan)
+    assert start(folder, {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}).stdout == f"{{{cpu}}}\n"
 
 
 def test_secrets_are_in_the_environment_of_the_script(tmp_path: Path) -> None:
     plan = {**PLAN, "secrets": {"HF_TOKEN": "job_env", "PYTHONPATH": "job_env"}}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    (tmp_path / "host").write_text("node1\n")
-    (tmp_path / "secrets.json").write_text('{"HF_TOKEN": "hf_x", "PYTHONPATH": "/mine", "OTHER": "y"}')
-    (tmp_path / "script.py").write_text(
-        "import os\nprint(os.environ['HF_TOKEN'], 'OTHER' in os.environ, os.environ['PYTHONPATH'], os.umask(0))"
-    )
+    script = "import os\nprint(os.environ['HF_TOKEN'], 'OTHER' in os.environ, os.environ['PYTHONPATH'], os.umask(0))"
+    folder = job(tmp_path, "mine", script, plan)
+    (folder / "secrets.json").write_text('{"HF_TOKEN": "hf_x", "PYTHONPATH": "/mine", "OTHER": "y"}')
     before = os.umask(0o027)
     try:
-        ran = start(tmp_path, hydra(1, 3, 0))
+        ran = start(folder, hydra(1, 3, 0))
     finally:
         os.umask(before)
-    assert ran.stdout == f"hf_x False {tmp_path}/observe:{tmp_path}/packages:/mine {0o027}\n"
-    assert (tmp_path / "lock.node1.0").stat().st_mode & 0o777 == 0o600
+    assert ran.stdout == f"hf_x False {folder}/observe:{folder}/packages:/mine {0o027}\n"
+    assert (folder / "lock.node1.0").stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("content", ["", '{"OTHER": "y"}'])
 def test_secrets_that_were_removed(tmp_path: Path, content: str) -> None:
-    (tmp_path / "plan.json").write_text(json.dumps({**PLAN, "secrets": {"HF_TOKEN": "job_env"}}))
-    (tmp_path / "host").write_text("node1\n")
+    folder = job(tmp_path, "mine", plan={**PLAN, "secrets": {"HF_TOKEN": "job_env"}})
     if content:
-        (tmp_path / "secrets.json").write_text(content)
-    ran = start(tmp_path, hydra(1, 3, 0))
+        (folder / "secrets.json").write_text(content)
+    ran = start(folder, hydra(1, 3, 0))
     assert (ran.returncode, ran.stderr) == (
         1,
         "rank.py: secrets.json does not have HF_TOKEN; it is removed when a job ends: start the job with "
@@ -187,11 +178,11 @@ def test_a_refusal_is_one_line(tmp_path: Path) -> None:
 SLEEP = "import subprocess, sys\nprint('ready', flush=True)\nsys.stdin.read()"
 
 
-def job(jobs: Path, name: str, script: str = SLEEP) -> Path:
+def job(jobs: Path, name: str, script: str = SLEEP, plan: dict[str, Any] = PLAN) -> Path:
     """A job directory on node1."""
     folder = jobs / name
     folder.mkdir()
-    (folder / "plan.json").write_text(json.dumps(PLAN))
+    (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "host").write_text("node1\n")
     (folder / "script.py").write_text(script)
     return folder
@@ -253,10 +244,7 @@ def test_what_a_rank_started_holds_the_host_too(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         assert directory.locked_by(tmp_path, "node1")
-        end = time.monotonic() + 20
-        while directory.locked_by(tmp_path, "node1"):
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: not directory.locked_by(tmp_path, "node1"))
 
 
 LAUNCHER = """
@@ -280,7 +268,4 @@ def test_a_rank_ends_with_its_launcher(tmp_path: Path) -> None:
         assert {launcher.stdout.readline(), launcher.stdout.readline()} >= {"ready\n"}
         assert directory.locked_by(tmp_path, "node1")
         launcher.send_signal(signal.SIGKILL)
-    end = time.monotonic() + 20
-    while directory.locked_by(tmp_path, "node1"):
-        assert time.monotonic() < end, "the rank outlived its launcher"
-        time.sleep(0.05)
+    until(lambda: not directory.locked_by(tmp_path, "node1"))  # the rank does not outlive its launcher

@@ -7,8 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
 from support.fabrics import facts
+from support.patience import until
 from support.runs import STACK, host
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -153,15 +153,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
     status = directory.running(made.folder)
     if status:  # the test failed: nothing of it is to go on
         os.kill(status["pid"], directory.STOP)
-
-
-def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait for a condition, and return what it gave."""
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-    return found
 
 
 def read(folder: Path, name: str) -> dict[str, Any]:

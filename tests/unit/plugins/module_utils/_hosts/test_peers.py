@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.peers import connect, listen, look, resolve, serve
+from support.patience import until
 
 
 def test_a_listener_tells_its_clock_and_ends() -> None:
@@ -17,10 +18,7 @@ def test_a_listener_tells_its_clock_and_ends() -> None:
     assert told["error"] == ""
     assert abs(told["offset"]) <= told["uncertainty"] + 0.05
     assert 0 < told["uncertainty"] < 1
-    end = time.monotonic() + 5
-    while connect("127.0.0.1", port, 1)["error"] != "Connection refused":
-        assert time.monotonic() < end, "it listens although all its visitors have been there"
-        time.sleep(0.05)
+    until(lambda: connect("127.0.0.1", port, 1)["error"] == "Connection refused")  # all its visitors have been there
 
 
 def test_a_listener_ends_when_its_time_is_over() -> None:

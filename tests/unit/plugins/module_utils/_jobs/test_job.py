@@ -103,18 +103,23 @@ def test_every_field(folder: Path) -> None:
     )
 
 
-def test_all_threads_of_a_core(folder: Path) -> None:
-    (folder / "job.yml").write_text("{name: a, script: train.py, threads_per_core: all}")
-    assert load(folder / "job.yml").threads_per_core == "all"
-
-
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("false", None), ("true", Measure()), ("{}", Measure()), ("{split: false}", Measure(split=False))],
+    ("text", "field", "value"),
+    [
+        ("threads_per_core: all", "threads_per_core", "all"),
+        ("hosts: [node2, node0]", "hosts", ["node2", "node0"]),
+        ("measure: false", "measure", None),
+        ("measure: true", "measure", Measure()),
+        ("measure: {}", "measure", Measure()),
+        ("measure: {split: false}", "measure", Measure(split=False)),
+        # What kind was called before.
+        ("trainer: true", "kind", "trainer"),
+        ("trainer: false", "kind", "torch"),
+    ],
 )
-def test_a_job_that_is_measured(folder: Path, text: str, expected: Measure | None) -> None:
-    (folder / "job.yml").write_text(f"{{name: a, script: train.py, measure: {text}}}")
-    assert load(folder / "job.yml").measure == expected
+def test_other_values(folder: Path, text: str, field: str, value: object) -> None:
+    (folder / "job.yml").write_text(f"{{name: a, script: train.py, {text}}}")
+    assert getattr(load(folder / "job.yml"), field) == value
 
 
 def test_a_job_survives_the_way_through_json(folder: Path) -> None:
@@ -126,12 +131,6 @@ def test_a_job_survives_the_way_through_json(folder: Path) -> None:
     )
     job = load(folder / "job.yml")
     assert Job.from_json(json.loads(json.dumps(job.to_json()))) == job
-
-
-@pytest.mark.parametrize(("trainer", "kind"), [("true", "trainer"), ("false", "torch")])
-def test_what_kind_was_called_before(folder: Path, trainer: str, kind: str) -> None:
-    (folder / "job.yml").write_text(f"{{name: a, script: train.py, trainer: {trainer}}}")
-    assert load(folder / "job.yml").kind == kind
 
 
 COUNT = (
@@ -151,7 +150,6 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("args: {1: a}", "args: a mapping where a mapping with names as keys is expected"),
         ("args: {--seed: 1}", "args: --seed: write the argument without its dashes"),
         ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
-        ("args: {seed: null}", "args: seed: None is neither text, a number, true, false nor a list of them"),
         ("prepare: prepare.py", "prepare: text where a mapping such as {script: prepare.py} is expected"),
         ("prepare: {args: {}}", "prepare: script: is missing"),
         ("prepare: {script: prepare.py, arg: {}}", "prepare: arg: unknown field; known fields: script, args"),
@@ -180,13 +178,11 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("models: {a: {package: a==1}}", "models: a: path: is missing"),
         ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
         ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
-        ("models: {a: {package: a==1, path: /b}}", "models: a: path: /b is not a path within the package"),
         ("requirements: peft", "requirements: text where a list of packages is expected"),
         ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION or git+URL@REF"),
         ("metrics: {output: {hub: a}}", "metrics: output: is a directory that the job directory has already"),
         ("checkpoints: 10", "checkpoints: a number where a mapping such as {steps: 500, keep: 2} is expected"),
         ("checkpoints: {keep: 1}", "checkpoints: steps: is missing"),
-        ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
         ("checkpoints: {step: 1}", "checkpoints: step: unknown field; known fields: steps, keep; steps: is missing"),
         (
             "{checkpoints: {steps: 5}, kind: torch}",
@@ -208,11 +204,7 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
         ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b has no matching entry: models is empty"),
         ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
         ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
-        ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
-        ("hosts: true", "hosts: True is not a whole number of at least 1"),
-        ("ranks_per_node: 1.5", f"ranks_per_node: 1.5 {COUNT}"),
         ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
-        ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),
         ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
         (
             "threads_per_core: 0",
@@ -230,8 +222,6 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
             "env: {I_MPI_HYDRA_DEBUG: 1}",
             "env: I_MPI_HYDRA_DEBUG is read by the launcher, not by ranks: write it under env_launcher",
         ),
-        ("env_launcher: [A]", "env_launcher: a list where a mapping with names as keys is expected"),
-        ("env_launcher: {A: on}", "env_launcher: A: True is neither text nor a number"),
         (
             "env_launcher: {A_TOKEN: hf_x}",
             "env_launcher: A_TOKEN looks like a secret, and the launcher's variables are no secrets: use env_from",
@@ -240,31 +230,23 @@ NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63,
             "env_launcher: {AMX_CLUSTER_BEAT: x}",
             "env_launcher: AMX_CLUSTER_BEAT is a variable of the collection itself: leave it out",
         ),
-        ("env_from: {A: b}", "env_from: a mapping where a list of names in job_env is expected"),
         ("env_from: [A-B]", "env_from: 'A-B' is not a name of an environment variable"),
         ("{env: {A: 1}, env_from: [A]}", "env_from: A has a value under env, too: leave one of them out"),
         ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
         ("hosts: []", "hosts: [] is not a list of names of hosts, each named once"),
         ("hosts: [a, a]", "hosts: ['a', 'a'] is not a list of names of hosts, each named once"),
-        ("restarts: -1", "restarts: -1 is not a whole number of at least 0"),
         ("restarts: true", "restarts: True is not a whole number of at least 0"),
-        ("min_hosts: 0", "min_hosts: 0 is not a whole number of at least 1"),
         ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
         (
             "args: {output_dir: /data/out}",
             "args: output_dir: /data/out is not where checkpoints and results are looked for: leave it out",
         ),
         ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
-        ("wait: soon", "wait: 'soon' is neither true nor false"),
         ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks, inference"),
         ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes"),
         ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
-        ("watch: {stall: 0}", "watch: stall: 0 is neither true nor false"),
         ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
         ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split"),
-        ("measure: {warmup_steps: -1}", "measure: warmup_steps: -1 is not a whole number of at least 0"),
-        ("measure: {split: 1}", "measure: split: 1 is neither true nor false"),
-        ("expect: {loss: true}", "expect: loss: True is not a number"),
     ],
 )
 def test_wrong_field(folder: Path, field: str, error: str) -> None:
@@ -380,11 +362,6 @@ def test_an_error_of_yaml_quotes_no_line(folder: Path, text: str) -> None:
     with pytest.raises(JobFileError, match="is not YAML: line") as caught:
         load(folder / "job.yml")
     assert "hf_x" not in "".join(traceback.format_exception(caught.value))
-
-
-def test_hosts_by_name(folder: Path) -> None:
-    (folder / "job.yml").write_text("{name: a, script: train.py, hosts: [node2, node0]}")
-    assert load(folder / "job.yml").hosts == ["node2", "node0"]
 
 
 @pytest.mark.parametrize("field", ["script", "prepare"])

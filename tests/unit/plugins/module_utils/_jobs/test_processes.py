@@ -8,13 +8,13 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
+from support.patience import until
 
 LISTEN = """
 import socket, sys
@@ -237,10 +237,7 @@ def test_orphans_are_found(tmp_path: Path) -> None:
     """What the launcher left behind has another parent, and is found nevertheless."""
     with tree(tmp_path, "sleep 1000 > /dev/null &\necho ready") as process:
         process.wait()
-    end = time.monotonic() + 20
-    while processes.find(tmp_path)[0]["command"] != "sleep 1000":  # before, it is a copy of the shell
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: processes.find(tmp_path)[0]["command"] == "sleep 1000")  # before, it is a copy of the shell
     (found,) = processes.find(tmp_path)
     assert processes.end(tmp_path, grace=5)[0]["pid"] == found["pid"]
 
@@ -265,10 +262,7 @@ def test_launchers_that_are_not_of_our_jobs(tmp_path: Path) -> None:
             running.enter_context(subprocess.Popen([str(proxy)], cwd=place, stdin=subprocess.PIPE))
             for place in (ours, other)
         )
-        end = time.monotonic() + 20
-        while second.pid not in {found["pid"] for found in processes.foreign(tmp_path / "jobs")}:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        until(lambda: second.pid in {found["pid"] for found in processes.foreign(tmp_path / "jobs")})
         found = {process["pid"]: process for process in processes.foreign(tmp_path / "jobs")}
         assert first.pid not in found
         assert found[second.pid] == {
