@@ -98,7 +98,7 @@ def main() -> None:
                         directory.close(earlier)
                 elif replaced:
                     _ownership.remove(folder)
-                resumed = directory.to_resume(earlier) if earlier and module.params["resume"] else []
+                resumed = checkpoints.folders(earlier / "output") if earlier and module.params["resume"] else []
                 secrets = module.params["secrets"]
                 content = module.params["project"]
                 tree = (content, Path(module.params["store"])) if content else None

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
 from support.at_length import only_at_length
 from support.checkout import ROOT
 from support.separate_hosts import Hosts
@@ -112,6 +112,6 @@ def resume(place: Path, start: str = "") -> None:
     earlier = place.with_name("earlier")
     shutil.rmtree(earlier, ignore_errors=True)
     place.rename(earlier)
-    directory.create(place, {}, {}, directory.to_resume(earlier))
+    directory.create(place, {}, {}, checkpoints.folders(earlier / "output"))
     if start:
         (place / directory.RESUMED).write_text(f'{{"start": "{start}"}}')

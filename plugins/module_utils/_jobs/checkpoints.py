@@ -10,6 +10,7 @@ docs/faults_and_restarts.md has the rules.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -85,12 +86,9 @@ def part(folder: Path) -> Part:
 def parts(output: Path) -> dict[str, Part]:
     """Return what there is of every checkpoint in `output`: {its name: the part}."""
     found = {}
-    for folder in output.glob("checkpoint-*"):
-        if step(folder) >= 0:
-            try:
-                found[folder.name] = part(folder)
-            except OSError:
-                continue  # it is being removed
+    for folder in folders(output):
+        with contextlib.suppress(OSError):  # it is being removed
+            found[folder.name] = part(folder)
     return found
 
 
@@ -121,21 +119,24 @@ def step(folder: Path) -> int:
     return int(found[1]) if found else -1
 
 
+def folders(output: Path) -> list[Path]:
+    """Return the checkpoints in `output`, the newest first; this host may have a part of each only."""
+    return sorted((folder for folder in output.glob("checkpoint-*") if step(folder) >= 0), key=step, reverse=True)
+
+
 def last_complete(output: Path) -> Path | None:
     """Return the newest complete checkpoint in `output`, or None. A half-written one is passed over."""
-    found = [folder for folder in output.glob("checkpoint-*") if step(folder) >= 0 and is_complete(folder)]
-    return max(found, key=step, default=None)
+    return next(filter(is_complete, folders(output)), None)
 
 
 def last_marked(output: Path) -> Path | None:
     """Return the newest checkpoint in `output` that rank 0 finished, or None. Other hosts may have parts of it."""
-    found = [folder for folder in output.glob("checkpoint-*") if step(folder) >= 0 and marked(folder, COMPLETE)]
-    return max(found, key=step, default=None)
+    return next((folder for folder in folders(output) if marked(folder, COMPLETE)), None)
 
 
 def unmark(output: Path, after: int) -> None:
     """Take the marks from the checkpoints of later steps than `after`: they will be written anew. Raises OSError."""
-    for folder in output.glob("checkpoint-*"):
+    for folder in folders(output):
         if step(folder) > after:
             for mark in (COMPLETE, PART):
                 (folder / mark).unlink(missing_ok=True)

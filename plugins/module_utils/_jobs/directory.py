@@ -212,12 +212,6 @@ def create(
     part.replace(folder)
 
 
-def to_resume(folder: Path) -> list[Path]:
-    """Return the checkpoints of the run in `folder`, of each of which this host may have a part only."""
-    found = [path for path in (folder / "output").glob("checkpoint-*") if checkpoints.step(path) >= 0]
-    return sorted(found, key=checkpoints.step)
-
-
 def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resumed: Sequence[Path]) -> None:
     for name, content in files.items():
         path = part / name

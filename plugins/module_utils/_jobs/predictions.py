@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, kinds, known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import NAME
 
 SUFFIX = "predict"
@@ -23,12 +23,8 @@ FILE = "prediction.json"
 HEAD = "head:"
 # The names of the model and of the data in the job directory.
 MODEL, INPUT = "model", "input"
-# Ends of the names of classes that were trained for a task whose rows are text.
-TASKS = {
-    "text-classification": ("ForSequenceClassification",),
-    "question-answering": ("ForQuestionAnswering",),
-    "text-generation": ("ForCausalLM", "LMHeadModel"),
-}
+# Those whose rows are text.
+TASKS = (known_models.CLASSIFICATION, known_models.ANSWERING, known_models.GENERATION)
 # How a model is run where no setting says it.
 DEFAULTS: dict[str, Any] = {
     "precision": "fp32",
@@ -104,8 +100,8 @@ def other_model(setting: Mapping[str, Any], job: str, directory: str) -> str:
 def task_of(config: Mapping[str, Any], wanted: str, what: str) -> str:
     """Return the task of a model by its config.json. wanted: the task requested, if any. Raises ValueError."""
     trained = next(iter(config.get("architectures") or []), "")
-    found = next((task for task, ends in TASKS.items() if trained.endswith(ends)), "")
-    if not found:
+    found = known_models.task_of([trained])
+    if found not in TASKS:
         raise ValueError(
             f"{what} is a {trained or 'model without architectures in its config.json'}, and predictions are made by "
             f"models for {', '.join(TASKS)}"

@@ -182,7 +182,7 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     (folder / "output/checkpoint-5/complete.json").write_text('{"deep/state": 5}')
     (folder / "parts.json").write_text('{"node1": {"checkpoint-5": ["shard"]}}')
     made = folder.with_name("next")
-    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, directory.to_resume(folder))
+    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoints.folders(folder / "output"))
     copy = made / "output" / "checkpoint-5"
     assert checkpoints.last_complete(made / "output") == copy
     # Linked: it may be large. Of the other one this host may have a part.
@@ -195,7 +195,7 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     write_status(folder, ranks=3, accumulation=2, per_device=8, hosts=3)
     (folder / "job.json").write_text('{"settings": {"start": "s"}}')
     (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
-    directory.create(folder.with_name("another"), {}, {}, directory.to_resume(folder))
+    directory.create(folder.with_name("another"), {}, {}, checkpoints.folders(folder / "output"))
     told.update(start="s", hosts=["node0", "node1"], ranks=3, accumulation=2, per_device=8)
     assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
 
