@@ -25,8 +25,6 @@ HOST_KEY_TYPES = ("ed25519", "ecdsa", "rsa")
 NO_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 # What a line of authorized_keys allows besides running commands: a terminal, so that a person can log in with it, too.
 RESTRICTIONS = "restrict,pty"
-# What the key pair of a host can be for, see key_use.
-KEY_USES = ("none", "shared", "other", "unused")
 _KEY = re.compile(r"(?:^|\s)((?:ssh|ecdsa|sk)-[\w@.-]+)\s+(AAAA[\w+/]+=*)(?:\s+(.*))?$")
 
 
@@ -180,7 +178,7 @@ def key_use(
     sources: Iterable[str],
     exclusive: bool,
 ) -> str:
-    """Return what the key pair of a host that need not log in elsewhere is for: one of KEY_USES.
+    """Return what the key pair of a host that need not log in elsewhere is for.
 
     public_key, configuration: the content of its files NAME.pub and NAME_config, "" for none. mesh: names and addresses
     of the mesh's hosts. sources: the public keys of the hosts that do log in elsewhere.
