@@ -15,7 +15,7 @@ from support.journeys import check
 from support.kubernetes_node import kind, node, objects
 from support.kubernetes_node.api import Client, Object
 
-NAMESPACE = node.NAMESPACES[0]
+NAMESPACE = node.NAMESPACE
 # What trains. On the nodes of 1.20 that is a PyTorchJob; a cluster by kind has the operator of the kind that is set.
 KIND = os.environ.get("AMX_TEST_KIND", "PyTorchJob")
 IS_CURRENT = "AMX_TEST_KIND" in os.environ

@@ -12,29 +12,6 @@ from typing import Any
 
 Object = dict[str, Any]
 
-# Kinds that tests make, with their names in paths; those of a namespace below.
-PLURALS = {
-    "Namespace": "namespaces",
-    "PersistentVolume": "persistentvolumes",
-    "PersistentVolumeClaim": "persistentvolumeclaims",
-    "CustomResourceDefinition": "customresourcedefinitions",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Node": "nodes",
-    "Pod": "pods",
-    "Service": "services",
-    "ConfigMap": "configmaps",
-    "Secret": "secrets",
-    "Job": "jobs",
-    "Event": "events",
-    "Endpoints": "endpoints",
-    "PyTorchJob": "pytorchjobs",
-    "TrainJob": "trainjobs",
-    "TrainingRuntime": "trainingruntimes",
-}
-
 
 class RefusedError(Exception):
     """What the API server answered instead. code: HTTP's."""
@@ -98,4 +75,4 @@ def path(api: str, kind: str, namespace: str = "", name: str = "") -> str:
     """Return the path of objects of a kind, or of one of them."""
     base = f"/api/{api}" if "/" not in api else f"/apis/{api}"
     inside = f"/namespaces/{namespace}" if namespace else ""
-    return f"{base}{inside}/{PLURALS[kind]}" + (f"/{name}" if name else "")
+    return f"{base}{inside}/{kind.lower().removesuffix('s')}s" + (f"/{name}" if name else "")

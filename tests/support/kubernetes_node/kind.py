@@ -60,7 +60,7 @@ def write_kubeconfigs() -> str:
     for name, path in (("tests-admin", node.ADMIN), (objects.USER, node.USER)):
         kubectl("create", "serviceaccount", name)
         token = kubectl("create", "token", name, "--duration=24h")
-        node.kubeconfig(path, config["server"], authority, name, token, node.NAMESPACES[0])
+        node.kubeconfig(path, config["server"], authority, name, token, node.NAMESPACE)
     kubectl(
         "create",
         "clusterrolebinding",
@@ -85,7 +85,7 @@ def main(words: list[str]) -> int:
     install(words[0])
     user = write_kubeconfigs()
     client = Client(node.ADMIN)
-    objects.make(client, node.NAMESPACES, VOLUMES, user)
+    objects.make(client, node.NAMESPACE, VOLUMES, user)
     for name in WORKERS:
         objects.label(client, name)
     print(f"{kubectl('version')}\nNodes for pods: {', '.join(WORKERS)}")

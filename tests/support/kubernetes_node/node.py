@@ -1,4 +1,4 @@
-"""Real nodes of Kubernetes on this machine, for tests: tests/support/kubernetes_node.sh start | stop | status.
+"""Real nodes of Kubernetes on this machine, for tests: tests/support/kubernetes_node.sh start | stop.
 
 start: builds Kubernetes 1.20.2 where that is not kept (build.sh), and starts etcd, kube-apiserver (RBAC, tokens),
 kube-controller-manager, kube-scheduler, and a kubelet for each node, which runs pods on the machine's Docker engine
@@ -28,7 +28,7 @@ from pathlib import Path
 import yaml
 from support.checkout import ROOT
 from support.kubernetes_node import kubelet, objects
-from support.kubernetes_node.api import Client, Object, RefusedError
+from support.kubernetes_node.api import Client, RefusedError
 from support.kubernetes_node.processes import Processes, free_ports, until
 
 HERE = Path(__file__).parent
@@ -39,8 +39,7 @@ IDENTITY = hashlib.sha256(str(ROOT).encode()).hexdigest()[:6]
 STATE = Path(f"/var/lib/amx-kubernetes-{IDENTITY}")
 ADMIN, USER = CACHE / "admin.kubeconfig", CACHE / "user.kubeconfig"
 CONTEXT = "amx-test"
-# Where none is named.
-NAMESPACES = ("training",)
+NAMESPACE = "training"
 IMPOSSIBLE = 3
 # Of Docker's API: the latest that the kubelet was made for.
 DOCKER_API = (1, 40)
@@ -164,8 +163,8 @@ def start_server(processes: Processes, built: Path, address: str) -> None:
         ],
     )
     own = f"https://127.0.0.1:{port}", STATE / "certificates/apiserver.crt"
-    kubeconfig(ADMIN, *own, "admin", tokens["admin"], NAMESPACES[0])
-    kubeconfig(USER, *own, objects.USER, tokens[objects.USER], NAMESPACES[0])
+    kubeconfig(ADMIN, *own, "admin", tokens["admin"], NAMESPACE)
+    kubeconfig(USER, *own, objects.USER, tokens[objects.USER], NAMESPACE)
     if not until(lambda: answers(processes), 120):
         raise FailedError(f"the API server did not come up: {processes.tail('kube-apiserver')}")
     for name, its_port, more in (
@@ -198,7 +197,7 @@ def ready(client: Client, names: Sequence[str]) -> bool:
     return all(conditions.get(name, {}).get("Ready") == "True" for name in names)
 
 
-def start(namespaces: Sequence[str]) -> None:
+def start() -> None:
     processes = Processes(LOGS)
     if processes.names():
         if all(processes.runs(name) for name in processes.names()):
@@ -215,7 +214,7 @@ def start(namespaces: Sequence[str]) -> None:
     for node in nodes:
         kubelet.start(node, processes, built, ADMIN, image)
     client.apply(yaml.safe_load(objects.CRD.read_text()))
-    objects.make(client, namespaces, STATE / "volumes")
+    objects.make(client, NAMESPACE, STATE / "volumes")
     environ = {"PYTHONPATH": str(ROOT / "tests")}
     modules = "support.kubernetes_node"
     processes.start("dns", [sys.executable, "-m", f"{modules}.dns", str(ADMIN), address], **environ)
@@ -247,31 +246,15 @@ def stop() -> None:
         say(f"Ended {', '.join(names)}")
 
 
-def status() -> int:
-    """Show what runs. Returns 1 where not everything does."""
-    processes = Processes(LOGS)
-    for name in processes.names():
-        say(f"{name}: {processes.pid(name) or 'ended'}")
-    if not processes.names():
-        say("nothing runs")
-        return 1
-    nodes: list[Object] = Client(ADMIN).list("Node")
-    for node in nodes:
-        say(f"{node['metadata']['name']}: {node['status']['allocatable']}")
-    return 0 if all(processes.runs(name) for name in processes.names()) else 1
-
-
-def main(words: Sequence[str]) -> int:
-    if not words or words[0] not in ("start", "stop", "status"):
-        print("usage: kubernetes_node.sh start [NAMESPACE ...] | stop | status", file=sys.stderr)
+def main(words: list[str]) -> int:
+    if words not in (["start"], ["stop"]):
+        print("usage: kubernetes_node.sh start | stop", file=sys.stderr)
         return 2
-    if words[0] == "stop":
+    if words == ["stop"]:
         stop()
         return 0
-    if words[0] == "status":
-        return status()
     try:
-        start(words[1:] or NAMESPACES)
+        start()
     except ImpossibleError as error:
         say(f"No node of Kubernetes: {error}")
         return IMPOSSIBLE

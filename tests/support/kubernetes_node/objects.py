@@ -1,8 +1,7 @@
-"""What tests find on the nodes: namespaces, each with a volume and the rights of an ordinary user, and a CRD."""
+"""What tests find on the nodes: a namespace with a volume and the rights of an ordinary user, and a CRD."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -19,26 +18,22 @@ FEATURES = {"amx_bf16": "AMXBF16", "avx512_bf16": "AVX512BF16", "avx512f": "AVX5
 LABEL = "amx.cluster/test"
 
 
-def make(client: Client, namespaces: Sequence[str], volumes: Path, user: str = USER) -> None:
+def make(client: Client, namespace: str, volumes: Path, user: str = USER) -> None:
     """Make all that is the same for every test. user: as the API server knows the ordinary one."""
-    for name in namespaces:
-        client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        for one in rights(name, user):
-            client.apply(one)
-        for one in volume(name, volumes / name):
-            client.apply(one)
+    client.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
+    for one in [*rights(namespace, user), *volume(namespace, volumes / namespace)]:
+        client.apply(one)
+
+    def has_account() -> bool:
+        try:
+            client.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
+        except RefusedError:
+            return False
+        return True
+
     # Pods are refused in a namespace until its account is there.
-    for name in namespaces:
-        if not until(lambda: has_account(client, name), 60):  # noqa: B023  called at once
-            raise OSError(f"namespace {name} got no service account: kube-controller-manager does not work")
-
-
-def has_account(client: Client, namespace: str) -> bool:
-    try:
-        client.call("GET", f"/api/v1/namespaces/{namespace}/serviceaccounts/default")
-    except RefusedError:
-        return False
-    return True
+    if not until(has_account, 60):
+        raise OSError(f"namespace {namespace} got no service account: kube-controller-manager does not work")
 
 
 def rights(namespace: str, user: str) -> list[Object]:
