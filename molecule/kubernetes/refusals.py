@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import json
 
-from pods import NAMESPACE, admin, play, refused, settings, smoke
-from support.cluster import EPHEMERAL, words
+from pods import admin, play, refused, settings, smoke
+from support.cluster import words
 from support.journeys import check
 from support.kubernetes_node import node, objects
 
-POOR, SINGLE = "training-poor", "single"
-
-
-def a_cluster_that_is_not_there_is_refused() -> list[str]:
-    """No kubeconfig, no such context, no server: each with its name, and what there is instead."""
-    job = smoke("nowhere")
-    nowhere = str(EPHEMERAL / "no.kubeconfig")
-    refused("kubeconfig", [nowhere], job, kubeconfig=nowhere)
-    refused("context", ["elsewhere", node.CONTEXT], job, context="elsewhere")
-    config = json.loads(node.USER.read_text())
-    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
-    deaf = EPHEMERAL / "deaf.kubeconfig"
-    deaf.write_text(json.dumps(config))
-    refused("server", ["https://127.0.0.1:1"], job, kubeconfig=str(deaf))
-    return ["no kubeconfig, no context and no server were each refused"]
+POOR = "training-poor"
 
 
 def kinds_that_the_cluster_does_not_have_are_refused() -> list[str]:
@@ -65,26 +51,6 @@ def what_no_node_can_give_is_refused_with_numbers() -> list[str]:
     return ["CPUs, labels and pods beyond those of the nodes were refused with numbers"]
 
 
-def a_volume_that_pods_cannot_share_is_refused() -> list[str]:
-    """A claim that is not there, and one that is ReadWriteOnce where two pods would share it."""
-    spec = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "resources": {"requests": {"storage": "1Gi"}}}
-    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": SINGLE, "namespace": NAMESPACE}}
-    admin().apply({**claim, "spec": spec})
-    job = smoke("volume")
-    try:
-        refused("ReadWriteOnce", [f"pvc: {SINGLE} has the access mode ReadWriteOnce, and 2 pods"], job, pvc=SINGLE)
-    finally:
-        admin().delete("PersistentVolumeClaim", "v1", NAMESPACE, SINGLE)
-    refused("no claim", [f"pvc: namespace {NAMESPACE} has no claim nothing"], job, pvc="nothing")
-    return ["a claim that is not there and one for a single node were refused"]
-
-
-def host_only_fields_are_refused() -> list[str]:
-    """A job that names hosts, before the cluster is asked."""
-    refused("hosts", ["hosts"], smoke("named", hosts=["node0", "node1"]))
-    return ["a job with names of hosts was refused"]
-
-
 def what_cannot_start_is_removed_again() -> list[str]:
     """An image that no node has, and one without the stack: the cause is named, and nothing is left."""
     job = smoke("unstarted")
@@ -116,12 +82,9 @@ def a_pod_that_waits_for_a_node_says_for_what() -> list[str]:
 
 
 JOURNEYS = (
-    a_cluster_that_is_not_there_is_refused,
     kinds_that_the_cluster_does_not_have_are_refused,
     missing_rights_are_named,
     what_no_node_can_give_is_refused_with_numbers,
-    a_volume_that_pods_cannot_share_is_refused,
-    host_only_fields_are_refused,
     what_cannot_start_is_removed_again,
     a_pod_that_waits_for_a_node_says_for_what,
 )

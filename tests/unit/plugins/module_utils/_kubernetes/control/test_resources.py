@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import quantities, resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.quantities import GI, MI
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.resources import Resources
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,18 +76,3 @@ def test_figures_of_a_node() -> None:
 def test_what_leaves_nothing(values: tuple[int, int, int, int, int], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         resources.of_pod(*values)
-
-
-def node(name: str, cpu: str, memory: str, **labels: str) -> dict[str, Any]:
-    return {"metadata": {"name": name, "labels": labels}, "status": {"allocatable": {"cpu": cpu, "memory": memory}}}
-
-
-def test_nodes_that_cannot_take_a_pod() -> None:
-    wanted = Resources(8, 16 * GI, GI)
-    small, large = node("a", "7900m", "64Gi", amx="true"), node("b", "16", "64Gi")
-    assert resources.unfit(wanted, {}, [small, large]) == ""
-    said = resources.unfit(wanted, {"amx": "true"}, [small, large])
-    assert said.startswith(
-        "a pod requests 8 CPUs and 16Gi of memory, more than any node can allocate: a has 7900m CPUs"
-    )
-    assert "none of 2 nodes has the labels amx=false" in resources.unfit(wanted, {"amx": "false"}, [small, large])

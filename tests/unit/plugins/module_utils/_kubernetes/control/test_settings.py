@@ -45,11 +45,3 @@ def test_all_errors_at_once() -> None:
     assert settings.errors(None)[0].startswith("cluster_kubernetes is not a mapping with image, workers")
     with pytest.raises(ValueError, match="memory: is missing"):
         settings.read({})
-
-
-def test_claims_that_pods_cannot_share() -> None:
-    claim = {"metadata": {"name": "mine"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
-    assert settings.claim_refusal(claim, 1) == ""
-    assert "pvc: mine has the access mode ReadWriteOnce, and 2 pods" in settings.claim_refusal(claim, 2)
-    claim["spec"] = {"accessModes": ["ReadOnlyMany", "ReadWriteMany"]}
-    assert settings.claim_refusal(claim, 2) == ""
