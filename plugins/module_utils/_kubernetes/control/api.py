@@ -281,28 +281,13 @@ class Api:
 
     # In pods
 
-    def log(
-        self,
-        pod: str,
-        container: str = "",
-        follow: bool = False,
-        since: str = "",
-        tail: int = 0,
-        previous: bool = False,
-    ) -> Iterator[str]:
+    def log(self, pod: str, container: str = "", follow: bool = False, tail: int = 0) -> Iterator[str]:
         """Return the lines of a container's log, without their ends; with `follow` until it ends.
 
-        since: a time (RFC 3339). tail: the last so many lines only. previous: of the container before its restart.
-        Raises ApiError at once where there is no such log, or none begins in HANDSHAKE seconds (servers are silent
-        until the first line is there), and later where the connection is lost.
+        tail: the last so many lines only. Raises ApiError at once where there is no such log, or none begins in
+        HANDSHAKE seconds (servers are silent until the first line is there), and later where the connection is lost.
         """
-        query = {
-            "container": container,
-            "follow": follow,
-            "sinceTime": since,
-            "tailLines": tail or None,
-            "previous": previous,
-        }
+        query = {"container": container, "follow": follow, "tailLines": tail or None}
         response = self._request("GET", f"{self._path('v1', 'Pod', pod)}/log", query, streams=True)
         opened = getattr(response.connection, "sock", None)
         if follow and opened is not None:

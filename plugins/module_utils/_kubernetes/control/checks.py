@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,16 +27,8 @@ RIGHTS_FILE = "roles/manifest/files/rbac.yml"
 LEAST_VERSION = (1, 24)
 
 
-@dataclass(frozen=True)
-class Right:
-    """Something that a user may do or not. resource: with a subresource as in pods/exec. group: empty for core."""
-
-    verb: str
-    resource: str
-    group: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.verb} {self.resource}{f'.{self.group}' if self.group else ''}"
+# Something that a user may do or not: (verb, resource, with a subresource as in pods/exec, group, if it is not core).
+Right = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -65,12 +57,17 @@ READER = (*((verb, "pods") for verb in ("get", "list", "create", "delete")), *EX
 LOG = (("get", "pods/log"),)
 
 
-def require(api: Api, of_task: Iterable[tuple[str, ...]], why: str = "") -> None:
-    """Raise ValueError with all of the rights, (verb, resource[, group]), that this user does not have.
+def missing_of(api: Api, wanted: Iterable[Right]) -> list[Right]:
+    """Return those of these rights that this user does not have. Raises ApiError."""
+    return [one for one in wanted if not api.allowed(*one)]
+
+
+def require(api: Api, of_task: Iterable[Right], why: str = "") -> None:
+    """Raise ValueError with all of the rights that this user does not have.
 
     why: what follows from that.
     """
-    missing = [f"{verb} {resource}" for verb, resource, *group in of_task if not api.allowed(verb, resource, *group)]
+    missing = [f"{verb} {resource}" for verb, resource, *_group in missing_of(api, of_task)]
     if missing:
         raise ValueError(
             f"context {api.context} may not {', '.join(missing)} in namespace {api.namespace}{why}: have the role in "
@@ -88,21 +85,23 @@ def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, s
         kind = one["kind"]
         if kind != "Namespace":
             own.setdefault(one["apiVersion"], []).append(kind)
-    found = []
+    found: list[Right] = []
     for version, of_version in own.items():
         group = version.rpartition("/")[0]
         for kind in dict.fromkeys(of_version):
             resource = names.get((version, kind), "")
             verbs = ("get", "create") if kind == "PersistentVolumeClaim" else ("get", "list", "create", "delete")
-            found += [Right(verb, resource, group) for verb in verbs if resource]
+            found += [_right(verb, resource, group) for verb in verbs if resource]
     if derived.settings.pvc:
-        found.append(Right("get", "persistentvolumeclaims"))
+        found.append(("get", "persistentvolumeclaims"))
     if derived.settings.create_namespace:
-        found += [Right(verb, "namespaces") for verb in ("get", "create")]
-    found.append(Right("patch", "configmaps"))
-    followed = [("get", "pods"), ("list", "pods"), ("get", "pods/log"), ("list", "events")]
-    found += [Right(verb, resource) for verb, resource in followed]
-    return [*found, *(Right(*one) for one in EXEC)]
+        found += [(verb, "namespaces") for verb in ("get", "create")]
+    followed = (("get", "pods"), ("list", "pods"), ("get", "pods/log"), ("list", "events"))
+    return [*found, ("patch", "configmaps"), *followed, *EXEC]
+
+
+def _right(verb: str, resource: str, group: str) -> Right:
+    return (verb, resource, group) if group else (verb, resource)
 
 
 def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
@@ -110,15 +109,14 @@ def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
     settings = derived.settings
     of_job = {(one["apiVersion"], one["kind"]) for one in made} | {("v1", "Secret"), ("v1", "ConfigMap")}
     names = {key: api.resource(*key) for key in sorted(of_job)}
-    wanted = rights(derived, made, names)
-    missing = [one for one in wanted if not api.allowed(one.verb, one.resource, one.group)]
+    missing = missing_of(api, rights(derived, made, names))
 
     def may(verb: str, resource: str, group: str = "") -> bool:
-        return Right(verb, resource, group) not in missing
+        return _right(verb, resource, group) not in missing
 
     claim, pull_secret = None, None
     if may("get", "persistentvolumeclaims"):
-        claim = api.read("v1", "PersistentVolumeClaim", derived.claim)
+        claim = api.read("v1", "PersistentVolumeClaim", settings.claim)
     if settings.image_pull_secret and api.allowed("get", "secrets"):
         pull_secret = api.read("v1", "Secret", settings.image_pull_secret) is not None
     taken = []
@@ -137,7 +135,7 @@ def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
         claim,
         pull_secret,
         taken,
-        _earlier(api, derived, may),
+        _optional(partial(jobs.everything, api, derived.name)) or (),
     )
 
 
@@ -149,17 +147,6 @@ def _optional(call: Any) -> Any:
         if error.status != 403:
             raise
         return None
-
-
-def _earlier(api: Api, derived: Derived, may: Callable[..., bool]) -> list[Object]:
-    """Return the objects that a previous start of the job has left, of whatever kind it was; none of others."""
-    selector = jobs.selector(derived.name)
-    found: list[Object] = []
-    for kind, version in kinds.OF_JOBS.items():
-        resource = api.resource(version, kind)
-        if resource and may("list", resource, version.rpartition("/")[0]):
-            found += _optional(partial(api.list, version, kind, selector)) or []
-    return found
 
 
 def refusals(derived: Derived, found: Found, user: str = "", nodes: bool = True) -> list[str]:
@@ -200,9 +187,8 @@ def _of_rights(derived: Derived, found: Found, user: str) -> Iterator[str]:
     if not found.missing:
         return
     by_resource: dict[str, list[str]] = {}
-    for one in found.missing:
-        resource = str(one).partition(" ")[2]
-        by_resource.setdefault(resource, []).append(one.verb)
+    for verb, *resource in found.missing:
+        by_resource.setdefault(".".join(resource), []).append(verb)
     listed = "; ".join(f"{', '.join(verbs)} {resource}" for resource, verbs in by_resource.items())
     yield (
         f"the user of context {user} may not, in namespace {derived.settings.namespace}: {listed}: have an "
@@ -218,7 +204,7 @@ def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
             "set create_namespace: true in cluster_kubernetes"
         )
         return
-    may_read = Right("get", "persistentvolumeclaims") not in found.missing
+    may_read = ("get", "persistentvolumeclaims") not in found.missing
     if settings.pvc and found.claim is None and may_read:
         yield (
             f"pvc: namespace {settings.namespace} has no claim {settings.pvc}: create it, or leave pvc out and set "
@@ -229,7 +215,7 @@ def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
         if refused:
             yield refused
         if found.claim.get("status", {}).get("phase") == "Lost":
-            yield f"pvc: the volume of {derived.claim} is lost (its PersistentVolume was deleted): use another claim"
+            yield f"pvc: the volume of {settings.claim} is lost (its PersistentVolume was deleted): use another claim"
     if settings.image_pull_secret and found.pull_secret is False:
         yield (
             f"image_pull_secret: namespace {settings.namespace} has no Secret {settings.image_pull_secret}: kubectl "

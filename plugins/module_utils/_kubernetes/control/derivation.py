@@ -57,11 +57,6 @@ class Derived:
         return kinds.TRAINING[self.settings.kind].first_pod.format(name=self.name)
 
     @property
-    def claim(self) -> str:
-        """The name of its PersistentVolumeClaim."""
-        return self.settings.pvc or "amx-cluster"
-
-    @property
     def secret(self) -> str:
         """The name of its Secret; empty for a job without secrets."""
         job = self.run.job
@@ -251,6 +246,6 @@ def describe(derived: Derived) -> str:
         f"  each pod: {amounts.cpus} of {settings.cpus} CPUs, {quantities.memory(amounts.memory)} of "
         f"{quantities.memory(settings.memory)}, /dev/shm {quantities.memory(amounts.shm)}; requests = limits",
         f"  image {settings.image}, stack {derived.stack}, {derived.backend}, {job.precision}",
-        f"  nodes with {_selector(settings)}; volume {derived.claim}",
+        f"  nodes with {_selector(settings)}; volume {settings.claim}",
     ]
     return "\n".join([*lines, *(f"  note: {note}" for note in derived.notes)])

@@ -48,16 +48,14 @@ class Context:
         """Make the directory anew; files are linked where that can be. Raises ValueError, OSError."""
         _ownership.remove(directory)
         _ownership.claim(directory, "image")
-        for name, text in self.texts.items():
+        for name in (*self.texts, *self.files):
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(path, text)
-            os.utime(path, (TIME, TIME))
-        for name, source in self.files.items():
-            path = directory / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(source, path)
-            path.chmod(0o644)
+            if name in self.texts:
+                write_text(path, self.texts[name])
+            else:
+                shutil.copyfile(self.files[name], path)
+                path.chmod(0o644)
             os.utime(path, (TIME, TIME))
 
 

@@ -416,17 +416,6 @@ def ranks_of(told: Any) -> list[dict[str, Any]]:
     return sorted((dict(one) for one in told or []), key=lambda one: int(one.get("rank", 0)))
 
 
-def elapsed(found_status: Mapping[str, Any], now: datetime) -> float | None:
-    """Return for how many seconds a job has run, or did; None where its times are not known."""
-    try:
-        began = datetime.fromisoformat(time_of(str(found_status["started"])))
-        ended = found_status.get("ended")
-        until = datetime.fromisoformat(time_of(str(ended))) if ended else now
-        return max(0.0, (until - began).total_seconds())
-    except (KeyError, TypeError, ValueError):
-        return None
-
-
 # What is removed
 
 

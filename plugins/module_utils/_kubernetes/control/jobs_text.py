@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.jobs import elapsed
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import elapsed
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration
 
 
@@ -23,9 +23,9 @@ def details(job: Mapping[str, Any], now: datetime) -> str:
     lines = [f"job {status['job']}: {status['state']}" + (f", {status['reason']}" if status["reason"] else "")]
     owner = f" by {place['user']}" if place["user"] else ""
     lines.append(f"{place['kind']} {place['name']} in namespace {place['namespace']}, started{owner}")
-    seconds = elapsed(status, now)
+    took = elapsed(status, now)
     times = f"started {status['started']}" + (f", ended {status['ended']}" if "ended" in status else "")
-    lines.append(times + (f", {duration(seconds)}" if seconds is not None else ""))
+    lines.append(times + (f", {took}" if took else ""))
     if job["path"]:
         lines.append(f"on the volume: {job['path']}")
     lines += [f"note: {note}" for note in status.get("notes", [])]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import quantities
@@ -35,6 +35,8 @@ JOB_LABEL, ROLE_LABEL = "amx.cluster/job", "amx.cluster/role"
 # On all objects of a job: which start of it they are of, who started it on which control node, and when.
 START, BY_USER, SINCE = "amx.cluster/start", "amx.cluster/user", "amx.cluster/since"
 TRAINS, PREPARES, READS = "train", "prepare", "reader"
+# Where a container has its volumes, by their names.
+MOUNTS = {"job": JOB, "storage": STORAGE, "scratch": SCRATCH, "shm": "/dev/shm"}
 # Where the number of a pod among those of its job is: an annotation of an Indexed Job's pods, which those of a TrainJob
 # are as well, and a label of a PyTorchJob's.
 COMPLETION_INDEX, REPLICA_INDEX = "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index"
@@ -56,14 +58,10 @@ def lost_pods_only(container: str) -> Object:
     }
 
 
-def labels(derived: Derived, role: str = "") -> dict[str, str]:
-    """Return the labels of a job's objects; role: of its pods."""
-    common = {
-        "app.kubernetes.io/name": "amx-cluster",
-        MANAGED_BY: MANAGER,
-        JOB_LABEL: derived.name,
-    }
-    return {**common, **({ROLE_LABEL: role} if role else {})}
+def labels(job: str, role: str = "") -> dict[str, str]:
+    """Return the labels of objects. job: the name of its objects, empty where all jobs are meant. role: of pods."""
+    common = {"app.kubernetes.io/name": "amx-cluster", MANAGED_BY: MANAGER}
+    return {**common, **({JOB_LABEL: job} if job else {}), **({ROLE_LABEL: role} if role else {})}
 
 
 def metadata(derived: Derived, name: str = "") -> Object:
@@ -73,7 +71,7 @@ def metadata(derived: Derived, name: str = "") -> Object:
     return {
         "name": name or derived.name,
         "namespace": derived.settings.namespace,
-        "labels": labels(derived),
+        "labels": labels(derived.name),
         "annotations": {key: value for key, value in known.items() if value},
     }
 
@@ -95,7 +93,7 @@ def volume_claim(derived: Derived) -> Object:
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {
-            "name": derived.claim,
+            "name": settings.claim,
             "namespace": settings.namespace,
             "labels": {MANAGED_BY: MANAGER},
         },
@@ -161,32 +159,28 @@ def _field(name: str, path: str) -> Object:
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
 
 
-def container(derived: Derived, name: str, action: str, resources: Object, index: str = "") -> Object:
-    """Return a container that runs pod.py. index: the field of a pod that has its number, empty for none."""
-    made: Object = {
+def container(
+    settings: Settings, name: str, action: str, resources: Object, mounts: Sequence[str] = tuple(MOUNTS)
+) -> Object:
+    """Return a container that runs pod.py."""
+    return {
         "name": name,
-        "image": derived.settings.image,
-        "imagePullPolicy": derived.settings.image_pull_policy,
+        "image": settings.image,
+        "imagePullPolicy": settings.image_pull_policy,
         "command": [*PROGRAM, action],
         "env": [
             _field("AMX_CLUSTER_POD", "metadata.name"),
             _field("AMX_CLUSTER_NODE", "spec.nodeName"),
-            *([_field("AMX_CLUSTER_INDEX", index)] if index else []),
             {"name": "HOME", "value": SCRATCH},
             {"name": "PYTHONUNBUFFERED", "value": "1"},
         ],
         "resources": resources,
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "volumeMounts": [
-            {"name": "job", "mountPath": JOB, "readOnly": True},
-            {"name": "storage", "mountPath": STORAGE},
-            {"name": "scratch", "mountPath": SCRATCH},
-            {"name": "shm", "mountPath": "/dev/shm"},
+            {"name": mount, "mountPath": MOUNTS[mount], **({"readOnly": True} if mount == "job" else {})}
+            for mount in mounts
         ],
     }
-    if derived.secret:
-        made["envFrom"] = [{"secretRef": {"name": derived.secret}}]
-    return made
 
 
 def common_spec(settings: Settings, containers: list[Object], volumes: list[Object]) -> Object:
@@ -218,6 +212,8 @@ def pod(derived: Derived, role: str, restart: str, containers: list[Object], fil
     Its /dev/shm counts as memory of the pod.
     """
     settings = derived.settings
+    if derived.secret:
+        containers = [{**one, "envFrom": [{"secretRef": {"name": derived.secret}}]} for one in containers]
     volumes = [
         {
             "name": "job",
@@ -226,21 +222,25 @@ def pod(derived: Derived, role: str, restart: str, containers: list[Object], fil
                 "items": [{"key": key_of(path), "path": path} for path in sorted(files)],
             },
         },
-        {"name": "storage", "persistentVolumeClaim": {"claimName": derived.claim}},
+        {"name": "storage", "persistentVolumeClaim": {"claimName": derived.settings.claim}},
         {"name": "scratch", "emptyDir": {}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": quantities.memory(derived.resources.shm)}},
     ]
     spec = {**({"restartPolicy": restart} if restart else {}), **common_spec(settings, containers, volumes)}
     if settings.node_selector and role == TRAINS:
         spec["nodeSelector"] = dict(settings.node_selector)
-    return {"metadata": {"labels": labels(derived, role)}, "spec": spec}
+    return {"metadata": {"labels": labels(derived.name, role)}, "spec": spec}
 
 
 def training_pod(
     derived: Derived, files: Mapping[str, bytes], name: str, index: str, restart: str, port: str = "rendezvous"
 ) -> Object:
-    """Return the template of the pods that train. name, port: of the container and its port, which operators know."""
-    trains = container(derived, name, "train", derived.resources.of_container(), index)
+    """Return the template of the pods that train. index: the field of a pod that has its number.
+
+    name, port: of the container and its port, which operators know.
+    """
+    trains = container(derived.settings, name, "train", derived.resources.of_container())
+    trains["env"].append(_field("AMX_CLUSTER_INDEX", index))
     trains["ports"] = [{"name": port, "containerPort": PORT, "protocol": "TCP"}]
     return pod(derived, TRAINS, restart, [trains], files)
 
@@ -250,7 +250,7 @@ def prepare(derived: Derived, files: Mapping[str, bytes]) -> Object:
     memory = min(PREPARE_MEMORY, derived.resources.memory)
     cpus = str(min(PREPARE_CPUS, derived.resources.cpus))
     amounts = {"cpu": cpus, "memory": quantities.memory(memory)}
-    prepares = container(derived, "prepare", "prepare", {"requests": amounts, "limits": dict(amounts)})
+    prepares = container(derived.settings, "prepare", "prepare", {"requests": amounts, "limits": dict(amounts)})
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",

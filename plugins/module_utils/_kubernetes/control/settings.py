@@ -105,6 +105,11 @@ class Settings:
     storage: int = field(_MEMORY, 100 * quantities.GI)
     access_mode: str = field(one_of(*ACCESS_MODES), "ReadWriteMany")
 
+    @property
+    def claim(self) -> str:
+        """The name of the PersistentVolumeClaim that jobs share."""
+        return self.pvc or "amx-cluster"
+
 
 def read(value: object) -> Settings:
     """Return cluster_kubernetes as settings. Raises ValueError with a line for each error."""

@@ -16,32 +16,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes, checks, jobs, pods
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.following import Waits
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import (
-    JOB_LABEL,
     MANAGED_BY,
     MANAGER,
     READS,
     ROLE_LABEL,
     Object,
     common_spec,
+    container,
+    labels,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import (
-    JOB,
     PROGRAM,
     READER_ENDING,
     READER_SECONDS,
-    SCRATCH,
-    STORAGE,
 )
 
 # It packs a directory, and sends it, also where pods of other jobs have requested all CPUs of every node.
 REQUESTS, LIMITS = {"cpu": "0", "memory": "128Mi"}, {"cpu": "1", "memory": "512Mi"}
-CLAIM = "amx-cluster"
 # The labels of all of these pods.
 SELECTOR = f"{ROLE_LABEL}={READS},{MANAGED_BY}={MANAGER}"
 # Bytes of a file that one command sends, and how often it is tried.
@@ -57,7 +53,7 @@ PART = (
 
 def new_name(job: str = "") -> str:
     """Return a name for a pod that no other reading has. job: of its objects; empty where all jobs are meant."""
-    return f"{job or CLAIM}-{READS}-{secrets.token_hex(4)}"
+    return f"{job or 'amx-cluster'}-{READS}-{secrets.token_hex(4)}"
 
 
 def pod(settings: Settings, name: str, job: str = "") -> Object:
@@ -65,27 +61,10 @@ def pod(settings: Settings, name: str, job: str = "") -> Object:
 
     name: of the pod. job: see new_name. Whatever happens to the play that made it, it ends after an hour.
     """
-    labels = {"app.kubernetes.io/name": "amx-cluster", MANAGED_BY: MANAGER, ROLE_LABEL: READS}
-    container = {
-        "name": READS,
-        "image": settings.image,
-        "imagePullPolicy": settings.image_pull_policy,
-        "command": [*PROGRAM, "wait"],
-        "env": [
-            {"name": POD, "value": name},
-            {"name": "HOME", "value": SCRATCH},
-            {"name": "PYTHONUNBUFFERED", "value": "1"},
-        ],
-        "resources": {"requests": dict(REQUESTS), "limits": dict(LIMITS)},
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [
-            {"name": "storage", "mountPath": STORAGE},
-            {"name": "scratch", "mountPath": SCRATCH},
-            *([{"name": "job", "mountPath": JOB, "readOnly": True}] if job else []),
-        ],
-    }
+    mounts = ("storage", "scratch", *(["job"] if job else []))
+    resources = {"requests": dict(REQUESTS), "limits": dict(LIMITS)}
     volumes: list[Object] = [
-        {"name": "storage", "persistentVolumeClaim": {"claimName": settings.pvc or CLAIM}},
+        {"name": "storage", "persistentVolumeClaim": {"claimName": settings.claim}},
         {"name": "scratch", "emptyDir": {}},
         # Its objects may have been removed, while its files are on the volume.
         *([{"name": "job", "configMap": {"name": job, "optional": True}}] if job else []),
@@ -94,18 +73,10 @@ def pod(settings: Settings, name: str, job: str = "") -> Object:
         "restartPolicy": "Never",
         "activeDeadlineSeconds": READER_SECONDS,
         "terminationGracePeriodSeconds": READER_ENDING,
-        **common_spec(settings, [container], volumes),
+        **common_spec(settings, [container(settings, READS, "wait", resources, mounts)], volumes),
     }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name,
-            "namespace": settings.namespace,
-            "labels": {**labels, **({JOB_LABEL: job} if job else {})},
-        },
-        "spec": spec,
-    }
+    about = {"name": name, "namespace": settings.namespace, "labels": labels(job, READS)}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": spec}
 
 
 @contextmanager
@@ -115,10 +86,10 @@ def reader(api: Api, settings: Settings, say: Callable[[str], None], job: str = 
     Raises ValueError where the volume is missing, the user may not, or the pod cannot run.
     """
     checks.require(api, checks.READER)
-    claim = settings.pvc or CLAIM
-    if api.read("v1", "PersistentVolumeClaim", claim) is None:
+    if api.read("v1", "PersistentVolumeClaim", settings.claim) is None:
         raise ValueError(
-            f"namespace {api.namespace} has no PersistentVolumeClaim {claim}: there is no volume with files of jobs"
+            f"namespace {api.namespace} has no PersistentVolumeClaim {settings.claim}: there is no volume with files "
+            "of jobs"
         )
     for one in filter(pods.has_read, api.list("v1", "Pod", SELECTOR)):  # of interrupted plays
         api.delete("v1", "Pod", one["metadata"]["name"])

@@ -197,16 +197,12 @@ def test_a_server_that_dies_when_a_command_is_to_begin(
 
 def test_logs(connected: Api, server: Server) -> None:
     server.answers[f"{PODS}/demo-0/log"] = "first\nsecond ä\nno end"
-    assert list(connected.log("demo-0", "train", tail=9, since="2026-11-22T12:00:00Z")) == [
+    assert list(connected.log("demo-0", "train", tail=9)) == [
         "first",
         "second ä",
         "no end",
     ]
-    assert server.requests[-1]["query"] == {
-        "container": "train",
-        "tailLines": "9",
-        "sinceTime": "2026-11-22T12:00:00Z",
-    }
+    assert server.requests[-1]["query"] == {"container": "train", "tailLines": "9"}
     refused = 'container "train" in pod "demo-1" is waiting to start: ContainerCreating'
     server.answers[f"{PODS}/demo-1/log"] = status(400, refused)
     with pytest.raises(ApiError, match=f"^{refused}$"):

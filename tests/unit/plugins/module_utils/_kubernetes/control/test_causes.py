@@ -83,49 +83,38 @@ def test_pods_without_a_node(message: str, todo: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "text", "hopeless", "lasting"),
+    ("status", "text"),
     [
         (
             waits("ErrImageNeverPull", f'Container image "{IMAGE}" is not present with pull policy of Never'),
             f"pod demo-worker-0: node node-a does not have image {IMAGE}, and image_pull_policy is Never: load it",
-            True,
-            False,
         ),
         (
             waits("InvalidImageName", 'Failed to apply default image tag "a:b:c"'),
             f"pod demo-worker-0: {IMAGE} is no name of an image: correct image in cluster_kubernetes",
-            True,
-            False,
         ),
         (
             waits("ImagePullBackOff", f'Back-off pulling image "{IMAGE}"'),
             f"pod demo-worker-0: node node-a cannot pull image {IMAGE} (ImagePullBackOff): "
             "manifest unknown: correct image in cluster_kubernetes, push it",
-            False,
-            True,
         ),
         (
             waits("CreateContainerConfigError", 'secret "demo-env" not found'),
             "pod demo-worker-0 on node node-a cannot be started (CreateContainerConfigError): "
             'secret "demo-env" not found',
-            False,
-            True,
         ),
         (
             waits("CrashLoopBackOff", lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}),
             "pod demo-worker-0 on node node-a has ended and is started again: it ran out of memory (OOMKilled)",
-            False,
-            False,
         ),
     ],
 )
-def test_pods_on_a_node(status: dict[str, Any], text: str, hopeless: bool, lasting: bool) -> None:
+def test_pods_on_a_node(status: dict[str, Any], text: str) -> None:
     told = f'Failed to pull image "{IMAGE}": rpc error: code = Unknown desc = manifest unknown'
     of_pod = [{"reason": "Failed", "message": told}, {"reason": "Failed", "message": "Error: x"}]
     events = {"uid-of-demo-worker-0": of_pod}
     (cause,) = causes.of_waiting([pod(**status)], events)
     assert cause.text.startswith(text)
-    assert (cause.hopeless, cause.lasting) == (hopeless, lasting)
 
 
 @pytest.mark.parametrize(
@@ -301,14 +290,6 @@ def test_whether_an_object_has_ended(condition: dict[str, str], state: str) -> N
 
 
 COMPLETION, REPLICA = "batch.kubernetes.io/job-completion-index", "training.kubeflow.org/replica-index"
-
-
-def test_numbers_of_pods() -> None:
-    old, new = pod(), pod()
-    old["metadata"]["creationTimestamp"], new["metadata"]["creationTimestamp"] = "2026-01-01", "2026-01-02"
-    found = pods.training_pods([new, old, pod("demo-worker-1"), pod("demo-prepare-x", role="prepare")])
-    assert list(found) == [0, 1]
-    assert found[0] is new
 
 
 @pytest.mark.parametrize(

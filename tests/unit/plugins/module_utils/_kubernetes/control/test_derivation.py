@@ -24,7 +24,7 @@ def test_the_published_example() -> None:
     given_there = yaml.safe_load((ROOT / "inventories/kubernetes/group_vars/cluster.yml").read_text())
     derived = derive(SQUAD, None, **given_there["cluster_kubernetes"])
     assert (derived.pods, derived.ranks, derived.resources.cpus) == (4, 2, 198)
-    assert (derived.backend, derived.run.job.precision, derived.claim) == ("gloo", "bf16", "transformers-pvc")
+    assert (derived.backend, derived.run.job.precision, derived.settings.claim) == ("gloo", "bf16", "transformers-pvc")
     assert derived.is_prepared
     assert "4 pod(s), 2 rank(s) each, 2 restart(s)" in derivation.describe(derived)
 

@@ -127,29 +127,6 @@ def test_what_is_refused_for_another_reason_is_not_called_a_conflict(api: Api, s
         start.write(api, "smoke", config("ada"))
 
 
-def test_the_record_of_a_previous_run_has_its_state_and_its_files(api: Api) -> None:
-    """Its training object, which has the state, is removed before the new one can be created."""
-    conditions = [{"type": "Failed", "status": "True", "message": "loss is nan"}]
-    about = {"name": "smoke", "labels": LABELS, "annotations": {START: "of-ada"}}
-    trained = {
-        "kind": "PyTorchJob",
-        "metadata": about,
-        "status": {"conditions": conditions, "completionTime": "2026-11-22T12:05:00Z"},
-    }
-    before = start.write(api, "smoke", config("ada", file="of ada"))
-    (found,) = jobs.group([before, trained], "team")
-    record = start.record(found)
-    assert record["data"] == {"file": "of ada"}
-    assert jobs.STARTING not in record["metadata"]["annotations"]
-    claimed = start.write(api, "smoke", config("bob", file="of bob"), before["metadata"]["resourceVersion"])
-    restored = start.write(api, "smoke", record, claimed["metadata"]["resourceVersion"], starting=False)
-    assert restored["data"] == {"file": "of ada"}
-    (again,) = jobs.group([restored], "team")
-    assert jobs.status(again) == jobs.status(found)
-    assert (again.start, again.directory) == ("of-ada", "jobs/smoke-of-ada")
-    assert start.record(again) == record
-
-
 def test_the_record_of_a_run_whose_config_map_is_gone() -> None:
     about = {"name": "smoke", "labels": LABELS, "annotations": {START: "abc"}}
     trained = {"kind": "Job", "metadata": about, "status": {"conditions": [{"type": "Complete", "status": "True"}]}}
@@ -269,17 +246,22 @@ def test_an_object_that_was_replaced_meanwhile_stays(api: Api, store: Store) -> 
 def test_a_start_that_fails_restores_the_previous_run(api: Api, store: Store) -> None:
     """Its ConfigMap says in which directory of the volume it was, and how it ended; nothing else of it is kept."""
     before = start.write(api, "smoke", config("ada", file="of ada"), starting=False)
-    ended = {"conditions": [{"type": "Complete", "status": "True"}]}
+    conditions = [{"type": "Failed", "status": "True", "message": "loss is nan"}]
+    ended = {"conditions": conditions, "completionTime": "2026-11-22T12:05:00Z"}
     trained = {"metadata": {"name": "smoke", "labels": LABELS, "annotations": {START: "of-ada"}}, "status": ended}
     store.keep(f"{BATCH}/jobs/smoke", trained)
+    (found,) = jobs.gather(api, "smoke")
     plan = planned(api, store)
     with pytest.raises(ValueError, match="no image") as failed:
         run(api, plan, Waits(running="no image"))
     assert "Its previous run is kept: playbooks/results.yml -e job=smoke fetches its results." in str(failed.value)
     assert there(store) == ["configmaps/smoke", CLAIM]
     (again,) = jobs.gather(api, "smoke")
-    assert (again.config["data"], again.start) == (before["data"], "of-ada")
-    assert jobs.status(again)["state"] == "succeeded"
+    assert (again.config["data"], again.start, again.directory) == (before["data"], "of-ada", "jobs/smoke-of-ada")
+    assert jobs.status(again) == jobs.status(found)
+    assert jobs.status(again)["reason"] == "failed: loss is nan", jobs.status(again)
+    assert jobs.STARTING not in again.config["metadata"]["annotations"]
+    assert start.record(again) == plan.record
 
 
 def test_what_cannot_be_removed_is_named(api: Api, store: Store, server: Server) -> None:

@@ -82,7 +82,8 @@ def test_the_reader_is_a_small_pod_that_any_node_can_run(job: str) -> None:
     made = volume.pod(chosen, name, job)
     judge(made)
     assert made["metadata"]["name"] == name
-    assert {"name": "AMX_CLUSTER_POD", "value": name} in made["spec"]["containers"][0]["env"]
+    own_name = {"name": "AMX_CLUSTER_POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    assert own_name in made["spec"]["containers"][0]["env"]
     assert made["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "0"
     assert "nodeSelector" not in made["spec"]
     assert made["spec"]["activeDeadlineSeconds"] == 3600
