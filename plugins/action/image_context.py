@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 COLLECTION = Path(__file__).parents[2]
 
@@ -25,46 +25,30 @@ def programs() -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControlNodeAction):
     """Makes the directory on the control node from which the image of a stack is built."""
 
-    _supports_check_mode = True
-    _requires_connection = False
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "path": {"type": "path", "required": True},
+        "stack": {"type": "dict", "required": True},
+        "wheels": {"type": "list", "elements": "dict", "required": True},
+        "wheelhouse": {"type": "path", "required": True},
+        "base": {"type": "str", "required": True},
+        "examples": {"type": "path"},
+        "build_args": {"type": "dict", "default": {}},
+    }
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        super().run(tmp, task_vars)
-        _result, options = self.validate_argument_spec(
-            {
-                "path": {"type": "path", "required": True},
-                "stack": {"type": "dict", "required": True},
-                "wheels": {"type": "list", "elements": "dict", "required": True},
-                "wheelhouse": {"type": "path", "required": True},
-                "base": {"type": "str", "required": True},
-                "examples": {"type": "path"},
-                "build_args": {"type": "dict", "default": {}},
-            }
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        stack, wheels, build_args = (
+            json.loads(json.dumps(options[name])) for name in ("stack", "wheels", "build_args")
         )
-        options = {
-            **options,
-            **{name: json.loads(json.dumps(options[name])) for name in ("stack", "wheels", "build_args")},
-        }
         examples = Path(options["examples"]) if options["examples"] else None
         if examples and not examples.is_dir():
-            return {"failed": True, "msg": f"image_examples: there is no directory {examples} on the control node"}
-        try:
-            made = image.context(
-                options["stack"],
-                options["wheels"],
-                Path(options["wheelhouse"]),
-                options["base"],
-                programs(),
-                examples,
-                options["build_args"],
-            )
-            digest = made.digest()
-            directory = Path(options["path"], image.tag(options["stack"]["name"], digest))
-            if not self._task.check_mode:
-                made.write(directory)
-        except (OSError, ValueError) as error:
-            return {"failed": True, "msg": str(error)}
-        return {"changed": False, "path": str(directory), "digest": digest, "tag": directory.name}
+            raise ValueError(f"image_examples: there is no directory {examples} on the control node")
+        house = Path(options["wheelhouse"])
+        made = image.context(stack, wheels, house, options["base"], programs(), examples, build_args)
+        digest = made.digest()
+        directory = Path(options["path"], image.tag(stack["name"], digest))
+        if not self._task.check_mode:
+            made.write(directory)
+        return {"path": str(directory), "digest": digest, "tag": directory.name}

@@ -36,9 +36,13 @@ class Cpus:
 
 def cpus_of(topology: Topology, quota: float | None) -> Cpus:
     """Return the CPUs of a pod. topology, quota: as topology.read and topology.cpu_quota return them in it."""
-    online = [cpu.number for cpu in topology.cpus if cpu.online]
-    forbidden = set(dict(topology.excluded).get(NOT_ALLOWED, ()))
-    return Cpus(len([number for number in online if number not in forbidden]), quota)
+    return Cpus(len(allowed(topology)), quota)
+
+
+def allowed(topology: Topology) -> list[int]:
+    """Return the CPUs on which the processes of a pod may run."""
+    forbidden = dict(topology.excluded).get(NOT_ALLOWED, ())
+    return sorted(cpu.number for cpu in topology.cpus if cpu.online and cpu.number not in forbidden)
 
 
 def warning(cpus: Cpus, declared: int, ranks: int) -> list[str]:
@@ -74,15 +78,8 @@ def allocate_pod(topology: Topology, request: Request, cpus: Cpus) -> dict[str, 
     result = {**made.as_dict(), "core_map": CoreMap.of(made).to_json()}
     if cpus.state != FLOATING:
         return result
-    everywhere = sorted(
-        cpu.number
-        for cpu in topology.cpus
-        if cpu.online and cpu.number not in dict(topology.excluded).get(NOT_ALLOWED, ())
-    )
-    ranks = [
-        {**rank, "env": _without_places(rank["env"]), "domain_cpus": everywhere, "comm_cpus": []}
-        for rank in result["ranks"]
-    ]
+    everywhere = {"domain_cpus": allowed(topology), "comm_cpus": []}
+    ranks = [{**rank, "env": _without_places(rank["env"]), **everywhere} for rank in result["ranks"]]
     # libiomp5 would else bind threads to the cores in the order in which it finds them.
     env = {**_without_places(result["env"]), "KMP_AFFINITY": "disabled"}
     del env["KMP_HW_SUBSET"]
