@@ -24,12 +24,10 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.action.image_context import programs
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import manifest
 from support.at_length import only_at_length
 from support.checkout import ROOT
-from support.kubernetes_jobs import derive
+from support.kubernetes_jobs import derive, write
 
 ENV = Path(os.environ.get("AMX_CLUSTER_ENV", ROOT / ".cluster/env"))
 SMOKE = ROOT / "jobs/smoke.yml"
@@ -64,11 +62,7 @@ class Pods:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, target)
         (self.prefix / "env").symlink_to(ENV.resolve())
-        self.job.mkdir()
-        job = load(file, override)
-        for name, content in manifest.job_files(self.derived, job, project_files.read(job)["project"]).items():
-            (self.job / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.job / name).write_bytes(content)
+        write(self.job, self.derived, load(file, override))
         self.storage.mkdir()
         self.endpoint = f"127.0.0.1:{free_port()}"
         self.running: dict[int, subprocess.Popen[str]] = {}

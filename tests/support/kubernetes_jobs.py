@@ -11,7 +11,7 @@ import kubeflow.training.models
 import kubernetes.client
 import kubernetes_validate
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, manifest, settings
 from kubeflow_trainer_api import models as trainer
@@ -45,6 +45,13 @@ def derive(
 def render(derived: derivation.Derived, file: Path = ROOT / "jobs/smoke.yml") -> dict[str, dict[str, Any]]:
     """Return the objects of a job by the names of their files."""
     return manifest.named(manifest.render(derived, manifest.job_files(derived, load(file), {})))
+
+
+def write(directory: Path, derived: derivation.Derived, job: Job) -> None:
+    """Write what a pod finds of the ConfigMap of a job, which the control node has as `job`."""
+    for name, content in manifest.job_files(derived, job, project_files.read(job)["project"]).items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)
 
 
 def judge(one: dict[str, Any]) -> None:

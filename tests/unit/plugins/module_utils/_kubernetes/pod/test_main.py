@@ -19,12 +19,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubern
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, manifest, settings
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import launch, main, places, rounds, volume
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checkout import ROOT
-from support.kubernetes_jobs import GIVEN, STACK
+from support.kubernetes_jobs import GIVEN, STACK, write
 from support.runs import host
 from support.scripts import load as load_script
 
@@ -40,12 +40,8 @@ def placed(
     """
     made = places.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
     job = load(path, override)
-    tree = project_files.read(job)["project"]
-    run = Run(job, Settings(head="", since=since, project=project_files.summary(tree)))
-    derived = derivation.derive(run, STACK, settings.read({**GIVEN, **given_settings}))
-    for name, content in manifest.job_files(derived, job, tree).items():
-        (made.job / name).parent.mkdir(parents=True, exist_ok=True)
-        (made.job / name).write_bytes(content)
+    run = Run(job, Settings(head="", since=since, project=project_files.summary(project_files.read(job)["project"])))
+    write(made.job, derivation.derive(run, STACK, settings.read({**GIVEN, **given_settings})), job)
     (made.programs / "observe").mkdir(parents=True)
     (made.programs / "rank.py").touch()
     made.env.mkdir()

@@ -11,7 +11,6 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import heartbeats
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import manifest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import (
     launch,
     places,
@@ -20,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import
     supervisor,
 )
 from support.checkout import ROOT
-from support.kubernetes_jobs import STACK, derive
+from support.kubernetes_jobs import STACK, derive, write
 from support.runs import host
 
 SMOKE = ROOT / "jobs/smoke.yml"
@@ -30,9 +29,7 @@ def supervising(folder: Path, restarts: int = 1, **status: Any) -> supervisor.Po
     """Return the supervisor of a job of two pods. status: what an earlier one has left, if any."""
     made = places.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
     derived = derive(SMOKE, {"restarts": restarts}, workers=2)
-    made.job.mkdir()
-    for name, content in manifest.job_files(derived, load(SMOKE, {"restarts": restarts}), {}).items():
-        (made.job / name).write_bytes(content)
+    write(made.job, derived, load(SMOKE, {"restarts": restarts}))
     job = places.Job.read(made.job)
     here = folder / "here"
     here.mkdir()
