@@ -57,7 +57,7 @@ class Job:
             f"{LABELS}/replica-type": "worker",
             f"{LABELS}/replica-index": str(index),
         }
-        about = {
+        about: Object = {
             "name": f"{self.name}-worker-{index}",
             "namespace": self.namespace,
             "labels": labels,
