@@ -31,7 +31,6 @@ from support.cluster import (
     network,
     on,
     orphans,
-    read_json,
     status,
     train,
     until,
@@ -331,74 +330,8 @@ def power_cut() -> list[str]:
     return [f"the head's power was cut: no rank anywhere {quiet:.0f} s later; lost, and resumed at step {made[0]}"]
 
 
-SHARDED = ROOT / "tests/integration/zoo/distributed_checkpoint.py"
-SHARDS = ["__0_0.distcp", "__1_0.distcp"]
-
-
-def sharded(name: str, env: dict[str, str], **job: Any) -> Path:
-    """Write the file of a job whose model is sharded over two hosts, and return its path."""
-    hosts = ["node0", "node1"]
-    return job_file({"name": name, "script": str(SHARDED), "kind": "torch", "hosts": hosts, "env": env, **job})
-
-
-def shards(name: str, step: int, host: str) -> list[str]:
-    """Return the names of the shards of a checkpoint that are on a host."""
-    return on(host, f"cd {directory(name)}/output/checkpoint-{step} && ls | grep distcp").split()
-
-
-def weights() -> float:
-    """Return the sum of the weights that the sharded model has without a fault."""
-    train(sharded("fault-no-shard", {})).succeed()
-    for host, own in zip(("node0", "node1"), SHARDS):
-        check(shards("fault-no-shard", 8, host) == [own], f"{host} has {shards('fault-no-shard', 8, host)}")
-    total: float = read_json("fault-no-shard", "output/all_results.json")["weights"]
-    return total
-
-
-def resumed(name: str, expected: float) -> None:
-    """Check that a job resumed from step 4 with both shards on both hosts, and ended as if undisturbed."""
-    result = read_json(name, "output/all_results.json")
-    check(result.get("resumed_from") == 4, f"resumed from step {result.get('resumed_from')}: {status(name)}")
-    check(abs(result["weights"] / expected - 1) < 1e-9, f"weights {result['weights']}, undisturbed {expected}")
-    for host in ("node0", "node1"):
-        check(shards(name, 4, host) == SHARDS, f"{host} has {shards(name, 4, host)} of checkpoint-4")
-
-
-def a_rank_is_killed_while_it_writes_its_shard() -> list[str]:
-    """Kill a rank when the other host has its own shard of step 6: only step 4 is complete."""
-    name = "fault-shard"
-    expected = weights()
-    train(sharded(name, {"FAULT": "6"}, restarts=1)).succeed()
-    resumed(name, expected)
-    check([attempt["from"] for attempt in attempts(name)] == ["the beginning", "checkpoint-4"], f"{attempts(name)}")
-    return ["a rank is killed while it writes its shard of step 6: resumed at step 4, with both shards"]
-
-
-def a_host_dies_while_it_writes_its_shard() -> list[str]:
-    """Kill the host of a shard, and bring it back as the reason advises."""
-    name = "fault-lost-shard"
-    expected = weights()
-    play = train(sharded(name, {"FAULT": "6", "HALF_SECONDS": "600"}, restarts=1, min_hosts=1))
-    half = f"{directory(name)}/output/checkpoint-6/__1_0.distcp"
-    check(until(lambda: on("node1", f"ls {half} 2>/dev/null") or play.ended()), "no shard of step 6")
-    docker("kill", CONTAINERS["node1"])
-    try:
-        play.fail()
-    finally:
-        docker("start", CONTAINERS["node1"])
-    reason = status(name)["reason"]
-    check("is on node1" in reason and "bring node1 back" in reason, reason)
-    check(until(lambda: on("node1", "systemctl is-system-running").strip() in ("running", "degraded")), "no boot")
-    train(sharded(name, {}), "-e", "job_resume=true").succeed()
-    resumed(name, expected)
-    return [f"a host dies with its shard: {reason.splitlines()[0]}; it came back, and step 4 was resumed from"]
-
-
 if __name__ == "__main__":
     faults = {journey(number, fault): fault.left_out for number, fault in enumerate(FAULTS)}
     left_out = {made: reason for made, reason in faults.items() if reason}
     left_out[two_starts] = "the locks of a start are in the unit tests"
-    shards_lost = [a_rank_is_killed_while_it_writes_its_shard, a_host_dies_while_it_writes_its_shard]
-    left_out.update(dict.fromkeys(shards_lost, "test_torn_checkpoints.py kills a rank and loses a host as well"))
-    others = [two_starts, power_cut, *shards_lost]
-    sys.exit(make([[made] for made in (*faults, *others)], at_length=left_out))
+    sys.exit(make([[made] for made in (*faults, two_starts, power_cut)], at_length=left_out))

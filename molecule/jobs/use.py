@@ -12,7 +12,6 @@ from journeys import (
     example,
     inference,
     killed_rank,
-    measured,
     prediction,
     project,
     reboot,
@@ -39,7 +38,6 @@ JOURNEYS = [
     [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],
     [scaling.a_sweep_is_interrupted_and_continued],
-    [scaling.a_page_shows_the_sweep],
     [inference.every_task_is_measured_in_every_precision],
     [prediction.an_instance_is_killed],
     [prediction.a_prediction_is_interrupted_and_continued],
@@ -49,7 +47,6 @@ JOURNEYS = [
 # What `make test` leaves out, and why.
 AT_LENGTH = {
     same_result.a_second_time: "the same seed on other hosts is compared; earlier directories are in the unit tests",
-    scaling.a_page_shows_the_sweep: "pages of sweeps are made in test_report.py",
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
     example.example: "what refuses such a script is in the integration tests",
     slow_network.nobody_is_named_where_hosts_are_alike: "beside a slow host, the others are not named, either",
@@ -70,4 +67,4 @@ def free_the_hosts() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(make(JOURNEYS, [measured.start_of_a_job, measured.demo], free_the_hosts, AT_LENGTH))
+    sys.exit(make(JOURNEYS, free_the_hosts, AT_LENGTH))

@@ -44,24 +44,23 @@ def attempt(journey: Journey) -> str:
 
 def make(
     journeys: Sequence[Sequence[Journey]],
-    on_request: Sequence[Journey] = (),
     after_a_wrong_one: Callable[[], None] = lambda: None,
     at_length: Mapping[Any, str] | None = None,
 ) -> int:
     """Make the journeys one after another, those that stand together at the same time. Returns the exit code.
 
-    JOURNEYS="name name" in the environment chooses some only; those `on_request` are made only if they are named, those
-    `at_length`, which state why, only if they are named or everything is to be run (`support.at_length`).
+    JOURNEYS="name name" in the environment chooses some only; those `at_length`, which state why, are made only if they
+    are named or everything is to be run (`support.at_length`).
     """
     asked = os.environ.get("JOURNEYS", "").split()
     reasons = {} if AT_LENGTH or asked else dict(at_length or {})
     wrong = []
-    for together in [*journeys, *([journey] for journey in on_request)]:
+    for together in journeys:
         chosen = []
         for one in together:
             if one in reasons:
                 print(f"skipped: {one.__name__.replace('_', ' ')}: {left_out_because(reasons[one])}", flush=True)
-            elif one.__name__ in asked if asked else one not in on_request:
+            elif not asked or one.__name__ in asked:
                 chosen.append(one)
         if not chosen:
             continue

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report import tables
 from journeys.smoke import SCRIPTS
 from support.checkout import ROOT
-from support.cluster import EPHEMERAL, Play, job_file, read_json, status, until
+from support.cluster import EPHEMERAL, Play, job_file, status, until
 from support.journeys import check
 
 NAME = "scaling"
@@ -84,24 +83,3 @@ def a_sweep_is_interrupted_and_continued() -> list[str]:
         f"{', '.join(format(entry['speedup']['median'], '.2f') for entry in counts.values())} "
         f"(load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs); {after['limits']['text']}"
     ]
-
-
-def a_page_shows_the_sweep() -> list[str]:
-    """Make the page of that sweep, and compare its figures with the runs' own results."""
-    to = RESULTS / "page"
-    output = Play("report", "-e", f"of={RESULTS}/{NAME}-scale", "-e", f"to={to}").succeed()
-    page = to / "report.html"
-    check(page.as_uri() in output, f"no path of the page:\n{output[-3000:]}")
-    document = json.loads(page.with_name("report.json").read_text(encoding="utf-8"))
-    rows = {row["hosts"]: row for row in document["tables"]["scaling"]["rows"] if not row["baseline"]}
-    speeds = {}
-    for hosts, row in rows.items():
-        results = read_json(f"{NAME}+on-{hosts}-r1", "results.json")
-        speeds[hosts] = results["measured"]["samples_per_second"]
-        check(abs(row["samples_per_second"] / speeds[hosts] - 1) < 1e-6, f"{row} beside {results['measured']}")
-        said = tables.figure(speeds[hosts])
-        check(said in page.read_text(encoding="utf-8"), f"the page has no {said}")
-    check(sorted(speeds) == [1, 2], f"the page has {sorted(speeds)} hosts")
-    figures = sorted(path.name for path in to.glob("*.png"))
-    check({"speedup.png", "samples_per_second.png"} <= set(figures), f"figures: {figures}")
-    return [f"the page of that sweep agrees with results.json of its runs, and has {len(figures)} figures: {page}"]

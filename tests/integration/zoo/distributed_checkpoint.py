@@ -2,7 +2,7 @@
 
 Every other checkpoint is saved in the background (async_save). The script resumes from the last complete one by itself.
 With OWN_SHARDS each rank saves a file of its own instead. FAULT=N: rank 1 is killed in its first run, while it writes
-its part of checkpoint N, when rank 0 has written its own; HALF_SECONDS is how long the half of a file lies there.
+its part of checkpoint N, when rank 0 has written its own.
 """
 
 import json
@@ -36,7 +36,7 @@ def die(path: Path) -> None:
     """Write a half of a file, and be killed; with LOSES the host is lost as well."""
     path.write_bytes(b"half")
     # The other rank comes to the end of its own, and a heartbeat goes out.
-    time.sleep(float(os.environ.get("HALF_SECONDS", "2.5")))
+    time.sleep(2.5)
     if os.environ.get("LOSES"):
         Path(os.environ["LOSES"]).touch()
     os.kill(os.getpid(), signal.SIGKILL)
