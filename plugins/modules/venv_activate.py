@@ -55,8 +55,6 @@ def main() -> None:
         previous = venv.active(prefix)
         result: dict[str, Any] = {"previous": previous, "removed": [], "changed": previous != name}
         result["diff"] = {"before": f"{previous}\n", "after": f"{name}\n"}
-        if not module.check_mode:
-            venv.remove_credentials(prefix)
         if stack is None and not module.check_mode:
             venv.marker(env)
         if stack is not None and read_json(env / venv.MARKER) != stack:

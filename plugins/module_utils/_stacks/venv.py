@@ -57,7 +57,7 @@ def active_stack(prefix: Path) -> tuple[str, dict[str, Any]]:
     none."""
     link = prefix / "env"
     stack = read_json(link / MARKER) if link.is_symlink() else None
-    return ("", {}) if stack is None else (str(link.readlink()), indexes.without_logins(stack))
+    return ("", {}) if stack is None else (str(link.readlink()), stack)
 
 
 def installed(prefix: Path) -> list[str]:
@@ -100,21 +100,12 @@ def marker(env: Path) -> dict[str, Any]:
     stack = read_json(env / MARKER)
     if stack is None:
         raise ValueError(f"{env} has not passed its checks: run site.yml, which installs it again")
-    return dict(indexes.without_logins(stack))
+    return stack
 
 
 def mark(env: Path, stack: Mapping[str, Any]) -> None:
     """Record that a virtual environment with this stack has passed its checks; everyone on the host can read it."""
     write_json(env / MARKER, indexes.without_logins(stack))
-
-
-def remove_credentials(prefix: Path) -> None:
-    """Remove users and passwords from the URLs in markers, where an earlier version of this collection wrote them."""
-    for path in (prefix / "envs").glob(f"*/{MARKER}"):
-        stack, seen = read_json(path), path.stat()
-        if stack and indexes.logins(stack):
-            mark(path.parent, stack)
-            os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
 
 def with_mpi(env: Path, stack: Mapping[str, Any], mpi: Mapping[str, str] | None) -> dict[str, Any]:
