@@ -7,8 +7,6 @@ user. It knows neither Xet nor pages of long listings, and keeps everything in m
 
     with Hub() as hub:
         hub.publish("model", "acme/tiny", Path("folder"))      # then HF_ENDPOINT=hub.address
-
-    tests/support/hub.py model acme/tiny FOLDER     serves one folder at an address that it prints, until interrupted
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import re
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -193,10 +190,3 @@ class _Answer(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         """Keep the tests' output free of a line for every request; `requests` has them."""
-
-
-if __name__ == "__main__":
-    with Hub() as served:
-        served.publish(sys.argv[1], sys.argv[2], Path(sys.argv[3]))
-        print(f"HF_ENDPOINT={served.address}", flush=True)
-        threading.Event().wait()
