@@ -4,31 +4,23 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 from ansible_collections.amx.cluster.plugins.modules import core_allocation
+from support import modules
 from support.checkout import importing
 from support.machines import machine
 
 COMMAND = [sys.executable, "-m", core_allocation.__name__]
 
 
-def run(**options: Any) -> dict[str, Any]:
-    """What the module answers when it is run as a program, as Ansible does."""
-    arguments = json.dumps({"ANSIBLE_MODULE_ARGS": options})
-    done = subprocess.run(COMMAND, input=arguments, env=importing(), capture_output=True, text=True, check=False)
-    assert done.stdout, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
 @pytest.mark.parametrize("check_mode", [False, True])
 def test_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
     root = machine(1, 7, 2).write(tmp_path)
-    answer = run(root=str(root), ranks_per_node=2, backend="ccl", _ansible_check_mode=check_mode)
-    documented = yaml.safe_load(core_allocation.RETURN)
+    answer = modules.run(
+        core_allocation, root=str(root), ranks_per_node=2, backend="ccl", _ansible_check_mode=check_mode
+    )
+    documented = modules.documented(core_allocation)
     assert set(documented) <= set(answer)
     assert set(answer["ranks"][0]) == set(documented["ranks"]["contains"])
     assert set(answer["topology"]) == set(documented["topology"]["sample"])
@@ -37,7 +29,7 @@ def test_returns_what_it_documents(tmp_path: Path, check_mode: bool) -> None:
 
 
 def test_a_request_that_does_not_fit_fails_with_the_message(tmp_path: Path) -> None:
-    answer = run(root=str(machine(1, 4).write(tmp_path)), ranks_per_node="9")
+    answer = modules.run(core_allocation, root=str(machine(1, 4).write(tmp_path)), ranks_per_node="9")
     assert answer["failed"] is True
     assert answer["msg"] == (
         "ranks_per_node=9, comm_cores=0 and reserved_cores=0 ask for at least 9 x (1 compute + 0 communication) + 0 = "
