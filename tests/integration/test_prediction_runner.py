@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 from support.at_length import only_at_length
 from support.checkout import ROOT
 
@@ -173,36 +172,3 @@ def test_prompts_in_parquet(environment: Path, models: Path, tmp_path: Path) -> 
     assert all(isinstance(row["generated_text"], str) for row in output)
     (rejected,) = (job.folder / "output/predictions.rejected.jsonl").read_text().splitlines()
     assert json.loads(rejected)["reason"] == "has no value in the column prompt"
-
-
-@only_at_length("test_predict.py has chunks missing and damaged, by the playbook")
-@pytest.mark.parametrize("fault", ["missing", "damaged"])
-def test_a_chunk_that_is_lost_after_the_end_is_computed_again(
-    environment: Path, models: Path, tmp_path: Path, fault: str
-) -> None:
-    """As predict.yml does: the directory is moved aside, and what is in it is gone on with."""
-    data = tmp_path / "rows.jsonl"
-    data.write_text("\n".join(json.dumps({"number": number, "text": TEXTS[number % 4]}) for number in range(20)))
-    job = Job(environment, tmp_path / "job", models / "distilbert", data, "text-classification")
-    job.rank(0)
-    job.rank(1)
-    job.merge()
-    output = (job.folder / "output/predictions.jsonl").read_text()
-    chunk = job.folder / "output/predictions/chunk-0000003"
-    if fault == "missing":
-        chunk.unlink()
-    else:
-        chunk.write_bytes(chunk.read_bytes()[:-5] + b"other")
-    job.merge(fails=True)
-    if fault == "damaged":  # the head has removed its copy; the host that computed it has its own
-        chunk.write_bytes(b"other")
-    earlier = job.folder.with_name("job.20260101T000000Z")
-    job.folder.rename(earlier)
-    again = Job(environment, tmp_path / "job", models / "distilbert", data, "text-classification")
-    there = prediction_files.carry_over(again.folder, "d1")
-    assert there == [0, 1, 2, 4, 5, 6]
-    (again.folder / "output/predictions/elsewhere.json").write_text(json.dumps(dict.fromkeys(HOSTS, there)))
-    assert "0 of 4 chunks are left" in again.rank(0)
-    assert "1 of 3 chunks are left" in again.rank(1)
-    again.merge()
-    assert (again.folder / "output/predictions.jsonl").read_text() == output
