@@ -334,20 +334,6 @@ def test_a_transfer_that_breaks_off_goes_on(control: Control) -> None:
     assert starts == ["", "bytes=10485760-"]
 
 
-@only_at_length("a transfer that breaks off now and then is beside it")
-def test_a_connection_that_always_breaks_off(control: Control) -> None:
-    control.hub.publish("model", "acme/tiny", control.model)
-    control.hub.break_off = {"model.safetensors": 1000}
-    said, error = fetch(control)
-    assert not said
-    assert "cannot be reached" in error
-    assert "run again, which fetches the missing files; " in error
-    control.hub.break_off = {}
-    said, error = fetch(control)
-    assert control.files_asked() == ["model.safetensors"], error
-    assert contents(Path(said)) == contents(control.model)
-
-
 def test_a_fetch_that_was_killed(control: Control) -> None:
     control.hub.publish("model", "acme/tiny", control.model)
     control.hub.mute = "model.safetensors"
