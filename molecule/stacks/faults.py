@@ -196,23 +196,6 @@ def from_an_index() -> list[str]:
     return [f"{name}, fetched by each host; two indexes that do not answer left out and named, no password shown"]
 
 
-def no_room() -> list[str]:
-    for host in CONTAINERS:
-        on(host, "mkdir -p /small && mount -t tmpfs -o size=20m,mode=777 none /small", user="root", fails=False)
-    refused(site("-e", "torch_stack_prefix=/small"), "/small has 0.0 GiB free and the installation takes 0.")
-    return ["named with the host, the room there is and the room it takes; nothing changed"]
-
-
-def versions_that_do_not_fit() -> list[str]:
-    packages = {"torch": "2.7.1+cpu", "intel-extension-for-pytorch": "2.8.0"}
-    odd = {"odd": {"python": ["3.11"], "backend": "gloo", "packages": packages}}
-    refused(
-        site("-e", json.dumps({"torch_stack_catalogue": odd, "cluster_stack": "odd"})),
-        "intel-extension-for-pytorch 2.8.0 needs torch 2.8.0",
-    )
-    return ["torch 2.7.1 with IPEX 2.8.0: refused before anything was fetched"]
-
-
 def stand_ins_do_not_pass_the_check() -> list[str]:
     """The way of a stack with ccl, up to its check, which must see through the stand-ins."""
     play = site("-e", "cluster_stack=ipex-2.8")
@@ -239,16 +222,12 @@ JOURNEYS = (
     damaged_on_the_control_node,
     from_an_archive,
     from_an_index,
-    no_room,
-    versions_that_do_not_fit,
     stand_ins_do_not_pass_the_check,
 )
 
 # What `make test` leaves out, and why.
 AT_LENGTH = {
     from_an_archive: "test_archive.py has what is an archive; what is in it is installed as from the control node",
-    no_room: "what is refused before anything is installed is in the unit tests",
-    versions_that_do_not_fit: "test_catalogue.py refuses them",
     stand_ins_do_not_pass_the_check: "test_venv_check.py has what the check sees through",
 }
 
