@@ -1,4 +1,4 @@
-"""What scale.yml and infer.yml refuse before any host is contacted, and how earlier results are protected: real runs.
+"""What measuring playbooks refuse before any host is contacted, and how earlier results are protected: real runs.
 
 What each refuses of a job and of its options is in the unit tests of its kind.
 """
@@ -14,6 +14,7 @@ from support.refusals import Cluster
 
 JOBS = {
     "scale": "{name: demo, script: script.py, args: {per_device_train_batch_size: 16}}",
+    "tune": "{name: demo, script: script.py}",
     "infer": "{name: demo, kind: inference, inference: {models: [distilbert-small]}}",
 }
 JOB = "job=job.yml"
@@ -38,11 +39,13 @@ def refused(cluster: Cluster, playbook: str, *options: str, of: str = "") -> str
     [
         ("scale", [], "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"),
         ("infer", [], "no job was named: add -e job=FILE, such as -e job=jobs/inference.yml"),
+        ("tune", [], "no job was named: add -e job=FILE"),
         ("scale", ["job=none.yml"], "none.yml: there is no such job file"),
         ("scale", [JOB, "repeats=0"], "job demo cannot be scaled, nothing was started: repeats: 0 is not a whole"),
         ("infer", [JOB, "p99_ms=fast"], "inference: p99_ms: 'fast' is not a number above 0"),
         ("scale", [JOB, "{warm_up_steps: 3}"], "warm_up_steps: unknown option; did you mean warmup_steps?"),
         ("infer", [JOB, "budgt=3"], "budgt: unknown option; did you mean budget?"),
+        ("tune", [JOB, "repeat=2"], "repeat: unknown option; did you mean repeats?"),
         ("scale", [JOB, "query=runs"], "query is for JSON: add -e format=json"),
     ],
 )

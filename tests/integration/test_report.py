@@ -68,15 +68,6 @@ def test_inference_of_two_clusters(cluster: LocalCluster) -> None:
     assert {"inference_throughput.png", "inference_throughput.csv", "inference_latency_1.png"} <= files
 
 
-def test_refused(cluster: LocalCluster) -> None:
-    report_results.write_sweep(cluster.folder / "results" / "other-scale", job="other")
-    assert cluster.play("report", "-e", "of=results/squad-scale,results/other-scale").wait(300) == 2
-    said = cluster.output("report")
-    assert "these results are of different jobs and cannot be compared as they are: squad" in said
-    assert cluster.play("report").wait(300) == 2
-    assert "a report of nothing: add -e job=NAME" in cluster.output("report")
-
-
 def test_results_bring_the_report_along(trained: LocalCluster) -> None:
     trained.succeed("results", trained.play("results", *results(trained), "-e", "job=mine"))
     page = trained.folder / "results" / "mine" / "report.html"

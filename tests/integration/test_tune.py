@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning_files
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Tuning
@@ -60,7 +58,6 @@ watch: {gradients: false}
 # Minutes; far more than the trials take.
 BUDGET = 20
 VARY = "ranks_per_node,backend" if AT_LENGTH else "ranks_per_node"
-CHECKED = only_at_length("options are checked by unit tests, and refused as the others")
 REQUEST = ("-e", "job=tiny.yml", "-e", f"budget={BUDGET}", "-e", "repeats=3", "-e", f"vary={VARY}")
 
 
@@ -164,48 +161,9 @@ def test_the_diff_applies_and_the_job_file_still_reads(tuned: tuple[dict[str, An
     (folder / "tiny.yml").write_text(JOB)
 
 
-@only_at_length("it takes another minute, and test_trials.py interrupts tunings at every place")
-def test_an_interrupted_tuning_continues(folder: Path, tmp_path: Path) -> None:
-    options = ("-e", f"tune_results={tmp_path}", *REQUEST)
-    path = tmp_path / "tiny-tune/tune.json"
-    with (tmp_path / "out").open("w") as out:
-        process = subprocess.Popen(
-            [playbooks.PLAYBOOK, "-i", "hosts.yml", *options, str(checkout.ROOT / "playbooks/tune.yml")],
-            cwd=folder,
-            env=checkout.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-        )
-        status = folder / "prefix/jobs/tiny+tune-2/status.json"
-        before = status.stat().st_mtime if status.exists() else 0
-        end = time.monotonic() + 300
-        # The second trial runs.
-        while len((read_json(path) or {}).get("trials", [])) != 1 or (
-            not status.exists() or status.stat().st_mtime == before
-        ):
-            assert time.monotonic() < end
-            assert process.poll() is None, (tmp_path / "out").read_text()
-            time.sleep(0.2)
-        process.kill()
-        process.wait()
-    first = (read_json(path) or {})["trials"]
-    done = tune(folder, *options)
-    assert done.returncode == 0, done.stdout[-8000:]
-    content = read_json(path) or {}
-    assert content["trials"][: len(first)] == first
-    assert content["verdict"] in ("faster", "no difference")
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        pytest.param([], "no job was named: add -e job=FILE", marks=CHECKED),
-        pytest.param(
-            ["-e", "job=tiny.yml", "-e", "repeat=2"],
-            "repeat: unknown option; did you mean repeats?",
-            marks=CHECKED,
-        ),
         (["-e", "job=tiny.yml", "-e", "budget=0.2"], "budget: 0.2 min are too short for the job's own settings, one"),
         (["-e", "job=tiny.yml", "-e", "steps=7"], "tune.json is the tuning of another request"),
     ],
