@@ -56,7 +56,7 @@ AT_LENGTH = {
     secret.secrets_reach_the_ranks_and_nothing_else: "the same on one host is in the integration tests",
     project.a_project_trains: "a project is sent, installed and trained with in the integration tests",
     inference.every_task_is_measured_in_every_precision: "the same on one host is in the integration tests",
-    killed_rank.mpi_goes_on_after_a_killed_rank: "a job on mpi is in the scenario default, a killed rank in torchrun's journey",
+    killed_rank.mpi_goes_on_after_a_killed_rank: "mpi is in the scenario default, a killed rank in torchrun's journey",
 }
 
 
