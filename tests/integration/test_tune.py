@@ -17,6 +17,8 @@ from support import checkout, playbooks
 from support.at_length import AT_LENGTH, only_at_length
 from support.local_cluster import installed_here
 
+pytestmark = only_at_length("trials are in the unit tests; the scenario jobs runs a sweep by the same role")
+
 # It writes its own throughput, as a script that is not of transformers' Trainer has to. A step takes as long with two
 # ranks as with one, and has twice the samples: what is fastest is known.
 SCRIPT = """
