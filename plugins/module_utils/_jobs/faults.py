@@ -118,7 +118,8 @@ def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     waiting (whether it was waiting for other ranks), ended (whether its script has), stack}}.
     """
     running = {rank: beat for rank, beat in beats.items() if not beat.get("ended")}
-    idle = [float(beat["idle"]) + float(beat["silent"]) for beat in running.values()]
+    # The end of a rank's script is progress, too: the others may have waited for it, and tell what they do since later.
+    idle = [float(beat["silent"]) + (0 if beat.get("ended") else float(beat["idle"])) for beat in beats.values()]
     if not running:
         silent = [float(beat["silent"]) for beat in beats.values()]
         if not silent or min(silent) < patience + ENDING:

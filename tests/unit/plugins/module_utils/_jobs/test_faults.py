@@ -125,6 +125,8 @@ def waits(host: str, idle: float, **more: Any) -> dict[str, Any]:
         ({0: waits("node0", 700), 1: beat("node1", 3, stepped=False)}, ""),  # one has not begun, and works
         ({0: waits("node0", 700, ended=True), 1: beat("node1", 3)}, ""),
         ({0: beat("node0", 700, ended=True, silent=900), 1: beat("node1", 598)}, ""),
+        # It waited for rank 1 for as long as a job may stall, and has yet to tell of its step: that one has just ended.
+        ({0: waits("node0", 598, silent=9), 1: beat("node1", 0, ended=True, silent=3)}, ""),
         (
             {0: waits("node0", 700, stepped=False), 1: beat("node1", 700, stepped=False)},
             "no rank has done any work on its way to the first step for 701 s\n"
