@@ -20,10 +20,13 @@ PARTS = run.everything()
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        ([], {"ansible-test units", "documentation site", "kubernetes", "life", "shared_storage"}),
+        (
+            [],
+            {"ansible-test units", "cores_and_networks", "documentation site", "kubernetes", "life", "shared_storage"},
+        ),
         (["unit"], set()),
         (["units"], set()),
-        (["molecule"], {"kubernetes", "life", "shared_storage"}),
+        (["molecule"], {"cores_and_networks", "kubernetes", "life", "shared_storage"}),
         (["molecule", "life", "default"], set()),
     ],
 )
