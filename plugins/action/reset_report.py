@@ -30,12 +30,12 @@ class ActionModule(ControlNodeAction):
             return {"pieces": pieces}
         display.display(reset_text.table(hosts, options["control"], pieces))
         if not pieces:
-            display.display(inventory_in_use.commands(reset_text.how_to(), task_vars))
+            display.display(inventory_in_use.commands(reset_text.how_to()))
         refused = reset_text.refusal({**options["head"], **hosts}, list(hosts), pieces)
         if pieces and refused:
             raise ValueError(refused)
         if pieces:
             display.display(reset_text.listed(hosts, options["control"], pieces))
         if refused:
-            display.display(inventory_in_use.commands(reset_text.would_refuse(refused), task_vars))
+            display.display(inventory_in_use.commands(reset_text.would_refuse(refused)))
         return {"pieces": pieces}
