@@ -92,7 +92,6 @@ def test_a_worker_leaves_the_heads_key(hosts: Hosts) -> None:
     assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {hosts.key("n0")}']
 
 
-@only_at_length("a full mesh and the way back are in the scenario trust, with real logins")
 def test_a_full_mesh_and_the_way_back(hosts: Hosts) -> None:
     hosts.mesh("-e", "ssh_mesh_mode=full")
     shared, own = hosts.key("n0"), hosts.key("n2")
@@ -112,7 +111,7 @@ def test_a_full_mesh_and_the_way_back(hosts: Hosts) -> None:
     assert hosts.authorized("n0") == hosts.authorized("n2") == [f'restrict,pty,from="10.0.0.0" {shared}']
 
 
-@only_at_length("a key that is taken away is in the scenario trust")
+@only_at_length("the way back from a full mesh takes keys away, too")
 def test_a_worker_with_another_name_loses_its_access(hosts: Hosts) -> None:
     hosts.mesh("-e", "ssh_mesh_mode=full")
     public = hosts.homes["n2"] / ".ssh/amx_cluster.pub"

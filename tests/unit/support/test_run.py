@@ -15,18 +15,17 @@ from support.checkout import ROOT
 from support.isolation import VARIABLE, isolation
 
 PARTS = run.everything()
+# Those that `make test` leaves out.
+SCENARIOS = {"cores_and_networks", "kubernetes", "life", "shared_storage", "stacks", "trust"}
 
 
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        (
-            [],
-            {"ansible-test units", "cores_and_networks", "documentation site", "kubernetes", "life", "shared_storage"},
-        ),
+        ([], {"ansible-test units", "documentation site", *SCENARIOS}),
         (["unit"], set()),
         (["units"], set()),
-        (["molecule"], {"cores_and_networks", "kubernetes", "life", "shared_storage"}),
+        (["molecule"], SCENARIOS),
         (["molecule", "life", "default"], set()),
     ],
 )
