@@ -35,6 +35,8 @@ KINDS = {
     "/apis/batch/v1": resources(Job="jobs"),
 }
 PLURALS = {one["name"] for api in KINDS.values() for one in api["resources"]} | {"pytorchjobs"}
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+TEAM, BATCH = "/api/v1/namespaces/team", "/apis/batch/v1/namespaces/team"
 VERSION = {"major": "1", "minor": "30+", "gitVersion": "v1.30.1-eks-1"}
 
 

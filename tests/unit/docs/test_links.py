@@ -31,13 +31,6 @@ def test_links_lead_to_pages_and_headings(name: str) -> None:
     assert broken(ROOT / name) == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    (tmp_path / "b.md").write_text("# `stop.yml` and logs\n", encoding="utf-8")
-    page = tmp_path / "a.md"
-    page.write_text("[1](b.md) [2](b.md#stopyml-and-logs) [3](c.md) [4](b.md#x) [5](https://a.b/c)\n", encoding="utf-8")
-    assert broken(page) == ["c.md", "b.md#x"]
-
-
 def test_pages_that_code_names_are_there() -> None:
     named = {
         (name, page)

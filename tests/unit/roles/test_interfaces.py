@@ -53,22 +53,3 @@ def test_argument_specs_and_defaults_agree(role: Path) -> None:
     defaults = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
     assert differences(role.name, points, defaults or {}) == []
     assert (role / "README.md").is_file()
-
-
-def test_an_interface_that_contradicts_itself() -> None:
-    options = {
-        "mine_a": {"type": "int", "default": 1, "description": "The first."},
-        "mine_b": {"type": "str", "required": True, "description": "The second."},
-        "other": {"type": "str"},
-        "mine_d": {"type": "str", "description": "The fourth."},
-    }
-    defaults = {"mine_a": 2, "mine_b": "x", "mine_c": 3, "mine_d": "{{ cluster_d }}"}
-    assert differences("mine", {"main": {"short_description": "Do it", "options": options}}, defaults) == [
-        "option mine_a has the default 1 in argument_specs, 2 in defaults",
-        "option mine_b is required, but has a default",
-        "option other has no description",
-        "option other does not begin with mine_",
-        "option other is not in defaults/main.yml",
-        "option mine_d has the default {{ cluster_d }}: describe it, 'By default ...'",
-        "default mine_c is not in argument_specs",
-    ]

@@ -52,7 +52,13 @@ def test_check_mode_tells_and_ends_nothing(tmp_path: Path, ranks: subprocess.Pop
 
 def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None:
     (tmp_path / "secrets.json").write_text("{}")
-    answer = run(tmp_path, grace=1)
+    found = [process["pid"] for process in processes.find(tmp_path)]
+    environ = {**os.environ, "AMX_CLUSTER_JOB": f"{tmp_path}/other"}
+    with subprocess.Popen(["sleep", "1000"], env=environ) as other:
+        answer = run(tmp_path, grace=1)
+        assert other.poll() is None
+        other.kill()
+    assert [process["pid"] for process in answer["ended"]] == found
     assert (answer["changed"], answer["was_running"], len(answer["ended"])) == (True, False, 3)
     assert {(process["kind"], process["rank"]) for process in answer["ended"]} == {("rank", 1)}
     assert answer["lines"] == [f"this host rank 1 (process {process['pid']})" for process in answer["ended"]]

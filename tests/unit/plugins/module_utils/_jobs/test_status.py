@@ -110,12 +110,3 @@ def test_a_rank_is_with_its_job() -> None:
     assert entries([seen], ranks) == [
         {"name": "demo", **seen, "ranks": [{"host": "node0", "job": "/jobs/demo", "rank": 0}]}
     ]
-
-
-def test_a_column_tells_where_jobs_are_that_are_not_on_hosts() -> None:
-    pods = {**job("smoke", "running"), "where": "Job in training", "user": "anna"}
-    assert [line.split()[:2] for line in overview([job("demo", "failed"), pods], now=NOW).splitlines()] == [
-        ["job", "where"],
-        ["demo", "hosts"],
-        ["smoke", "Job"],
-    ]

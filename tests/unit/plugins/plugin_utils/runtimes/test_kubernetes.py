@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.action import job_log, job_start, job_status, job_stop
+from ansible_collections.amx.cluster.plugins.action import job_fetch, job_log, job_start, job_status, job_stop
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, volume
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import known
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.kubernetes import Kubernetes
-from support.api_server import Server, Store, api_server
+from support.api_server import BATCH, REVIEWS, Server, Store, api_server
+from support.api_server import TEAM as CORE
 from support.checkout import ROOT
 from support.kubernetes_jobs import GIVEN
 from support.modules import run_action
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-CORE, BATCH = "/api/v1/namespaces/team", "/apis/batch/v1/namespaces/team"
 LABELS = {"amx.cluster/job": "smoke", "app.kubernetes.io/managed-by": "amx.cluster"}
 AMX = {"feature.node.kubernetes.io/cpu-cpuid.AMXBF16": "true"}
 
@@ -35,13 +39,6 @@ def store() -> Store:
         made.keep(f"/api/v1/nodes/node{number}", {"metadata": node, "status": {"allocatable": amounts}})
     made.keep("/api/v1/namespaces/team", {"metadata": {"name": "team"}})
     return made
-
-
-@pytest.fixture
-def server(store: Store) -> Iterator[Server]:
-    with api_server({REVIEWS: (201, {"status": {"allowed": True}})}) as running:
-        running.others = store.answer
-        yield running
 
 
 @pytest.fixture
@@ -110,44 +107,121 @@ def test_a_job_that_the_cluster_cannot_take(variables: dict[str, Any], store: St
 
 
 def running(store: Store) -> None:
-    """Have a Job without pods on the cluster."""
-    for path in (f"{CORE}/configmaps/smoke", f"{BATCH}/jobs/smoke"):
-        store.keep(path, {"metadata": {"name": "smoke", "labels": LABELS, "annotations": {"amx.cluster/start": "1f"}}})
+    """Have a Job without pods on the cluster, with its other objects, and one without the collection's mark."""
+    for path in (f"{CORE}/configmaps", f"{CORE}/services", f"{BATCH}/jobs"):
+        about = {"name": "smoke", "labels": LABELS, "annotations": {"amx.cluster/start": "1f"}}
+        store.keep(f"{path}/smoke", {"metadata": about})
+    store.keep(f"{BATCH}/jobs/smoke-prepare", {"metadata": {"name": "smoke-prepare", "labels": LABELS}})
+    store.keep(f"{CORE}/configmaps/theirs", {"metadata": {"name": "theirs", "labels": {"amx.cluster/job": "smoke"}}})
 
 
 @pytest.mark.parametrize(
-    ("check", "expected"),
+    ("check", "remove", "expected", "ended"),
     [
-        (False, "job smoke was stopped; removed from namespace team"),
-        (True, "job smoke would be stopped; would be removed from namespace team"),
+        (False, False, "job smoke was stopped; removed from namespace team", []),
+        (True, False, "job smoke would be stopped; would be removed from namespace team", []),
+        (False, True, "job smoke was stopped; removed from namespace team", ["Service smoke", "ConfigMap smoke"]),
     ],
 )
-def test_a_job_is_stopped(variables: dict[str, Any], store: Store, check: bool, expected: str) -> None:
+def test_a_job_is_stopped(
+    variables: dict[str, Any], store: Store, api: Api, check: bool, remove: bool, expected: str, ended: list[str]
+) -> None:
+    others = dict(store.there)
     running(store)
+    before = store.there.keys() - others
+    variables["kubernetes_remove"] = remove
     found = run_action(job_stop, {"job": "smoke"}, no_head, check, variables)
-    assert (found["text"], found["ended"], found["changed"]) == (expected, ["Job smoke"], True)
+    assert (found["text"], found["changed"]) == (expected, True)
+    assert found["ended"] == ["Job smoke", "Job smoke-prepare", *ended]
     assert found["note"] == "its files stay on the volume in jobs/smoke-1f"
-    assert of_job(store) == (["configmaps/smoke", "jobs/smoke"] if check else ["configmaps/smoke"])
-    if not check:
+    stays = before if check else {f"{CORE}/configmaps/theirs"}
+    if not check and not remove:
+        stays |= {f"{CORE}/configmaps/smoke", f"{CORE}/services/smoke"}
+        (after,) = jobs.gather(api, "smoke")
+        assert (jobs.status(after)["state"], jobs.status(after)["reason"]) == ("stopped", "it was stopped on request")
+        noted = dict(store.there)
         again = run_action(job_stop, {"job": "smoke"}, no_head, check, variables)
         assert (again["text"], again["changed"]) == ("job smoke was not running; removed from namespace team", False)
+        assert store.there == noted
+    assert store.there.keys() - others == stays
+
+
+def test_rights_that_are_missing_to_stop_a_job(variables: dict[str, Any], server: Server, store: Store) -> None:
+    """train.yml needs no patch: its user may lack that, and would have a job without pods whose objects are left."""
+
+    def review(request: dict[str, Any]) -> Any:
+        asked = request["body"]["spec"]["resourceAttributes"]
+        return 201, {"status": {"allowed": asked["verb"] != "patch"}}
+
+    server.answers[REVIEWS] = review
+    running(store)
+    before = dict(store.there)
+    said = run_action(job_stop, {"job": "smoke"}, no_head, False, variables)["msg"]
+    assert "may not patch configmaps in namespace team, nothing was stopped" in said
+    assert store.there == before
+    removes = {**variables, "kubernetes_remove": True}
+    assert not run_action(job_stop, {"job": "smoke"}, no_head, True, removes).get("failed")
+
+
+HERE = {"state": "failed", "reason": "", "started": "2026-11-20T13:00:00+00:00", "hosts": 2, "ranks": 4}
+GATHERED = {"node0": {"jobs": [{"path": "/opt/jobs/demo", "user": "anna", "status": HERE, "progress": {}}]}}
 
 
 def test_jobs_on_hosts_and_in_pods_are_one_table(
     variables: dict[str, Any], store: Store, capsys: pytest.CaptureFixture[str]
 ) -> None:
     running(store)
-    seen: dict[str, Any] = {"jobs": [], "ranks": []}
-    run_action(job_status, {"gathered": {"localhost": seen}}, no_head, False, variables)
-    assert "Job in team" in capsys.readouterr().out
-    run_action(job_status, {"gathered": {"localhost": seen}, "job": "smoke"}, no_head, False, variables)
+    run_action(job_status, {"gathered": GATHERED}, no_head, False, variables)
+    assert {tuple(line.split()[:4]) for line in capsys.readouterr().out.splitlines()} >= {
+        ("job", "where", "state", "owner"),
+        ("smoke", "Job", "in", "team"),
+        ("demo", "hosts", "failed", "anna"),
+    }
+    run_action(job_status, {"gathered": GATHERED, "job": "smoke"}, no_head, False, variables)
     assert "Job smoke in namespace team, started" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("action", [job_log, job_stop])
-def test_a_job_that_is_nowhere(variables: dict[str, Any], store: Store, action: Any) -> None:
+def test_jobs_on_hosts_and_in_pods_are_one_document(
+    variables: dict[str, Any], store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     running(store)
-    found = run_action(action, {"job": "nope"}, no_head, False, variables)
+    reader = SimpleNamespace(job_directories=lambda: [{"name": "old"}])
+    monkeypatch.setattr(volume, "reader", lambda *_given: contextlib.nullcontext(reader))
+    options = {"gathered": GATHERED, "format": "json", "query": "[jobs[].name, volume[].name]"}
+    run_action(job_status, options, no_head, False, {**variables, "kubernetes_volume": True})
+    assert json.loads(capsys.readouterr().out) == [["demo", "smoke"], ["old"]]
+
+
+def test_a_job_on_hosts_and_in_pods_is_the_hosts_one(
+    variables: dict[str, Any], store: Store, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def having(job: str, on_hosts: bool) -> str:
+        module = {"_execute_module": lambda **_options: {"stat": {"exists": on_hosts}}}
+        action: Any = SimpleNamespace(_templar=SimpleNamespace(template=lambda value: value), **module)
+        return known.having(job, action, variables).name
+
+    running(store)
+    assert having("smoke", on_hosts=True) == "hosts"
+    assert capsys.readouterr().out.startswith("Job smoke is on the hosts and in namespace team; this is the one on th")
+    assert having("smoke", on_hosts=False) == "kubernetes"
+    del variables["cluster_kubernetes"]
+    assert having("smoke", on_hosts=False) == "hosts", "it tells itself that it has no such job"
+
+
+def test_runtimes_are_those_that_launchers_name() -> None:
+    assert {runtime.name for runtime in known.RUNTIMES} == {launcher.runtime for launcher in LAUNCHERS.values()}
+
+
+def test_results_of_a_job_that_has_not_ended(variables: dict[str, Any], store: Store, tmp_path: Path) -> None:
+    running(store)
+    found = run_action(job_fetch, {"job": "smoke", "results": str(tmp_path / "to")}, no_head, False, variables)
+    assert found["msg"] == "job smoke is pending and has no results yet"
+
+
+@pytest.mark.parametrize(("action", "options"), [(job_log, {}), (job_stop, {}), (job_status, {"gathered": {}})])
+def test_a_job_that_is_nowhere(variables: dict[str, Any], store: Store, action: Any, options: dict[str, Any]) -> None:
+    running(store)
+    found = run_action(action, {"job": "nope", **options}, no_head, False, variables)
     assert found["failed"]
     assert "no job nope was started, neither on a host of the inventory nor in namespace team" in found["msg"]
     assert "smoke (pending)" in found["msg"]
@@ -159,6 +233,10 @@ def test_an_api_server_that_is_gone(
     """Jobs on hosts are shown all the same."""
     with api_server() as stopped:
         variables["cluster_kubernetes"]["kubeconfig"] = stopped.kubeconfig(tmp_path)
-    found = run_action(job_status, {"gathered": {"localhost": {"jobs": [], "ranks": []}}}, no_head, False, variables)
+    unknown = f"Jobs on Kubernetes are not known: cannot reach {stopped.url}"
+    found = run_action(job_status, {"gathered": GATHERED}, no_head, False, variables)
     assert not found.get("failed"), found
-    assert f"Jobs on Kubernetes are not known: cannot reach {stopped.url}" in capsys.readouterr().out
+    assert capsys.readouterr().out.splitlines()[-1].startswith(unknown)
+    said = run_action(job_status, {"gathered": {}, "job": "nope"}, no_head, False, variables)["msg"]
+    assert said.startswith("no job nope was started on this cluster: ")
+    assert said.splitlines()[-1].startswith(unknown)

@@ -10,22 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import api
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import api as connection
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
-from support.api_server import Server, Store, api_server, status
+from support.api_server import REVIEWS, TEAM, Server, api_server, status
 
-PODS = "/api/v1/namespaces/team/pods"
-
-
-@pytest.fixture
-def server() -> Iterator[Server]:
-    with api_server() as running:
-        yield running
-
-
-@pytest.fixture
-def connected(server: Server, tmp_path: Path) -> Api:
-    return Api.connect(server.kubeconfig(tmp_path), namespace="team")
+PODS = f"{TEAM}/pods"
 
 
 def test_no_kubeconfig(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -74,23 +63,23 @@ def test_another_server(server: Server, tmp_path: Path) -> None:
         Api.connect(server.kubeconfig(tmp_path))
 
 
-def test_version_and_credentials(connected: Api, server: Server) -> None:
-    assert connected.version() == (1, 30)
+def test_version_and_credentials(api: Api, server: Server) -> None:
+    assert api.version() == (1, 30)
     assert server.requests[-1]["token"] == "Bearer t0ken"
     server.answers["/version"] = status(401, "Unauthorized")
     with pytest.raises(ApiError, match=r"does not accept the credentials of context test") as raised:
-        connected.version()
+        api.version()
     assert raised.value.status == 401
 
 
-def test_rights(connected: Api, server: Server) -> None:
+def test_rights(api: Api, server: Server) -> None:
     def review(request: dict[str, Any]) -> Any:
         asked = request["body"]["spec"]["resourceAttributes"]
         return 201, {"status": {"allowed": asked["verb"] == "get" and asked.get("subresource") == "log"}}
 
-    server.answers["/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"] = review
-    assert connected.allowed("get", "pods/log")
-    assert not connected.allowed("create", "pytorchjobs", "kubeflow.org")
+    server.answers[REVIEWS] = review
+    assert api.allowed("get", "pods/log")
+    assert not api.allowed("create", "pytorchjobs", "kubeflow.org")
     assert server.requests[-1]["body"]["spec"]["resourceAttributes"] == {
         "verb": "create",
         "resource": "pytorchjobs",
@@ -100,22 +89,22 @@ def test_rights(connected: Api, server: Server) -> None:
     }
 
 
-def test_objects(connected: Api, server: Server) -> None:
+def test_objects(api: Api, server: Server) -> None:
     server.answers[f"{PODS}/demo-0"] = {"kind": "Pod", "metadata": {"name": "demo-0"}}
     server.answers[f"{PODS}/secret"] = status(403, 'pods "secret" is forbidden')
     server.answers[PODS] = {"kind": "PodList", "items": [{"metadata": {"name": "demo-0"}}]}
-    assert (connected.read("v1", "Pod", "demo-0") or {})["metadata"]["name"] == "demo-0"
-    assert connected.read("v1", "Pod", "demo-1") is None
+    assert (api.read("v1", "Pod", "demo-0") or {})["metadata"]["name"] == "demo-0"
+    assert api.read("v1", "Pod", "demo-1") is None
     with pytest.raises(ApiError, match=r'^pods "secret" is forbidden$') as raised:
-        connected.read("v1", "Pod", "secret")
+        api.read("v1", "Pod", "secret")
     assert raised.value.status == 403
-    assert connected.list("v1", "Pod", "amx.cluster/job=demo") == [
+    assert api.list("v1", "Pod", "amx.cluster/job=demo") == [
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "demo-0"}}
     ]
     assert server.requests[-1]["query"] == {"labelSelector": "amx.cluster/job=demo"}
 
 
-def test_kinds_are_asked_of_the_server(connected: Api, server: Server) -> None:
+def test_kinds_are_asked_of_the_server(api: Api, server: Server) -> None:
     server.answers["/apis/kubeflow.org/v1"] = {
         "resources": [
             {"name": "pytorchjobs/status", "kind": "PyTorchJob"},
@@ -123,25 +112,25 @@ def test_kinds_are_asked_of_the_server(connected: Api, server: Server) -> None:
         ]
     }
     server.answers["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/demo"] = {"metadata": {"name": "demo"}}
-    assert connected.read("kubeflow.org/v1", "PyTorchJob", "demo") is not None
-    assert connected.resource("kubeflow.org/v1", "MPIJob") == ""
-    assert connected.resource("trainer.kubeflow.org/v1alpha1", "TrainJob") == ""
-    assert connected.read("trainer.kubeflow.org/v1alpha1", "TrainJob", "demo") is None
-    assert connected.list("trainer.kubeflow.org/v1alpha1", "TrainJob") == []
+    assert api.read("kubeflow.org/v1", "PyTorchJob", "demo") is not None
+    assert api.resource("kubeflow.org/v1", "MPIJob") == ""
+    assert api.resource("trainer.kubeflow.org/v1alpha1", "TrainJob") == ""
+    assert api.read("trainer.kubeflow.org/v1alpha1", "TrainJob", "demo") is None
+    assert api.list("trainer.kubeflow.org/v1alpha1", "TrainJob") == []
 
 
-def test_events_come_in_their_order(connected: Api, server: Server) -> None:
+def test_events_come_in_their_order(api: Api, server: Server) -> None:
     times = [{"lastTimestamp": "2026-11-22T12:00:02Z"}, {"eventTime": "2026-11-22T12:00:01.5Z"}]
     items = [{"metadata": {"name": f"e{place}"}, **one} for place, one in enumerate(times)]
-    server.answers["/api/v1/namespaces/team/events"] = {"items": items}
-    assert [event["metadata"]["name"] for event in connected.events("u-1")] == ["e1", "e0"]
+    server.answers[f"{TEAM}/events"] = {"items": items}
+    assert [event["metadata"]["name"] for event in api.events("u-1")] == ["e1", "e0"]
     assert server.requests[-1]["query"] == {"fieldSelector": "involvedObject.uid=u-1"}
 
 
 def test_a_log_that_never_comes_is_not_waited_for(
-    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "ANSWER", 0.1)
+    monkeypatch.setattr(connection, "ANSWER", 0.1)
     refused = threading.Event()
 
     def answer(_request: dict[str, Any]) -> str:
@@ -150,14 +139,14 @@ def test_a_log_that_never_comes_is_not_waited_for(
 
     server.answers[f"{PODS}/demo-0/log"] = answer
     with pytest.raises(ApiError, match="cannot reach"):
-        list(connected.log("demo-0", "train"))
+        list(api.log("demo-0", "train"))
     refused.set()
 
 
 def test_a_log_that_is_followed_begins_soon_and_may_pause(
-    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api, "HANDSHAKE", 0.3)
+    monkeypatch.setattr(connection, "HANDSHAKE", 0.3)
     dead = threading.Event()
 
     def pauses(_request: dict[str, Any]) -> Iterator[str]:
@@ -166,21 +155,21 @@ def test_a_log_that_is_followed_begins_soon_and_may_pause(
             time.sleep(0.6)
 
     server.answers[f"{PODS}/demo-0/log"] = lambda request: pauses(request)
-    assert list(connected.log("demo-0", "train", follow=True)) == ["first", "second"]
+    assert list(api.log("demo-0", "train", follow=True)) == ["first", "second"]
     server.answers[f"{PODS}/demo-0/log"] = lambda _request: str(dead.wait(20))
     began = time.monotonic()
     with pytest.raises(ApiError, match=f"^cannot reach {server.url}: .*timed out") as no:
-        list(connected.log("demo-0", "train", follow=True))
+        list(api.log("demo-0", "train", follow=True))
     assert time.monotonic() - began < 10
     assert no.value.status == 0
     dead.set()
 
 
 def test_a_server_that_dies_when_a_command_is_to_begin(
-    connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has accepted the connection, and answers nothing."""
-    monkeypatch.setattr(api, "HANDSHAKE", 0.3)
+    monkeypatch.setattr(connection, "HANDSHAKE", 0.3)
     dead = threading.Event()
     server.answers[f"{PODS}/demo-0/exec"] = lambda _request: str(dead.wait(20))
     expected = (
@@ -189,15 +178,15 @@ def test_a_server_that_dies_when_a_command_is_to_begin(
         "it; then try again"
     )
     with pytest.raises(ApiError, match=f"^{re.escape(expected)}$") as no:
-        connected.exec("demo-0", "train", ["python", "pod.py", "status"])
+        api.exec("demo-0", "train", ["python", "pod.py", "status"])
     assert no.value.status == 0
-    assert connected.version() == (1, 30), "the client is still of use"
+    assert api.version() == (1, 30), "the client is still of use"
     dead.set()
 
 
-def test_logs(connected: Api, server: Server) -> None:
+def test_logs(api: Api, server: Server) -> None:
     server.answers[f"{PODS}/demo-0/log"] = "first\nsecond ä\nno end"
-    assert list(connected.log("demo-0", "train", tail=9)) == [
+    assert list(api.log("demo-0", "train", tail=9)) == [
         "first",
         "second ä",
         "no end",
@@ -206,13 +195,13 @@ def test_logs(connected: Api, server: Server) -> None:
     refused = 'container "train" in pod "demo-1" is waiting to start: ContainerCreating'
     server.answers[f"{PODS}/demo-1/log"] = status(400, refused)
     with pytest.raises(ApiError, match=f"^{refused}$"):
-        connected.log("demo-1", "train", follow=True)
+        api.log("demo-1", "train", follow=True)
 
 
-def test_a_command_that_cannot_be_run(connected: Api, server: Server) -> None:
+def test_a_command_that_cannot_be_run(api: Api, server: Server) -> None:
     server.answers[f"{PODS}/demo-0/exec"] = status(403, 'pods "demo-0" is forbidden: cannot create "pods/exec"')
     with pytest.raises(ApiError, match=r'^pod.py status cannot be run in pod demo-0: pods "demo-0" is forbidden') as no:
-        connected.exec("demo-0", "train", ["python", "pod.py", "status"])
+        api.exec("demo-0", "train", ["python", "pod.py", "status"])
     assert no.value.status == 403
 
 
@@ -224,45 +213,43 @@ def test_a_command_that_cannot_be_run(connected: Api, server: Server) -> None:
     ],
 )
 def test_exit_codes(text: str, code: int) -> None:
-    assert api._exit_code(text, "demo-0") == code
+    assert connection._exit_code(text, "demo-0") == code
 
 
 def test_no_exit_code() -> None:
     with pytest.raises(ApiError, match=r"lost before its command ended"):
-        api._exit_code("", "demo-0")
+        connection._exit_code("", "demo-0")
     with pytest.raises(ApiError, match=r"cannot be run in pod demo-0: no such file"):
-        api._exit_code('{"status": "Failure", "message": "no such file", "details": {}}', "demo-0")
+        connection._exit_code('{"status": "Failure", "message": "no such file", "details": {}}', "demo-0")
 
 
-def test_objects_are_changed_on_one_condition(connected: Api, server: Server) -> None:
-    store = Store()
-    server.others = store.answer
+def test_objects_are_changed_on_one_condition(api: Api, server: Server) -> None:
     one = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo"}, "data": {"a": "1"}}
-    made = connected.create(one)
+    made = api.create(one)
     with pytest.raises(ApiError) as refused:
-        connected.create(one)
+        api.create(one)
     assert refused.value.status == 409
     version = made["metadata"]["resourceVersion"]
-    changed = connected.replace({**one, "data": {"a": "2"}}, version)
+    changed = api.replace({**one, "data": {"a": "2"}}, version)
     assert changed["data"] == {"a": "2"}
     with pytest.raises(ApiError, match="modified"):
-        connected.replace(one, version)
-    connected.annotate("v1", "ConfigMap", "demo", {"note": "kept"})
-    found = connected.read("v1", "ConfigMap", "demo") or {}
+        api.replace(one, version)
+    api.annotate("v1", "ConfigMap", "demo", {"note": "kept"})
+    found = api.read("v1", "ConfigMap", "demo") or {}
     assert (found["data"], found["metadata"]["annotations"]) == ({"a": "2"}, {"note": "kept"})
-    assert not connected.delete("v1", "ConfigMap", "demo", uid="of another"), "another start has made it"
-    assert connected.delete("v1", "ConfigMap", "demo", uid=found["metadata"]["uid"], seconds=5)
+    assert not api.delete("v1", "ConfigMap", "demo", uid="of another"), "another start has made it"
+    assert api.delete("v1", "ConfigMap", "demo", uid=found["metadata"]["uid"], seconds=5)
     assert server.requests[-2]["body"]["propagationPolicy"] == "Foreground", "a Job alone would leave its pods"
-    assert not connected.delete("v1", "ConfigMap", "demo")
+    assert not api.delete("v1", "ConfigMap", "demo")
 
 
-def test_an_object_that_does_not_go(connected: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "PAUSE", 0.01)
+def test_an_object_that_does_not_go(api: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "PAUSE", 0.01)
     server.answers[f"{PODS}/demo-0"] = {"metadata": {"name": "demo-0"}}
     with pytest.raises(ApiError, match="Pod demo-0 was deleted, and is still there after 0 s"):
-        connected.delete("v1", "Pod", "demo-0", seconds=0.05)
+        api.delete("v1", "Pod", "demo-0", seconds=0.05)
 
 
-def test_objects_of_the_cluster_are_in_no_namespace(connected: Api, server: Server) -> None:
+def test_objects_of_the_cluster_are_in_no_namespace(api: Api, server: Server) -> None:
     server.answers["/api/v1/nodes"] = {"items": [{"metadata": {"name": "node0"}}]}
-    assert [one["metadata"]["name"] for one in connected.list("v1", "Node")] == ["node0"]
+    assert [one["metadata"]["name"] for one in api.list("v1", "Node")] == ["node0"]

@@ -11,13 +11,11 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import checks, manifest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
-from support.api_server import Server, api_server, status
+from support.api_server import BATCH, REVIEWS, TEAM, Server, api_server, status
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive
 
 SMOKE = ROOT / "jobs/smoke.yml"
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-TEAM = "/api/v1/namespaces/team"
 GIVEN: dict[str, Any] = {
     "namespace": "team",
     "workers": 2,
@@ -45,7 +43,7 @@ def server() -> Iterator[Server]:
         "/api/v1/nodes": {"items": [node("a"), node("b")]},
         "/apis/kubeflow.org/v1": {"resources": [{"name": "pytorchjobs", "kind": "PyTorchJob"}]},
         "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs": {"items": []},
-        "/apis/batch/v1/namespaces/team/jobs": {"items": []},
+        f"{BATCH}/jobs": {"items": []},
         **{f"{TEAM}/{name}": {"items": []} for name in ("services", "configmaps", "secrets", "pods")},
     }
     with api_server(answers) as running:
@@ -209,7 +207,7 @@ def test_only_objects_of_the_collection_are_those_of_a_previous_start(server: Se
 def test_the_same_job_prepares_its_data(server: Server, tmp_path: Path) -> None:
     prepares = trains(**{"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"})
     prepares["metadata"]["name"] = "smoke-prepare"
-    server.answers["/apis/batch/v1/namespaces/team/jobs"] = {"items": [prepares]}
+    server.answers[f"{BATCH}/jobs"] = {"items": [prepares]}
     (reason,) = refused(server, tmp_path)
     assert reason.startswith("job smoke prepares its data since 2026-11-22T11:59:00+00:00, started by ada: follow it")
     prepares["status"]["conditions"] = [{"type": "Complete", "status": "True"}]

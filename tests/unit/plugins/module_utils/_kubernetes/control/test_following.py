@@ -9,10 +9,9 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import following
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.following import Follower
-from support.api_server import Server, Store, api_server, status
+from support.api_server import BATCH, TEAM, Server, Store, api_server, status
 
-TEAM = "/api/v1/namespaces/team"
-JOBS = "/apis/batch/v1/namespaces/team/jobs"
+JOBS = f"{BATCH}/jobs"
 LABELS = {"amx.cluster/job": "demo", "app.kubernetes.io/managed-by": "amx.cluster"}
 
 

@@ -8,7 +8,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import status
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, jobs_text, kinds
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import (
     BY_USER,
@@ -18,7 +17,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.ob
     READS,
     ROLE_LABEL,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -117,16 +115,6 @@ def test_an_annotation_wins_over_the_config_map() -> None:
             found(pod(0, **UNSCHEDULABLE)),
             "pending",
             "pod smoke-worker-0 waits for a node: 0/1 nodes are available: 1 Insufficient cpu: wait for the end",
-        ),
-        (
-            found(pod(0, {"waiting": {"reason": "ErrImagePull", "message": "no such image"}})),
-            "pending",
-            "no such image",
-        ),
-        (
-            found(pod(0, {"waiting": {"reason": "ContainerCreating"}})),
-            "pending",
-            "pod smoke-worker-0 is being started on node node0",
         ),
         (found(pod(0, RUNNING), pod(1, ended(1))), "running", ""),
         (
@@ -237,28 +225,6 @@ def test_a_missing_job_is_told_with_those_that_are_there() -> None:
     assert "no job nope was started" in text
     assert "Jobs in the namespace: smoke (running)." in text
     assert "The namespace has no job." in jobs.is_missing("nope", "training", [])
-
-
-def test_one_table_of_jobs_on_hosts_and_in_pods() -> None:
-    on_host = {
-        "name": "demo",
-        "status": {
-            "state": "succeeded",
-            "reason": "",
-            "started": "2026-11-22T11:00:00+00:00",
-            "ended": "2026-11-22T11:00:42+00:00",
-            "hosts": 1,
-            "ranks": 2,
-        },
-        "progress": {},
-    }
-    in_pods = {**jobs.entry(found(pod(0, RUNNING))), "where": "PyTorchJob in training", "user": "anna"}
-    jobs_of_both = [on_host, in_pods]
-    assert status.overview(jobs_of_both, Screen(160), NOW).splitlines() == [
-        "job    where                   state      owner  started           elapsed     hosts  ranks  progress",
-        "smoke  PyTorchJob in training  running    anna   2026-11-22 12:00  3 min 20 s  2      4",
-        "demo   hosts                   succeeded  -      2026-11-22 11:00  42 s        1      2",
-    ]
 
 
 def test_one_job_in_full() -> None:

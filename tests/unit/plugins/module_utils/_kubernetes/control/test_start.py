@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any, cast
@@ -22,11 +21,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.ob
     SINCE,
     START,
 )
-from support.api_server import Server, Store, api_server, status
+from support.api_server import BATCH, TEAM, Server, Store, status
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive
 
-CONFIGS = "/api/v1/namespaces/team/configmaps"
+CONFIGS = f"{TEAM}/configmaps"
 SMOKE = f"{CONFIGS}/smoke"
 LABELS = {MANAGED_BY: MANAGER, JOB_LABEL: "smoke"}
 
@@ -35,23 +34,6 @@ def config(user: str, **data: str) -> dict[str, Any]:
     notes = {START: f"of-{user}", BY_USER: user, SINCE: "2026-11-22T12:00:00+00:00"}
     about = {"name": "smoke", "namespace": "team", "labels": LABELS, "annotations": notes}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": about, "data": data}
-
-
-@pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def server(store: Store) -> Iterator[Server]:
-    with api_server() as running:
-        running.others = store.answer
-        yield running
-
-
-@pytest.fixture
-def api(server: Server, tmp_path: Path) -> Api:
-    return Api.connect(server.kubeconfig(tmp_path), namespace="team")
 
 
 @pytest.mark.parametrize("previous", [False, True])
@@ -138,8 +120,6 @@ def test_the_record_of_a_run_whose_config_map_is_gone() -> None:
 
 
 # The transaction
-
-TEAM, BATCH = "/api/v1/namespaces/team", "/apis/batch/v1/namespaces/team"
 
 
 class Waits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control im
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from hypothesis import given
 from hypothesis import strategies as st
-from support.api_server import Store, api_server
+from support.api_server import TEAM, Server, Store
 from support.kubernetes_jobs import GIVEN, judge
 
 
@@ -90,17 +89,11 @@ def test_the_reader_is_a_small_pod_that_any_node_can_run(job: str) -> None:
     assert {"name": "storage", "persistentVolumeClaim": {"claimName": "shared"}} in made["spec"]["volumes"]
 
 
-REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-PODS = "/api/v1/namespaces/team/pods"
+PODS = f"{TEAM}/pods"
 
 
 @pytest.fixture
-def store() -> Store:
-    return Store()
-
-
-@pytest.fixture
-def api(store: Store, tmp_path: Path) -> Iterator[Api]:
+def api(server: Server, store: Store, tmp_path: Path) -> Api:
     """A cluster with the claim, in which a pod that is created runs at once."""
 
     def answer(request: dict[str, Any]) -> Any:
@@ -109,10 +102,9 @@ def api(store: Store, tmp_path: Path) -> Iterator[Api]:
             request["body"]["status"] = {"phase": "Running", "containerStatuses": running}
         return store.answer(request)
 
-    store.keep("/api/v1/namespaces/team/persistentvolumeclaims/amx-cluster", {"metadata": {"name": "amx-cluster"}})
-    with api_server({REVIEWS: (201, {"status": {"allowed": True}})}) as server:
-        server.others = answer
-        yield Api.connect(server.kubeconfig(tmp_path), namespace="team")
+    store.keep(f"{TEAM}/persistentvolumeclaims/amx-cluster", {"metadata": {"name": "amx-cluster"}})
+    server.others = answer
+    return Api.connect(server.kubeconfig(tmp_path), namespace="team")
 
 
 def test_a_reader_lives_as_long_as_it_is_used(api: Api, store: Store) -> None:
