@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 
@@ -14,3 +16,15 @@ def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
         assert time.monotonic() < end, "it did not come to pass"
         time.sleep(0.02)
     return found
+
+
+@contextmanager
+def started(command: Sequence[str], **how: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a program whose input stays open, wait until it has printed a line, and kill it in the end."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **how) as process:
+        try:
+            assert process.stdout
+            assert process.stdout.readline(), "it has ended"
+            yield process
+        finally:
+            process.kill()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.action import job_status, verification_report
+from ansible_collections.amx.cluster.plugins.action import job_plan, job_read, job_status, verification_report
 from support.modules import run_action
+from support.runs import STACK, host
 
 JSON = {"format": "json"}
 
@@ -49,6 +51,20 @@ def test_a_job_whose_secrets_were_removed(capsys: pytest.CaptureFixture[str]) ->
     assert document["jobs"][0]["status"]["secrets_left"] == ["node2"]
     run_action(job_status, {**given, "job": "demo", "removed": {"node1": [], "node2": []}})
     assert "secrets" not in capsys.readouterr().out
+
+
+def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "demo.yml").write_text("{name: demo, script: train.py, env: {A_TOKEN: hf_secret}}")
+    read = run_action(job_read, {"file": str(tmp_path / "demo.yml"), "hosts": ["node0"]})
+    answer = {**host("node0", 2), "venv": "/opt/env", "tcmalloc": ""}
+    for rank in answer["allocation"]["ranks"]:
+        rank.update(domain_cpus=[0, 1], numa_nodes=[0])
+    given = {"run": read["run"], "hosts": ["node0"], "answers": {"node0": answer}, "stack": STACK}
+    planned, document = printed(capsys, job_plan, **given)
+    assert planned["plan"] == document
+    assert document["world_size"] == 2
+    assert "hf_secret" not in json.dumps(document)
 
 
 def test_verification(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.modules import job_end
 from support import modules
+from support.patience import started
 
 # One process ends when asked, one does not, and one is in a session of its own, as the starter's are.
 TREE = """
@@ -88,15 +89,9 @@ signal.pause()
 
 def test_the_supervisor_is_asked_first(tmp_path: Path) -> None:
     (tmp_path / "supervise.py").write_text(SUPERVISOR)
-    command = [sys.executable, str(tmp_path / "supervise.py"), str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
-        try:
-            assert run(tmp_path, _ansible_check_mode=True)["was_running"] is True
-            assert process.poll() is None
-            answer = run(tmp_path)
-        finally:
-            process.kill()
+    with started([sys.executable, str(tmp_path / "supervise.py"), str(tmp_path)]) as process:
+        assert run(tmp_path, _ansible_check_mode=True)["was_running"] is True
+        assert process.poll() is None
+        answer = run(tmp_path)
     assert (answer["changed"], answer["was_running"], answer["ended"]) == (True, True, [])
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "stopped"

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
+from support.patience import started
 
 
 @pytest.fixture
@@ -26,13 +26,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def supervisor(folder: Path) -> Iterator[int]:
     """The number of a process that is started as a job's supervisor is, and waits."""
-    (folder / "supervise.py").write_text("input('ready')")
-    command = [sys.executable, "-IS", "supervise.py", f"{folder}/"]
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.read(1)
+    (folder / "supervise.py").write_text("print(flush=True); input()")
+    with started([sys.executable, "-IS", "supervise.py", f"{folder}/"], cwd=folder) as process:
         yield process.pid
-        process.terminate()
 
 
 def write_status(folder: Path, **status: Any) -> None:
@@ -236,10 +232,7 @@ def test_locks_are_seen_as_long_as_their_processes_live(folder: Path, shared: bo
     (jobs / "other").mkdir()
     (jobs / "other" / "lock.node1.0").touch()
     assert directory.locked_by(jobs, "node1") == []
-    command = [sys.executable, "-c", HOLD, str(folder / "lock.node1.0")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.readline()
+    with started([sys.executable, "-c", HOLD, str(folder / "lock.node1.0")]):
         locked = [{"job": "demo", "user": "ann", "since": "2026-01-01T00:00:00+00:00"}]
         assert directory.locked_by(jobs, "node1") == locked
         assert directory.locked_by(jobs, "node1") == locked  # who looks does not lock
@@ -250,7 +243,6 @@ def test_locks_are_seen_as_long_as_their_processes_live(folder: Path, shared: bo
         assert directory.is_in_use(folder, "node2") is not shared
         assert directory.is_in_use(folder, "node") is not shared  # `node` is no beginning of a name
         assert not directory.is_in_use(jobs / "other", "node1")
-        process.kill()
     assert directory.locked_by(jobs, "node1") == []
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
-from support.patience import until
+from support.patience import started, until
 
 LISTEN = """
 import socket, sys
@@ -95,15 +95,10 @@ def test_running(tmp_path: Path) -> None:
     (tmp_path / "gone" / "status.json").write_text('{"state": "running", "pid": 999999999}')
     assert processes.running_jobs(tmp_path, []) == []
     supervisor = [sys.executable, "-c", "print(flush=True); input()", "supervise.py", str(tmp_path / "demo")]
-    with subprocess.Popen(supervisor, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin
-        assert process.stdout
-        process.stdout.readline()  # now it runs
+    with started(supervisor) as process:
         (tmp_path / "demo").mkdir()
         (tmp_path / "demo" / "status.json").write_text(f'{{"state": "running", "pid": {process.pid}}}')
         assert processes.running_jobs(tmp_path, []) == [str(tmp_path / "demo")]
-        process.stdin.write(b"\n")
-        process.stdin.close()
 
 
 def test_what_a_process_uses(tmp_path: Path) -> None:
@@ -133,14 +128,8 @@ def test_what_a_process_uses(tmp_path: Path) -> None:
 def spinning(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """Rank 1 of the job in tmp_path, which keeps a CPU busy."""
     environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
-    script = "import os, sys, time\nprint(flush=True)\nwhile True: pass"
-    with subprocess.Popen([sys.executable, "-c", script], env=environ, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            yield process
-        finally:
-            process.kill()
+    with started([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], env=environ) as process:
+        yield process
 
 
 def test_usage_is_measured(tmp_path: Path, spinning: subprocess.Popen[bytes]) -> None:
@@ -182,20 +171,14 @@ while True:
 
 def test_a_program_that_is_read_from_a_disk_is_at_work(tmp_path: Path) -> None:
     environ = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "RANK": "1"}
-    command = [sys.executable, "-c", PAGES, str(tmp_path / "file")]
-    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE) as process:
-        try:
-            assert process.stdout
-            process.stdout.readline()
-            (found,) = processes.usage(tmp_path, 1)
-            if not found["page_reads"]:
-                pytest.skip(f"the file system of {tmp_path} keeps its files in memory")
-            assert processes.usage_of_ranks(tmp_path, 1)[1] >= 1
-            process.send_signal(signal.SIGSTOP)
-            os.waitid(os.P_PID, process.pid, os.WSTOPPED)
-            assert processes.usage_of_ranks(tmp_path, 0.5) == {1: 0.0}
-        finally:
-            process.kill()
+    with started([sys.executable, "-c", PAGES, str(tmp_path / "file")], env=environ) as process:
+        (found,) = processes.usage(tmp_path, 1)
+        if not found["page_reads"]:
+            pytest.skip(f"the file system of {tmp_path} keeps its files in memory")
+        assert processes.usage_of_ranks(tmp_path, 1)[1] >= 1
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        assert processes.usage_of_ranks(tmp_path, 0.5) == {1: 0.0}
 
 
 def test_orphans_are_found(tmp_path: Path) -> None:

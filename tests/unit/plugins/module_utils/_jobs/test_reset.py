@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data.records import R
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall, tuning
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use, reset, reset_text
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from support.patience import started
 
 ROLES = Path(__file__).resolve().parents[5] / "roles"
 KEY = "0123456789ab"
@@ -185,17 +185,13 @@ def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
     (one,) = reset.used(tmp_path, "node0")
     assert one == {"job": "demo", "hosts": ["node0", "node1"], "why": "is being started"}
     assert in_use.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
-    (folder / "supervise.py").write_text("input('ready')")
-    command = [sys.executable, "-IS", "supervise.py", f"{folder}/"]
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.read(1)
+    (folder / "supervise.py").write_text("print(flush=True); input()")
+    with started([sys.executable, "-IS", "supervise.py", f"{folder}/"], cwd=folder) as process:
         status = {"state": "running", "pid": process.pid, "started": "now"}
         write(folder / "status.json", json.dumps(status))
         (one,) = reset.used(tmp_path, "node0")
         assert (one["job"], one["why"]) == ("demo", "runs since now")
         assert in_use.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
-        process.terminate()
     assert reset.used(tmp_path, "node0") == []
     assert in_use.environments_in_use(tmp_path / "jobs") == []
 
@@ -204,15 +200,9 @@ def test_a_process_of_an_environment_is_in_use(tmp_path: Path) -> None:
     venv.begin(tmp_path / f"envs/native-cp311-{KEY}")
     python = write(tmp_path / f"envs/native-cp311-{KEY}/bin/python", "#!/bin/sh\necho ready\nread line\n")
     python.chmod(0o755)
-    with subprocess.Popen([str(python)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout
-        process.stdout.read(1)
-        found = reset.used(tmp_path, "node1")
-        assert process.stdin
-        process.stdin.close()
-    assert found == [
-        {"job": "", "hosts": ["node1"], "why": f"a process uses the virtual environment {python.parents[1]}"}
-    ]
+    why = f"a process uses the virtual environment {python.parents[1]}"
+    with started([str(python)]):
+        assert reset.used(tmp_path, "node1") == [{"job": "", "hosts": ["node1"], "why": why}]
 
 
 def test_refusal() -> None:
