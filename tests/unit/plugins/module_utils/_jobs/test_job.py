@@ -6,7 +6,10 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+import job_schema
+import jsonschema
 import pytest
+import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job, JobFileError, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
     Checkpoints,
@@ -16,6 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
     Watch,
 )
 
+SCHEMA = jsonschema.Draft202012Validator(job_schema.schema())
 EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"
 
 
@@ -138,120 +142,130 @@ COUNT = (
     "nor '<=N' (N, or fewer where there are fewer cores)"
 )
 NAME = "is not a name: lower-case letters, digits, '.', '_' and '-', at most 63, the first a letter or a digit"
+# What the JSON Schema of job files refuses, too, and what only the code does.
+WRONG_FORM = [
+    ("ranks_per_nodes: 2", "ranks_per_nodes: unknown field; did you mean ranks_per_node?"),
+    ("12: 2", f"12: unknown field; known fields: {', '.join(FIELDS)}"),
+    ("description: 3", "description: 3 is not text"),
+    ("args: [a]", "args: a list where a mapping with names as keys is expected"),
+    ("args: {--seed: 1}", "args: --seed: write the argument without its dashes"),
+    ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
+    ("prepare: prepare.py", "prepare: text where a mapping such as {script: prepare.py} is expected"),
+    ("prepare: {args: {}}", "prepare: script: is missing"),
+    ("prepare: {script: prepare.py, arg: {}}", "prepare: arg: unknown field; known fields: script, args"),
+    ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
+    ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
+    (
+        "data: {a: {hub: b, package: c==1}}",
+        "data: a: package and hub where one of package, directory, hub is expected",
+    ),
+    ("data: {a: {hub: b, at: moon}}", "data: a: at: 'moon' is not one of control, head"),
+    ("data: {a: {hub: b, path: c}}", "data: a: path: unknown field; known fields: hub, revision, files, at"),
+    (
+        "data: {a: {hub: b, files: '*'}}",
+        "data: a: files: text where a list of patterns such as '*.json' is expected",
+    ),
+    ("data: {a: {hub: a/b/c}}", "data: a: hub: 'a/b/c' is not a repository such as google-bert/bert-base-uncased"),
+    ("models: {a: {package: a==1}}", "models: a: path: is missing"),
+    ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
+    ("requirements: peft", "requirements: text where a list of packages is expected"),
+    ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION or git+URL@REF"),
+    ("checkpoints: 10", "checkpoints: a number where a mapping such as {steps: 500, keep: 2} is expected"),
+    ("checkpoints: {keep: 1}", "checkpoints: steps: is missing"),
+    ("checkpoints: {step: 1}", "checkpoints: step: unknown field; known fields: steps, keep; steps: is missing"),
+    ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
+    ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
+    ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
+    ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
+    (
+        "threads_per_core: 0",
+        "threads_per_core: 0 is neither a whole number of at least 1 nor all (every hardware thread of a core)",
+    ),
+    ("env: {A-B: 1}", "env: A-B: 'A-B' is not a name of an environment variable"),
+    ("env: {A: true}", "env: A: True is neither text nor a number"),
+    ("env: {A_TOKEN: [hf_x]}", "env: A_TOKEN: a list is neither text nor a number"),
+    ("env_from: [A-B]", "env_from: 'A-B' is not a name of an environment variable"),
+    ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
+    ("hosts: []", "hosts: [] is not a list of names of hosts, each named once"),
+    ("hosts: [a, a]", "hosts: ['a', 'a'] is not a list of names of hosts, each named once"),
+    ("restarts: true", "restarts: True is not a whole number of at least 0"),
+    ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
+    ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
+    ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks, inference"),
+    ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes"),
+    ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
+    ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
+    ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split"),
+    ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
+    ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
+    ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),
+    ("env_launcher: [A]", "env_launcher: a list where a mapping with names as keys is expected"),
+    ("env_from: {A: b}", "env_from: a mapping where a list of names in job_env is expected"),
+    ("wait: soon", "wait: 'soon' is neither true nor false"),
+    ("watch: {stall: 0}", "watch: stall: 0 is neither true nor false"),
+]
+WRONG_MEANING = [
+    ("args: {1: a}", "args: a mapping where a mapping with names as keys is expected"),
+    ("prepare: {script: none.py}", "prepare: script: there is no file {folder}/none.py"),
+    (
+        "data: {a: {directory: here, at: head}}",
+        "data: a: directory: here is not an absolute path, as one on the head must be",
+    ),
+    (
+        "data: {a: {directory: /no/where}}",
+        "data: a: directory: there is no directory /no/where on the control node",
+    ),
+    ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
+    ("metrics: {output: {hub: a}}", "metrics: output: is a directory that the job directory has already"),
+    (
+        "{checkpoints: {steps: 5}, kind: torch}",
+        "checkpoints: is not for kind torch: the script saves its own",
+    ),
+    (
+        "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
+        "checkpoints: and the argument save_steps say the same: leave one of them out",
+    ),
+    (
+        "args: {model_name_or_path: google-bert/BERT-base}",
+        "args: model_name_or_path: google-bert/BERT-base would be looked for on the hub, and ranks work offline: "
+        "provide it with models: {bert-base: {hub: google-bert/BERT-base}} and name it models/bert-base",
+    ),
+    (
+        "{args: {config_name: models/b}, models: {a: {hub: x/a}}}",
+        "args: config_name: models/b has no matching entry: models has only a",
+    ),
+    ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b has no matching entry: models is empty"),
+    (
+        "env: {A_TOKEN: '{{ vault_token }}'}",
+        "env: A_TOKEN: job files have no templates: set job_env: {A_TOKEN: ...} in the inventory, and write "
+        "env_from: [A_TOKEN] here",
+    ),
+    (
+        "env: {I_MPI_HYDRA_DEBUG: 1}",
+        "env: I_MPI_HYDRA_DEBUG is read by the launcher, not by ranks: write it under env_launcher",
+    ),
+    (
+        "env_launcher: {A_TOKEN: hf_x}",
+        "env_launcher: A_TOKEN looks like a secret, and the launcher's variables are no secrets: use env_from",
+    ),
+    (
+        "env_launcher: {AMX_CLUSTER_BEAT: x}",
+        "env_launcher: AMX_CLUSTER_BEAT is a variable of the collection itself: leave it out",
+    ),
+    ("{env: {A: 1}, env_from: [A]}", "env_from: A has a value under env, too: leave one of them out"),
+    (
+        "args: {output_dir: /data/out}",
+        "args: output_dir: /data/out is not where checkpoints and results are looked for: leave it out",
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("field", "error"),
-    [
-        ("ranks_per_nodes: 2", "ranks_per_nodes: unknown field; did you mean ranks_per_node?"),
-        ("12: 2", f"12: unknown field; known fields: {', '.join(FIELDS)}"),
-        ("description: 3", "description: 3 is not text"),
-        ("args: [a]", "args: a list where a mapping with names as keys is expected"),
-        ("args: {1: a}", "args: a mapping where a mapping with names as keys is expected"),
-        ("args: {--seed: 1}", "args: --seed: write the argument without its dashes"),
-        ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
-        ("prepare: prepare.py", "prepare: text where a mapping such as {script: prepare.py} is expected"),
-        ("prepare: {args: {}}", "prepare: script: is missing"),
-        ("prepare: {script: prepare.py, arg: {}}", "prepare: arg: unknown field; known fields: script, args"),
-        ("prepare: {script: none.py}", "prepare: script: there is no file {folder}/none.py"),
-        ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
-        ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
-        (
-            "data: {a: {hub: b, package: c==1}}",
-            "data: a: package and hub where one of package, directory, hub is expected",
-        ),
-        ("data: {a: {hub: b, at: moon}}", "data: a: at: 'moon' is not one of control, head"),
-        ("data: {a: {hub: b, path: c}}", "data: a: path: unknown field; known fields: hub, revision, files, at"),
-        (
-            "data: {a: {hub: b, files: '*'}}",
-            "data: a: files: text where a list of patterns such as '*.json' is expected",
-        ),
-        ("data: {a: {hub: a/b/c}}", "data: a: hub: 'a/b/c' is not a repository such as google-bert/bert-base-uncased"),
-        (
-            "data: {a: {directory: here, at: head}}",
-            "data: a: directory: here is not an absolute path, as one on the head must be",
-        ),
-        (
-            "data: {a: {directory: /no/where}}",
-            "data: a: directory: there is no directory /no/where on the control node",
-        ),
-        ("models: {a: {package: a==1}}", "models: a: path: is missing"),
-        ("models: {a: {package: a>1, path: a}}", "models: a: package: 'a>1' is not pinned as NAME==VERSION"),
-        ("models: {a: {package: a==1, path: ../b}}", "models: a: path: ../b is not a path within the package"),
-        ("requirements: peft", "requirements: text where a list of packages is expected"),
-        ("requirements: [peft>1]", "requirements: 'peft>1' is not pinned as NAME==VERSION or git+URL@REF"),
-        ("metrics: {output: {hub: a}}", "metrics: output: is a directory that the job directory has already"),
-        ("checkpoints: 10", "checkpoints: a number where a mapping such as {steps: 500, keep: 2} is expected"),
-        ("checkpoints: {keep: 1}", "checkpoints: steps: is missing"),
-        ("checkpoints: {step: 1}", "checkpoints: step: unknown field; known fields: steps, keep; steps: is missing"),
-        (
-            "{checkpoints: {steps: 5}, kind: torch}",
-            "checkpoints: is not for kind torch: the script saves its own",
-        ),
-        (
-            "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
-            "checkpoints: and the argument save_steps say the same: leave one of them out",
-        ),
-        (
-            "args: {model_name_or_path: google-bert/BERT-base}",
-            "args: model_name_or_path: google-bert/BERT-base would be looked for on the hub, and ranks work offline: "
-            "provide it with models: {bert-base: {hub: google-bert/BERT-base}} and name it models/bert-base",
-        ),
-        (
-            "{args: {config_name: models/b}, models: {a: {hub: x/a}}}",
-            "args: config_name: models/b has no matching entry: models has only a",
-        ),
-        ("args: {tokenizer_name: models/b}", "args: tokenizer_name: models/b has no matching entry: models is empty"),
-        ("precision: fp16", "precision: 'fp16' is not one of auto, bf16, fp32"),
-        ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
-        ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
-        ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),
-        (
-            "threads_per_core: 0",
-            "threads_per_core: 0 is neither a whole number of at least 1 nor all (every hardware thread of a core)",
-        ),
-        ("env: {A-B: 1}", "env: A-B: 'A-B' is not a name of an environment variable"),
-        ("env: {A: true}", "env: A: True is neither text nor a number"),
-        ("env: {A_TOKEN: [hf_x]}", "env: A_TOKEN: a list is neither text nor a number"),
-        (
-            "env: {A_TOKEN: '{{ vault_token }}'}",
-            "env: A_TOKEN: job files have no templates: set job_env: {A_TOKEN: ...} in the inventory, and write "
-            "env_from: [A_TOKEN] here",
-        ),
-        (
-            "env: {I_MPI_HYDRA_DEBUG: 1}",
-            "env: I_MPI_HYDRA_DEBUG is read by the launcher, not by ranks: write it under env_launcher",
-        ),
-        (
-            "env_launcher: {A_TOKEN: hf_x}",
-            "env_launcher: A_TOKEN looks like a secret, and the launcher's variables are no secrets: use env_from",
-        ),
-        (
-            "env_launcher: {AMX_CLUSTER_BEAT: x}",
-            "env_launcher: AMX_CLUSTER_BEAT is a variable of the collection itself: leave it out",
-        ),
-        ("env_from: [A-B]", "env_from: 'A-B' is not a name of an environment variable"),
-        ("{env: {A: 1}, env_from: [A]}", "env_from: A has a value under env, too: leave one of them out"),
-        ("expect: {loss: low}", "expect: loss: 'low' is not a number"),
-        ("hosts: []", "hosts: [] is not a list of names of hosts, each named once"),
-        ("hosts: [a, a]", "hosts: ['a', 'a'] is not a list of names of hosts, each named once"),
-        ("restarts: true", "restarts: True is not a whole number of at least 0"),
-        ("stall_seconds: 1.5", "stall_seconds: 1.5 is not a whole number of at least 0"),
-        (
-            "args: {output_dir: /data/out}",
-            "args: output_dir: /data/out is not where checkpoints and results are looked for: leave it out",
-        ),
-        ("keep_global_batch: 1", "keep_global_batch: 1 is neither true nor false"),
-        ("kind: verification", "kind: 'verification' is not one of trainer, torch, ranks, inference"),
-        ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes"),
-        ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
-        ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
-        ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split"),
-    ],
-)
+@pytest.mark.parametrize(("field", "error"), [*WRONG_FORM, *WRONG_MEANING])
 def test_wrong_field(folder: Path, field: str, error: str) -> None:
     more = field[1:-1].replace("}, ", "}\n").replace("false", "false\n") if field.startswith("{") else field
-    assert errors(folder, f"name: a\nscript: train.py\n{more}") == [error.replace("{folder}", str(folder))]
+    text = f"name: a\nscript: train.py\n{more}"
+    assert errors(folder, text) == [error.replace("{folder}", str(folder))]
+    assert SCHEMA.is_valid(yaml.safe_load(text)) == ((field, error) in WRONG_MEANING)
 
 
 @pytest.mark.parametrize(
