@@ -198,10 +198,10 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
 
 def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
     write_status(folder, pid=supervisor, started="2026-01-02T00:00:00+00:00")
-    for name, started in {"old": "2026-01-01T00:00:00+00:00", "new": "2026-01-03T00:00:00+00:00"}.items():
+    for name, since in {"old": "2026-01-01T00:00:00+00:00", "new": "2026-01-03T00:00:00+00:00"}.items():
         other = folder.with_name(name)
         other.mkdir()
-        write_status(other, pid=os.getpid(), started=started)
+        write_status(other, pid=os.getpid(), started=since)
     (folder / "progress.json").write_text('{"step": 3}')
     folder.with_name("never_started").mkdir()
     found = directory.jobs(folder.parent)

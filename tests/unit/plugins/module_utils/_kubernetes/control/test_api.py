@@ -127,9 +127,7 @@ def test_events_come_in_their_order(api: Api, server: Server) -> None:
     assert server.requests[-1]["query"] == {"fieldSelector": "involvedObject.uid=u-1"}
 
 
-def test_a_log_that_never_comes_is_not_waited_for(
-    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_log_that_never_comes_is_not_waited_for(api: Api, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "ANSWER", 0.1)
     refused = threading.Event()
 
