@@ -526,23 +526,25 @@ def test_a_checkpoint_of_another_world_size(
     assert status["ranks"] * status["accumulation"] == 2 * int(argument.split()[1])
 
 
-@pytest.mark.parametrize("before", ["", "echo '{\"step\": 0}' > progress.json\n"])
-def test_no_restart_before_the_first_step(run: Run, before: str) -> None:
-    status = run.ends(before + "echo x >> calls; exit 2", restarts=5)
-    assert (status["state"], calls(run.folder)) == ("failed", ["x"])
-    assert status["notes"] == ["not restarted: it failed before its first step and would again"]
+STEPS = "beat 0 node0 idle=0 stepped=true\n"
+BEFORE = ["not restarted: it failed before its first step and would again"]
 
 
-def test_no_more_restarts_than_asked_for(run: Run) -> None:
-    assert run.ends("echo x >> calls; beat 0 node0 idle=0 stepped=true; exit 2", restarts=2)["state"] == "failed"
-    assert calls(run.folder) == ["x"] * 3
-    assert read(run.folder, "results.json")["restarts"] == 2
-
-
-def test_a_result_below_what_is_expected_is_not_tried_again(run: Run) -> None:
-    once = "echo x >> calls; beat 0 node0 idle=0 stepped=true\n"
-    assert run.ends(once + WORLD + TRAIN, restarts=2, expect={"eval_accuracy": 0.9})["state"] == "failed"
-    assert calls(run.folder) == ["x"]
+@pytest.mark.parametrize(
+    ("does", "expect", "attempts", "notes"),
+    [
+        ("exit 2", {}, 1, BEFORE),
+        ("echo '{\"step\": 0}' > progress.json; exit 2", {}, 1, BEFORE),
+        (STEPS + "exit 2", {}, 3, []),
+        (STEPS + WORLD + TRAIN, {"eval_accuracy": 0.9}, 1, []),  # another attempt would have the same result
+    ],
+)
+def test_what_is_not_tried_again(
+    run: Run, does: str, expect: dict[str, float], attempts: int, notes: list[str]
+) -> None:
+    status = run.ends(f"echo x >> calls\n{does}", restarts=2, expect=expect)
+    assert (status["state"], status["notes"], calls(run.folder)) == ("failed", notes, ["x"] * attempts)
+    assert read(run.folder, "results.json")["restarts"] == attempts - 1
 
 
 # node1 is lost in the first attempt.

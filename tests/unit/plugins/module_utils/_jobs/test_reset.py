@@ -17,7 +17,6 @@ from support.patience import started
 
 ROLES = Path(__file__).resolve().parents[5] / "roles"
 KEY = "0123456789ab"
-LINE = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{} {}\n"
 
 
 def write(path: Path, text: str = "x") -> Path:

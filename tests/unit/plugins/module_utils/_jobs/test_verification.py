@@ -154,37 +154,31 @@ def test_a_preloaded_allocator_must_be_there() -> None:
     assert verification.differences(Plan.from_json(plan), reports) == []
 
 
-def test_ccl_workers_have_their_cores_and_other_threads_the_domain() -> None:
-    plan = make_plan(backend="ccl")
-    rank = plan["hosts"][0]["ranks"][1]
-    rank["domain_cpus"] = rank["compute_cpus"]
-    for host in plan["hosts"]:
-        for other in host["ranks"]:
-            other.update(comm_cpus=[20 + other["rank"]])
+@pytest.mark.parametrize(
+    ("backend", "thread", "observed"),
+    [
+        ("ccl", "ccl", "planned 21, observed 3 and 3-4"),
+        ("mpi", "mpi-progress", "planned 21 and 3-4, observed 3 and 3-4"),
+    ],
+)
+def test_workers_have_their_cores_and_other_threads_the_domain(backend: str, thread: str, observed: str) -> None:
+    plan = make_plan(backend=backend)
+    for rank in (rank for host in plan["hosts"] for rank in host["ranks"]):
+        rank.update(domain_cpus=rank["compute_cpus"], comm_cpus=[20 + rank["rank"]])
     reports = make_observed(plan)
     for report in reports:
-        report["comm_threads"].append({"name": "ccl", "cpus": [20 + report["rank"]], "cpu": 2})
+        report["comm_threads"].append({"name": thread, "cpus": [20 + report["rank"]], "cpu": 2})
     assert verification.differences(Plan.from_json(plan), reports) == []
     reports[1]["comm_threads"][-1]["cpus"] = [3]
-    assert verification.differences(Plan.from_json(plan), reports) == [
-        "node0, rank 1, communication: planned 21, observed 3 and 3-4",
-    ]
+    assert verification.differences(Plan.from_json(plan), reports) == [f"node0, rank 1, communication: {observed}"]
 
 
-def test_mpi_communicates_on_its_cores_and_watches_in_the_domain() -> None:
+def test_mpi_without_its_thread() -> None:
     plan = make_plan(backend="mpi")
-    for host in plan["hosts"]:
-        for rank in host["ranks"]:
-            rank.update(comm_cpus=[20 + rank["rank"]])
-    reports = make_observed(plan)
-    for report in reports:
-        report["comm_threads"].append({"name": "mpi-progress", "cpus": [20 + report["rank"]], "cpu": 2})
-    assert verification.differences(Plan.from_json(plan), reports) == []
-    reports[0]["comm_threads"].pop()
-    reports[1]["comm_threads"][-1]["cpus"] = [3]
-    assert verification.differences(Plan.from_json(plan), reports) == [
-        "node0, rank 0, communication: planned 0-1 and 20, observed 0-1",
-        "node0, rank 1, communication: planned 2-4 and 21, observed 2-4 and 3",
+    plan["hosts"][0]["ranks"][0]["comm_cpus"] = [20]
+    del plan["hosts"][0]["ranks"][1], plan["hosts"][1]
+    assert verification.differences(Plan.from_json(plan), make_observed(plan)) == [
+        "node0, rank 0, communication: planned 0-1 and 20, observed 0-1"
     ]
     without = make_plan(backend="mpi", hosts=make_plan()["hosts"][1:])
     assert verification.differences(Plan.from_json(without), make_observed(without)) == []

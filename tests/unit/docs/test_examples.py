@@ -1,0 +1,47 @@
+"""What pages show is as the code has it: a map, a refusal, job files; and commands that name an inventory."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
+from support.checkout import ROOT, tracked
+from support.machines import machine
+
+ALLOCATION = (ROOT / "docs/core_allocation.md").read_text(encoding="utf-8")
+NODE = build(machine(1, 32, 2).cpus(), None)
+TEXTS = tracked("*.md", "playbooks/*.yml", "roles/*", "inventories/*", "jobs/*", "plugins/modules/*.py")
+COMMAND = re.compile(r"ansible-playbook (?:-\S+ )*?(?:\S*playbooks/\w+|site)\.yml.*")
+
+
+def test_the_map_of_an_allocation() -> None:
+    text = CoreMap.of(allocate(NODE, Request(2, "ccl", 1, 6))).text()
+    assert f"\n\n    {text.splitlines()[0]}\n\n" in ALLOCATION
+
+
+def test_the_refusal_of_an_allocation() -> None:
+    with pytest.raises(ValueError) as refused:
+        allocate(NODE, Request(8, "ccl", 3, 2))
+    assert str(refused.value) in " ".join(ALLOCATION.split())
+
+
+@pytest.mark.parametrize("name", ["README.md", "docs/job_files.md"])
+def test_the_example_of_a_job_file_is_valid(name: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    blocks = re.findall(r"^    name: mine\n(?:    .*\n)+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(blocks) == 1
+    assert parse(yaml.safe_load(textwrap.dedent(blocks[0])), tmp_path / "mine.yml").name == "mine"
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_every_command_names_an_inventory(name: str) -> None:
+    """Without one, it means the control node alone."""
+    text = (ROOT / name).read_text(encoding="utf-8", errors="ignore")
+    assert [command for command in COMMAND.findall(text) if " -i " not in command] == []
