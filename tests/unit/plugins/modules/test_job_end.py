@@ -55,7 +55,7 @@ def test_orphans_are_ended(tmp_path: Path, ranks: subprocess.Popen[str]) -> None
     (tmp_path / "secrets.json").write_text("{}")
     found = [process["pid"] for process in processes.find(tmp_path)]
     environ = {**os.environ, "AMX_CLUSTER_JOB": f"{tmp_path}/other"}
-    with subprocess.Popen(["sleep", "1000"], env=environ) as other:
+    with subprocess.Popen(["sleep", "60"], env=environ) as other:
         answer = run(tmp_path, grace=1)
         assert other.poll() is None
         other.kill()

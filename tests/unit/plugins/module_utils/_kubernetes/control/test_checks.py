@@ -157,6 +157,9 @@ def test_namespace_and_secret_of_the_registry(server: Server, tmp_path: Path) ->
     assert refused(server, tmp_path, create_namespace=True, pvc="shared") == []
 
 
+BY_ADA = {"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"}
+
+
 def trains(state: str = "", **annotations: str) -> dict[str, Any]:
     labels = {"amx.cluster/job": "smoke", "app.kubernetes.io/managed-by": "amx.cluster"}
     conditions = [{"type": state, "status": "True"}] if state else []
@@ -166,8 +169,7 @@ def trains(state: str = "", **annotations: str) -> dict[str, Any]:
 
 def test_the_same_job_is_running(server: Server, tmp_path: Path) -> None:
     jobs = "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs"
-    given = {"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"}
-    server.answers[jobs] = {"items": [trains(**given)]}
+    server.answers[jobs] = {"items": [trains(**BY_ADA)]}
     (reason,) = refused(server, tmp_path)
     assert reason == (
         "job smoke is running since 2026-11-22T11:59:00+00:00, started by ada: follow it (playbooks/logs.yml -e "
@@ -175,14 +177,12 @@ def test_the_same_job_is_running(server: Server, tmp_path: Path) -> None:
     )
     (reason,) = refused(server, tmp_path, kind="Job")
     assert reason.startswith("job smoke is running since"), "of another kind"
-    server.answers[jobs] = {"items": [trains("Failed", **given)]}
+    server.answers[jobs] = {"items": [trains("Failed", **BY_ADA)]}
     assert refused(server, tmp_path) == [], "it has ended"
 
 
 def test_the_same_job_is_being_started(server: Server, tmp_path: Path) -> None:
-    given = {"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"}
-    now = datetime.now(timezone.utc).isoformat()
-    config = trains(**given, **{"amx.cluster/starting": now})
+    config = trains(**BY_ADA, **{"amx.cluster/starting": datetime.now(timezone.utc).isoformat()})
     server.answers[f"{TEAM}/configmaps"] = {"items": [config]}
     (reason,) = refused(server, tmp_path)
     assert reason == (
@@ -205,7 +205,7 @@ def test_only_objects_of_the_collection_are_those_of_a_previous_start(server: Se
 
 
 def test_the_same_job_prepares_its_data(server: Server, tmp_path: Path) -> None:
-    prepares = trains(**{"amx.cluster/user": "ada", "amx.cluster/since": "2026-11-22T11:59:00+00:00"})
+    prepares = trains(**BY_ADA)
     prepares["metadata"]["name"] = "smoke-prepare"
     server.answers[f"{BATCH}/jobs"] = {"items": [prepares]}
     (reason,) = refused(server, tmp_path)
