@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation, Request, allocate
@@ -139,11 +138,6 @@ class TestAuto:
 
 
 class TestMachinesThatLaunchersGetWrong:
-    def test_interleaved_numa_nodes(self) -> None:
-        plan = plan_for(machine(2, 10, 2, nodes_per_socket=2, numbering="interleaved"), Request(4, reserved_cores=0))
-        assert plan.ranks[0].compute_cpus == tuple(range(0, 40, 4))
-        assert [rank.numa_nodes for rank in plan.ranks] == [(0,), (1,), (2,), (3,)]
-
     def test_node_numbers_with_gaps(self) -> None:
         plan = plan_for(machine(3, 4, node_ids=(0, 2, 3)), Request())
         assert [rank.numa_nodes for rank in plan.ranks] == [(0,), (2,), (3,)]
@@ -219,10 +213,6 @@ class TestMachinesThatLaunchersGetWrong:
         plan = allocate(build(made.cpus(), isolated=frozenset({6, 7})), Request(1))
         assert plan.ranks[0].compute_cpus == (0, 1, 2, 3, 4, 5)
         assert plan.unused_cpus == (("isolated from the scheduler", (6, 7)),)
-
-    def test_no_two_ranks_share_a_core_when_they_cross_nodes(self) -> None:
-        plan = plan_for(machine(1, 5, 2, nodes_per_socket=4), Request(3))
-        assert max(Counter(cpu for rank in plan.ranks for cpu in rank.compute_cpus).values()) == 1
 
 
 HAS_32 = "This node has 32 usable cores, 2 threads each at most, on 1 socket and 1 NUMA node."

@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS, ISAS, best_isa, cpu_flags, judge
+from support import sound_cluster
+from support.sound_cluster import CAPTURED
 
-CAPTURED = Path(__file__).resolve().parents[3] / "fixtures" / "proc"
-GRANTED = {
-    "supported": 0x602E7,
-    "granted": 0x602E7,
-    "supported_errno": 0,
-    "request_errno": 0,
-    "granted_errno": 0,
-    "killed": 0,
-}
+GRANTED = {**sound_cluster.GRANTED, "granted_errno": 0}
 
 
 def asked(machine: str, **answer: int) -> dict[str, Any]:

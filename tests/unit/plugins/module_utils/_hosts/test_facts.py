@@ -5,8 +5,7 @@ import socket
 from pathlib import Path
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import facts
-
-CAPTURED = Path(__file__).resolve().parents[3] / "fixtures" / "proc"
+from support.sound_cluster import CAPTURED
 
 
 def test_addresses_of_this_machine() -> None:
@@ -45,10 +44,7 @@ def test_a_file_is_no_place_for_a_prefix(tmp_path: Path) -> None:
     assert not facts.read(tmp_path / "file")["prefix_writable"]
 
 
-def test_the_system() -> None:
-    assert facts._os_name(Path("/nonexistent")) == ""
-
-
-def test_the_system_is_named(tmp_path: Path) -> None:
+def test_the_system(tmp_path: Path) -> None:
+    assert facts._os_name(tmp_path / "os-release") == ""
     (tmp_path / "os-release").write_text('NAME="Red Hat Enterprise Linux"\nID="rhel"\nVERSION_ID="9.4"\n')
     assert facts._os_name(tmp_path / "os-release") == "rhel 9.4"

@@ -168,12 +168,6 @@ def test_stale_keys() -> None:
     ]
 
 
-def test_stale_keys_of_a_host_that_no_longer_logs_in_elsewhere() -> None:
-    lines = ssh_mesh.authorized_lines([{"host": "n0", "address": "10.0.0.1", "public_key": f"{ED} {A}"}], "mesh")
-    text = f'restrict,from="10.0.0.2" {ED} {B} mesh@n1\n'
-    assert ssh_mesh.stale_keys(text, lines, "mesh", ["n0", "n1"], exclusive=False) == [f"{ED} {B} mesh@n1"]
-
-
 def test_files_and_keys_of_the_mesh(tmp_path: Path) -> None:
     line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{} {}\n"
     assert (ssh_mesh.files(tmp_path, "amx_cluster"), ssh_mesh.keys(tmp_path, "amx_cluster")) == ([], 0)

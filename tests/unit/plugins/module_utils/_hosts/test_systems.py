@@ -52,10 +52,3 @@ def test_every_system_has_a_python_for_the_stack_that_is_taken_by_default() -> N
     for system in systems.SYSTEMS:
         assert {system.python, *system.newer} & set(usable), system.title
         assert (system.newer_from != "") == bool(system.newer), system.title
-
-
-def test_known_systems_for_messages() -> None:
-    assert systems.known() == (
-        "Debian 12 and 13; Ubuntu 22.04 and 24.04; RHEL, Rocky Linux, AlmaLinux, CentOS Stream 9 and 10; "
-        "Amazon Linux 2023"
-    )

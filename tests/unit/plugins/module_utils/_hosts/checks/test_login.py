@@ -9,35 +9,26 @@ from support.sound_cluster import FULL, found, found_on_node1, results, silent
 
 
 @pytest.mark.parametrize(
-    ("tasks", "message"),
+    ("tasks", "reachable", "python"),
     [
         (
             {"facts": {"unreachable": True, "msg": "Failed to connect:\r\n  Connection refused."}},
-            "cannot be reached: Failed to connect: Connection refused",
+            ["cannot be reached: Failed to connect: Connection refused"],
+            [],
         ),
-        ({"facts": {}, "info": {"unreachable": True}}, "cannot be reached: no reason was given"),
-    ],
-)
-def test_reachable(tasks: dict[str, Any], message: str) -> None:
-    reported = {**results(), "node1": silent(**tasks)}
-    assert found(login.reachable, reported) == [("node1", message)]
-    assert found(login.python, reported) == []
-
-
-@pytest.mark.parametrize(
-    ("tasks", "message"),
-    [
-        ({"facts": {"failed": True, "msg": "no Python"}}, "modules fail on this host: no Python"),
+        ({"facts": {}, "info": {"unreachable": True}}, ["cannot be reached: no reason was given"], []),
+        ({"facts": {"failed": True, "msg": "no Python"}}, [], ["modules fail on this host: no Python"]),
         (
             {"facts": {}, "info": {"failed": True, "module_stderr": "no ctypes"}},
-            "modules fail on this host: no ctypes",
+            [],
+            ["modules fail on this host: no ctypes"],
         ),
     ],
 )
-def test_modules_fail(tasks: dict[str, Any], message: str) -> None:
+def test_a_host_that_does_not_answer(tasks: dict[str, Any], reachable: list[str], python: list[str]) -> None:
     reported = {**results(), "node1": silent(**tasks)}
-    assert found(login.python, reported) == [("node1", message)]
-    assert found(login.reachable, reported) == []
+    assert found(login.reachable, reported) == [("node1", text) for text in reachable]
+    assert found(login.python, reported) == [("node1", text) for text in python]
 
 
 def test_modules_run_with_any_python() -> None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import network
-from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
-from support.sound_cluster import FULL, found, found_on_node1, info, results, silent
+from support.sound_cluster import found, found_on_node1, info, results, silent
 
 
 def test_network() -> None:
@@ -22,11 +21,6 @@ def test_own_name() -> None:
     loopback = {"name_addresses": ["127.0.1.1"]}
     assert found_on_node1(network.own_name, loopback) == ["its own name node1 resolves to 127.0.1.1"]
     assert found_on_node1(network.own_name, loopback, network="127.0.0.0/8") == []
-    reported = results()
-    reported["node1"]["info"]["host"].update(loopback)
-    assert [one.advice for one in network.own_name.find(Cluster(reported, FULL))] == [
-        "In /etc/hosts, map node1 to 10.0.0.1, in place of 127.0.1.1"
-    ]
 
 
 def test_names() -> None:
