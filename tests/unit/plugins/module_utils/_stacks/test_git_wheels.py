@@ -36,6 +36,12 @@ def git(folder: Path, *words: str) -> str:
     return ran.stdout.strip()
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pip builds in its cache: in the user's, it would fail when another process clears that, and leave wheels there."""
+    monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "pip"))
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     folder = tmp_path / "losses"
