@@ -47,8 +47,8 @@ def ratio(one: Spread | None, other: Spread | None) -> Spread | None:
 
 
 def scaled(one: Spread | None, factor: float) -> Spread | None:
-    """Return a spread of which each value is `factor` (above 0) times as large."""
-    return one and {name: value if name == "count" else value * factor for name, value in one.items()}
+    """Return a ratio of which each value is `factor` (above 0) times as large."""
+    return one and {name: value * factor for name, value in one.items()}
 
 
 @dataclass(frozen=True)

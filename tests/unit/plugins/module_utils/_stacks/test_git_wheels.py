@@ -38,7 +38,7 @@ def git(folder: Path, *words: str) -> str:
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """pip builds in its cache: in the user's, it would fail when another process clears that, and leave wheels there."""
+    """pip builds in its cache: in the user's, it fails when another process clears that, and leaves wheels there."""
     monkeypatch.setenv("PIP_CACHE_DIR", str(tmp_path / "pip"))
 
 
