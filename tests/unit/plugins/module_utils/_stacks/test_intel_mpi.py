@@ -18,3 +18,8 @@ def test_variables_of_every_fabric(fabric: str) -> None:
     assert "I_MPI_FABRICS" not in intel_mpi.fabric_environment(fabric, "ccl")
     # As libfabric was asked for it.
     assert libfabric.MORE.get(fabric, {}).items() <= variables.items()
+
+
+def test_fabrics_that_data_loaders_would_break() -> None:
+    assert intel_mpi.fabric_environment("efa", "mpi")["FI_EFA_FORK_SAFE"] == "1"
+    assert intel_mpi.fabric_environment("verbs", "mpi")["IBV_FORK_SAFE"] == "1"
