@@ -71,7 +71,10 @@ class Cell(Document):
 
 @dataclass(frozen=True)
 class Trial(Document):
-    """A job that measures cells of one setting. turn: of the confirming runs. tried_again: it counts no longer."""
+    """A job that measures cells of one setting.
+
+    turn: of the confirming runs. tried_again: it counts no longer. began: in seconds since the Unix epoch.
+    """
 
     job: str
     round: int
@@ -82,24 +85,14 @@ class Trial(Document):
     reason: str = ""
     turn: int | None = None
     tried_again: bool = False
-
-
-@dataclass(frozen=True)
-class Running(Document):
-    """A trial that was begun at this time, in seconds since the Unix epoch."""
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trial": Trial}
-
-    job: str
-    trial: Trial
-    began: float
+    began: float | None = None
 
 
 @dataclass(frozen=True)
 class Benchmark(Document):
     """A benchmark. entered: the cells of round 2. confirm: {cells, turns, reason} of the confirming runs."""
 
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"cells": Cell, "trials": Trial, "running": Running}
+    PARTS: ClassVar[Mapping[str, type[Document]]] = {"cells": Cell, "trials": Trial, "running": Trial}
 
     version: int
     job: str
@@ -123,7 +116,7 @@ class Benchmark(Document):
     entered: list[str] | None = None
     confirm: dict[str, Any] | None = None
     trials: list[Trial] = field(default_factory=list)
-    running: Running | None = None
+    running: Trial | None = None
     request: dict[str, Any] = field(default_factory=dict)
 
     def in_state(self, state: str, model: str | None = None) -> list[Cell]:

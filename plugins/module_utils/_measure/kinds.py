@@ -149,7 +149,7 @@ class Tuning(Measurement[tuning.Tuning]):
         content, run = tuning.advance(content, self.job, _text.now())
         if run is None:
             return replace(content, diff=tuning_files.diff(content, self.job)), None
-        return replace(content, running=tuning.Running(run.job, run, now)), run
+        return replace(content, running=replace(run, began=now)), run
 
     def trial(self, content: tuning.Tuning, run: tuning.Trial, now: float) -> dict[str, Any]:
         return tuning.derivation(content, self.job, run)
@@ -158,7 +158,7 @@ class Tuning(Measurement[tuning.Tuning]):
         self, content: tuning.Tuning, tried: Mapping[str, Any], found: Found, now: float
     ) -> tuple[tuning.Tuning, str]:
         running = self.begun_run(content.running)
-        content = tuning.recorded(content, running.trial, tried, max(0.0, now - running.began))
+        content = tuning.recorded(content, running, tried, max(0.0, now - (running.began or now)))
         return content, tuning_text.line(content.trials[-1])
 
     def status(self, content: tuning.Tuning) -> str:
@@ -246,7 +246,7 @@ class InferenceBenchmark(Measurement[Benchmark]):
     def next(self, content: Benchmark, now: float) -> tuple[Benchmark, inference_document.Trial | None]:
         content, run = inference.advance(content, self.request, self.job, _text.now())
         if run:
-            content = replace(content, running=inference_document.Running(run.job, run, now))
+            content = replace(content, running=replace(run, began=now))
         return inference_choice.concluded(content), run
 
     def trial(self, content: Benchmark, run: inference_document.Trial, now: float) -> dict[str, Any]:
@@ -254,7 +254,7 @@ class InferenceBenchmark(Measurement[Benchmark]):
 
     def recorded(self, content: Benchmark, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Benchmark, str]:
         running = self.begun_run(content.running)
-        content = inference.recorded(content, running.trial, tried, found.hosts, max(0.0, now - running.began))
+        content = inference.recorded(content, running, tried, found.hosts, max(0.0, now - (running.began or now)))
         return content, inference_text.line(content, content.trials[-1])
 
     def write(self, content: Benchmark) -> None:

@@ -39,7 +39,8 @@ Settings = dict[str, Any]
 class Trial(Document):
     """A trial. default: whether it is the job as it is. final: whether it is of the final comparison, with `compared`.
 
-    args: arguments that keep the global batch. seconds: of the trial with all that Ansible did.
+    args: arguments that keep the global batch. began: in seconds since the Unix epoch. seconds: of the trial with all
+    that Ansible did.
     """
 
     settings: Settings
@@ -55,21 +56,11 @@ class Trial(Document):
     reason: str = ""
     seconds: float | None = None
     step_seconds: float | None = None
+    began: float | None = None
 
     def skipped(self) -> Trial:
         """Return the trial as one that the budget has left out."""
         return replace(self, state="skipped", reason=USED_UP)
-
-
-@dataclass(frozen=True)
-class Running(Document):
-    """A trial that was begun at this time, in seconds since the Unix epoch."""
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trial": Trial}
-
-    job: str
-    trial: Trial
-    began: float
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,7 @@ class Tuning(Document):
     ranks: of the default, {all, hosts}. request: what must be the same to be continued.
     """
 
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Running}
+    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Trial}
 
     version: int
     job: str
@@ -104,7 +95,7 @@ class Tuning(Document):
     candidates: list[Settings] = field(default_factory=list)
     entered: int | None = None
     ranks: dict[str, int] | None = None
-    running: Running | None = None
+    running: Trial | None = None
     request: dict[str, Any] = field(default_factory=dict)
 
     def with_trial(self, trial: Trial) -> Tuning:

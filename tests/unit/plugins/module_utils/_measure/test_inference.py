@@ -25,7 +25,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import (
     Benchmark,
     Cell,
-    Running,
     Trial,
 )
 from hypothesis import given
@@ -112,7 +111,7 @@ def measure(
         content = inference_choice.concluded(Benchmark.read(json.loads(json.dumps(content.to_json()))))
         if trial is None or len(made) == most:
             return content, made
-        content = replace(content, running=Running(trial.job, trial, 0))
+        content = replace(content, running=replace(trial, began=0))
         cells = [cell for cell in content.cells if cell.id in trial.cells]
         hosts = {host: {cell.id: left_on(cell, found(cell)) for cell in cells} for host in HOSTS}
         tried = {"state": "succeeded", "reason": "", "outcome": {"state": "succeeded"}}
