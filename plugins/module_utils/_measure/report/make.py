@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -122,13 +123,7 @@ class Report:
         """Return what tuning found, in the end: the winner beside the default, and what it changes."""
         finals = self.tables["trials_final"]
         diffs = [page.code(text(tuning.content.get("diff"))) for tuning in self.sources.of("tuning")]
-        return "".join(
-            [
-                page.titled(finals),
-                "<h3>Changes of the winner</h3>" if any(diffs) else "",
-                *diffs,
-            ]
-        )
+        return "".join([page.titled(finals), "<h3>Changes of the winner</h3>" if any(diffs) else "", *diffs])
 
     def _inference(self) -> str:
         """Return the figures and tables of inference: throughput beside what it costs in agreement."""
@@ -278,10 +273,7 @@ def _figures(
         ],
         "Where the time goes": [figures_of_sweeps.time_split(tables["time_split"])],
         "Did it still learn?": [figures_of_jobs.losses(tables["losses"])],
-        "Hosts": _each(
-            [figures_of_jobs.utilization(tables["utilization"], attempts, job.label) for job in sources.of("job")],
-            sources.of("job"),
-        ),
+        "Hosts": _each(partial(figures_of_jobs.utilization, tables["utilization"], attempts), sources.of("job")),
         "Tuning": [figures_of_sweeps.trials(tables["trials"])],
         "Inference": [
             figures_of_inference.throughput(tables["inference_throughput"]),
@@ -289,23 +281,18 @@ def _figures(
             *figures_of_inference.rates(tables["inference_open_loop"], tables["inference"]),
         ],
         "Network": [
-            *_each(
-                [figures_of_jobs.pairs(tables["network_pairs"], one.label) for one in sources.of("network")],
-                sources.of("network"),
-            ),
-            *_each(
-                [figures_of_jobs.collectives(tables["collectives"], one.label) for one in sources.of("network")],
-                sources.of("network"),
-            ),
+            *_each(partial(figures_of_jobs.pairs, tables["network_pairs"]), sources.of("network")),
+            *_each(partial(figures_of_jobs.collectives, tables["collectives"]), sources.of("network")),
         ],
     }
     return {section: [one for one in figures if one is not None] for section, figures in made.items()}
 
 
-def _each(drawn: Sequence[Drawn | None], sources: Sequence[Source]) -> list[Drawn | None]:
+def _each(draw: Callable[[str], Drawn | None], sources: Sequence[Source]) -> list[Drawn | None]:
     """Return figures of the same kind, one for each source, with names and titles that tell them apart."""
+    drawn = [draw(source.label) for source in sources]
     if len(sources) == 1:
-        return list(drawn)
+        return drawn
     return [
         one and replace(one, name=f"{one.name}_{place}", title=f"{one.title}: {source.label}")
         for place, (one, source) in enumerate(zip(drawn, sources), 1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,25 +128,7 @@ def shown(value: Any, form: str = "text") -> str:
         return "yes" if value else "no"
     if form in ("text", "name") or not isinstance(value, (int, float)):
         return str(value)
-    if form == "ratio":
-        return f"{value:.2f}{TIMES}"
-    if form == "percent":
-        return f"{value * 100:.0f} %"
-    if form == "share":
-        return f"{min(value, 0.9999 if value < 1 else 1) * 100:.4g} %"
-    if form == "seconds":
-        return duration(value) if value >= 10 else f"{value:.3g} s"
-    if form == "milliseconds":
-        return f"{value * 1000:.4g} ms"
-    if form == "gib":
-        return f"{value / 2**30:.2f} GiB"
-    if form == "mb":
-        return f"{value / 1e6:.1f} MB/s"
-    if form == "bytes":
-        return data_size(value)
-    if form == "int":
-        return f"{value:.0f}"
-    return figure(value)
+    return _FORMS.get(form, figure)(value)
 
 
 def figure(value: float) -> str:
@@ -165,3 +147,16 @@ def data_size(value: float) -> str:
         if value >= 1024**power:
             return f"{value / 1024**power:.3g} {unit}"
     return f"{value:.0f} B"
+
+
+_FORMS: dict[str, Callable[[float], str]] = {
+    "ratio": lambda value: f"{value:.2f}{TIMES}",
+    "percent": lambda value: f"{value * 100:.0f} %",
+    "share": lambda value: f"{min(value, 0.9999 if value < 1 else 1) * 100:.4g} %",
+    "seconds": lambda value: duration(value) if value >= 10 else f"{value:.3g} s",
+    "milliseconds": lambda value: f"{value * 1000:.4g} ms",
+    "gib": lambda value: f"{value / 2**30:.2f} GiB",
+    "mb": lambda value: f"{value / 1e6:.1f} MB/s",
+    "bytes": data_size,
+    "int": lambda value: f"{value:.0f}",
+}
