@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
-import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime impor
     Runtime,
     Stopped,
     display,
+    packed_json,
 )
 
 INTERVAL = 2.0
@@ -170,7 +169,7 @@ class Hosts(Runtime):
             self.module("ansible.builtin.file", path=private, state="absent")
         # The versions that the job ran with; its virtual environment may have been replaced since.
         stack = to.with_name("stack.json")
-        environment = plan_of(to).get("environment")
+        environment = packed_json(to, "plan.json").get("environment")
         if environment:
             self.fetch_file(f"{environment}/amx-cluster.json", stack, required=False)
         return Fetched(seen["outcome"], files={stack.name: stack} if stack.exists() else {})
@@ -180,11 +179,3 @@ def pack(folder: str, to: str) -> Sequence[str]:
     """Return the command that packs the results of a job directory."""
     excluded = [f"--exclude=./{name}" for name in NOT_FETCHED]
     return ["tar", "--create", f"--file={to}", f"--directory={folder}", *excluded, "."]
-
-
-def plan_of(packed: Path) -> dict[str, Any]:
-    """Return plan.json of a packed job directory; empty where it has none."""
-    with tarfile.open(packed) as archive, contextlib.suppress(KeyError, ValueError):
-        stream = archive.extractfile("./plan.json")
-        return dict(json.load(stream)) if stream else {}
-    return {}

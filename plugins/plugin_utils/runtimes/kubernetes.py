@@ -5,9 +5,7 @@
 
 from __future__ import annotations
 
-import json
 import secrets
-import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
@@ -44,6 +42,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime impor
     Runtime,
     Stopped,
     display,
+    packed_json,
 )
 
 STACKS = Path(__file__).parents[3] / "roles/torch_stack/vars/stacks.yml"
@@ -266,7 +265,7 @@ class Kubernetes(Runtime):
             sums = reader.fetch(directory, to)
         size = f"{sums['bytes'] / 2**20:.1f} MiB"
         note = f"{size} of jobs/{directory}, verified by SHA-256 {sums['sha256']}"
-        return Fetched(outcome_of(to), facts=sums, note=note)
+        return Fetched(packed_json(to, "results.json", "status.json"), facts=sums, note=note)
 
 
 def object_name(job: str) -> str:
@@ -274,21 +273,3 @@ def object_name(job: str) -> str:
     with suppress(ValueError):
         return derivation.object_name(job)
     return job
-
-
-def outcome_of(packed: Path) -> dict[str, Any]:
-    """Return results.json of a packed job directory; where the job has left none, its status.json, or nothing.
-
-    Raises ValueError for what is no tar file.
-    """
-    try:
-        with tarfile.open(packed) as archive:
-            for name in ("results.json", "status.json"):
-                for path in (name, f"./{name}"):
-                    with suppress(KeyError, ValueError):
-                        stream = archive.extractfile(path)
-                        if stream is not None:
-                            return dict(json.load(stream))
-    except tarfile.TarError as error:
-        raise ValueError(f"{packed}: {error}") from None
-    return {}

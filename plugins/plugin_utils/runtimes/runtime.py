@@ -11,8 +11,11 @@ the task's host, which is the head.
 
 from __future__ import annotations
 
+import json
+import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -242,3 +245,20 @@ class Runtime(ABC):
     def show(text: str) -> None:
         """Print a text, in which a playbook becomes the command that runs it."""
         display.display(inventory_in_use.commands(text))
+
+
+def packed_json(packed: Path, *names: str) -> dict[str, Any]:
+    """Return the content of the first of these files that a packed job directory has; empty where it has none.
+
+    Raises ValueError for what is no tar file.
+    """
+    try:
+        with tarfile.open(packed) as archive:
+            for path in (f"{inside}{name}" for name in names for inside in ("", "./")):
+                with suppress(KeyError, ValueError):
+                    stream = archive.extractfile(path)
+                    if stream is not None:
+                        return dict(json.load(stream))
+    except tarfile.TarError as error:
+        raise ValueError(f"{packed}: {error}") from None
+    return {}

@@ -20,6 +20,7 @@ T = TypeVar("T")
 # Seconds: how long an image that cannot be pulled is tried again, and an API server that does not answer.
 LASTING, SILENT = 60.0, 300.0
 PAUSE = 5.0  # seconds until it is asked again
+LAST = 400  # lines of a failed pod's log that are searched for the reason
 
 
 class JobFailed(ValueError):
@@ -214,13 +215,13 @@ class Follower:
             time.sleep(PAUSE)
 
 
-def failure_in_logs(api: Api, of_job: Sequence[pods.Object], first: str = "", lines: int = 400) -> str:
+def failure_in_logs(api: Api, of_job: Sequence[pods.Object], first: str = "") -> str:
     """Return the part of the pods' logs that tells why the job failed. first: the pod that failed first."""
     logs = {}
     for pod in sorted(of_job, key=lambda one: one["metadata"]["name"] != first):
         name = str(pod["metadata"]["name"])
         try:
-            logs[name] = "\n".join(api.log(name, pods.container_of(pod), tail=lines))
+            logs[name] = "\n".join(api.log(name, pods.container_of(pod), tail=LAST))
         except ApiError:
             continue
     with_traceback = [text for text in logs.values() if FAILURE.search(text)]

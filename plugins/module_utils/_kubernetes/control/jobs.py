@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes, kinds
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import causes, kinds, pods
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import (
     BY_USER,
@@ -27,20 +27,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.ob
     READS,
     SINCE,
     START,
-)
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.pods import (
-    began,
-    container_of,
-    has_read,
-    is_running,
-    metadata_of,
-    number_of,
-    outcome,
-    pod_row,
-    role_of,
-    terminated,
-    training_pods,
-    why,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import PROGRAM
 
@@ -74,12 +60,12 @@ class JobInPods:
     @property
     def pods(self) -> tuple[Object, ...]:
         """Those that train, the newest of each number, by number."""
-        return tuple(training_pods(self.all_pods).values())
+        return tuple(pods.training_pods(self.all_pods).values())
 
     @property
     def prepares(self) -> tuple[Object, ...]:
         """Those that prepare its data."""
-        return tuple(pod for pod in self.all_pods if role_of(pod) == PREPARES)
+        return tuple(pod for pod in self.all_pods if pods.role_of(pod) == PREPARES)
 
     @property
     def own(self) -> dict[str, Any]:
@@ -109,7 +95,7 @@ class JobInPods:
     def said(self, annotation: str) -> str:
         """Return an annotation of its objects, or what its ConfigMap has in that place."""
         for one in (self.training, self.config):
-            text = metadata_of(one).get("annotations", {}).get(annotation, "")
+            text = pods.metadata_of(one).get("annotations", {}).get(annotation, "")
             if text:
                 return str(text)
         own = self.run.get("settings", {})
@@ -128,7 +114,7 @@ class JobInPods:
     @property
     def first_running(self) -> Object | None:
         """Its first pod, which has the supervisor; None while that does not run."""
-        return next((pod for pod in self.pods if number_of(pod) == 0 and is_running(pod)), None)
+        return next((pod for pod in self.pods if pods.number_of(pod) == 0 and pods.is_running(pod)), None)
 
     @property
     def maker(self) -> Object:
@@ -138,9 +124,9 @@ class JobInPods:
     def pod(self, number: int) -> Object:
         """Return a pod by its number. Raises ValueError where there is none."""
         for one in self.pods:
-            if number_of(one) == number:
+            if pods.number_of(one) == number:
                 return one
-        there = ", ".join(str(number_of(one)) for one in self.pods)
+        there = ", ".join(str(pods.number_of(one)) for one in self.pods)
         raise ValueError(f"job {self.name} has no pod {number}: " + (f"it has {there}" if there else "it has none"))
 
 
@@ -154,7 +140,7 @@ def _content(config: Object, name: str) -> dict[str, Any]:
 
 def ours(one: Object) -> bool:
     """Tell whether an object is one of a job's and was made by the collection."""
-    labels = metadata_of(one)["labels"]
+    labels = pods.metadata_of(one)["labels"]
     return bool(labels.get(JOB_LABEL)) and labels.get(MANAGED_BY) == MANAGER
 
 
@@ -167,10 +153,10 @@ def group(objects: Iterable[Object], namespace: str) -> list[JobInPods]:
     """Return the jobs of a namespace, by name, from their objects. Those of others are left out."""
     parts: dict[str, dict[str, Any]] = {}
     for one in filter(ours, objects):
-        name, kind = metadata_of(one)["labels"][JOB_LABEL], one["kind"]
+        name, kind = pods.metadata_of(one)["labels"][JOB_LABEL], one["kind"]
         of = parts.setdefault(name, {"all_pods": []})
         if kind == "Pod":
-            if role_of(one) != READS:
+            if pods.role_of(one) != READS:
                 of["all_pods"].append(one)
         elif kind == "ConfigMap":
             of["config"] = one
@@ -216,8 +202,8 @@ def _list(api: Api, version: str, kind: str, name: str) -> list[Object]:
 
 def ask(api: Api, pod: Object, words: Sequence[str], timeout: float = 30) -> Any:
     """Return the JSON that pod.py prints for these words in a pod. Raises ValueError."""
-    name = metadata_of(pod)["name"]
-    code, out, errors = api.exec(name, container_of(pod), [*PROGRAM, *words], timeout)
+    name = pods.metadata_of(pod)["name"]
+    code, out, errors = api.exec(name, pods.container_of(pod), [*PROGRAM, *words], timeout)
     if code:
         said = (errors.strip() or out.strip() or f"exit code {code}").splitlines()[-1]
         raise ValueError(f"pod.py {' '.join(words)} in pod {name}: {said.removeprefix('amx.cluster: ')}")
@@ -239,7 +225,7 @@ def with_report(api: Api, job: JobInPods) -> JobInPods:
         reported = dict(ask(api, first, ["status", *([job.start] if job.start else [])]))
     except ValueError as error:  # a pod that ends just now cannot be asked: its state tells
         return replace(job, unanswered=str(error))
-    return replace(job, reported=reported) if is_of(reported, job, began(first)) else job
+    return replace(job, reported=reported) if is_of(reported, job, pods.began(first)) else job
 
 
 def is_of(reported: Mapping[str, Any], job: JobInPods, began_at: str) -> bool:
@@ -280,14 +266,14 @@ def status(found: JobInPods) -> dict[str, Any]:
     object says, or was noted when it was stopped. "pending": no pod of it has run yet.
     """
     derived = found.derived
-    pods = int(derived.get("pods", len(found.pods)))
+    count = int(derived.get("pods", len(found.pods)))
     base: dict[str, Any] = {
         "job": found.job,
         "state": "running",
         "reason": "",
         "started": time_of(found.said(SINCE) or _created(found.training) or _created(found.config)),
-        "hosts": pods,
-        "ranks": pods * int(derived.get("ranks", 1)),
+        "hosts": count,
+        "ranks": count * int(derived.get("ranks", 1)),
         "notes": [],
     }
     if found.own:
@@ -301,11 +287,11 @@ def status(found: JobInPods) -> dict[str, Any]:
 
 
 def _created(one: Object) -> str:
-    return str(metadata_of(one).get("creationTimestamp") or "")
+    return str(pods.metadata_of(one).get("creationTimestamp") or "")
 
 
 def _ended(found: JobInPods) -> str:
-    times = [str(terminated(pod).get("finishedAt") or "") for pod in found.pods]
+    times = [str(pods.terminated(pod).get("finishedAt") or "") for pod in found.pods]
     last = (found.training.get("status") or {}).get("completionTime") or max(times, default="")
     return time_of(str(last or found.said(ENDED)))
 
@@ -318,8 +304,8 @@ def _concluded(one: Object) -> tuple[str, str]:
 
 def _state(found: JobInPods) -> tuple[str, str]:
     """Return (state, reason) without what its supervisor says."""
-    messages = [outcome(pod) for pod in found.pods]
-    first = next((said for pod, said in zip(found.pods, messages) if number_of(pod) == 0 and said), {})
+    messages = [pods.outcome(pod) for pod in found.pods]
+    first = next((said for pod, said in zip(found.pods, messages) if pods.number_of(pod) == 0 and said), {})
     concluded, message = _concluded(found.training)
     if concluded:
         if first.get("state") in STATES[1:]:
@@ -338,11 +324,11 @@ def _state(found: JobInPods) -> tuple[str, str]:
         if found.prepare:
             return _preparing(found)
         return "lost", f"its {found.kind} is no longer in namespace {found.namespace}"
-    if any(map(is_running, found.pods)):
+    if any(map(pods.is_running, found.pods)):
         return "running", ""
-    if first.get("state") in STATES[1:] and all(map(terminated, found.pods)):
+    if first.get("state") in STATES[1:] and all(map(pods.terminated, found.pods)):
         return str(first["state"]), str(first.get("reason", ""))
-    if any(map(terminated, found.pods)):
+    if any(map(pods.terminated, found.pods)):
         return "running", _first_reason(found)
     return "pending", _first_reason(found) or _preparing(found)[1] or "its pods have not been started yet"
 
@@ -350,7 +336,9 @@ def _state(found: JobInPods) -> tuple[str, str]:
 def _preparing(found: JobInPods) -> tuple[str, str]:
     """Return state and reason of a job whose models and data are put on the volume first."""
     concluded, message = _concluded(found.prepare)
-    reason = next((f"pod {metadata_of(pod)['name']}: {why(pod)}" for pod in found.prepares if why(pod)), "")
+    reason = next(
+        (f"pod {pods.metadata_of(pod)['name']}: {pods.why(pod)}" for pod in found.prepares if pods.why(pod)), ""
+    )
     if concluded == "failed":
         return "failed", f"its data could not be prepared: {reason or message}"
     if found.prepare and not concluded:
@@ -363,13 +351,13 @@ def _first_reason(found: JobInPods) -> str:
     causes_of_waiting = causes.of_waiting(found.pods, {})
     if causes_of_waiting:
         return causes_of_waiting[0].text
-    ended_pods = [pod for pod in found.pods if not is_running(pod) and (terminated(pod) or why(pod))]
+    ended_pods = [pod for pod in found.pods if not pods.is_running(pod) and (pods.terminated(pod) or pods.why(pod))]
     return causes.of_failure(ended_pods).text if ended_pods else ""
 
 
 def is_starting(config: Object, now: datetime | None = None) -> bool:
     """Tell whether a job of this ConfigMap is being started; a start that was interrupted counts for 10 minutes."""
-    notes = metadata_of(config)["annotations"]
+    notes = pods.metadata_of(config)["annotations"]
     if STARTING not in notes or STATE in notes:
         return False
     try:
@@ -404,7 +392,7 @@ def entry(found: JobInPods) -> dict[str, Any]:
             "name": found.name,
             "start": found.start,
             "user": found.said(BY_USER),
-            "pods": [pod_row(pod) for pod in found.pods],
+            "pods": [pods.pod_row(pod) for pod in found.pods],
         },
     }
 
@@ -430,12 +418,12 @@ def removable(objects: Iterable[Object], name: str) -> list[Object]:
         one
         for one in objects
         if ours(one)
-        and metadata_of(one)["labels"][JOB_LABEL] == name
+        and pods.metadata_of(one)["labels"][JOB_LABEL] == name
         and one.get("kind") in places
-        and not metadata_of(one).get("ownerReferences")
-        and (role_of(one) != READS or has_read(one))
+        and not pods.metadata_of(one).get("ownerReferences")
+        and (pods.role_of(one) != READS or pods.has_read(one))
     ]
-    return sorted(found, key=lambda one: (places.index(str(one["kind"])), metadata_of(one)["name"]))
+    return sorted(found, key=lambda one: (places.index(str(one["kind"])), pods.metadata_of(one)["name"]))
 
 
 def is_missing(name: str, namespace: str, known: Sequence[JobInPods]) -> str:

@@ -12,7 +12,6 @@ pod.py wait                            does nothing, for a pod that is only read
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -26,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import READER_SECONDS
@@ -150,7 +149,6 @@ def pack(directory: Path, reader: str) -> dict[str, Any]:
     if not _ownership.make(place, PACKED, reader=reader) and _ownership.read(place).get("reader") != reader:
         raise ValueError(f"{place} on the volume was not made by this pod, which needs that place: rename it")
     path = place / f"{directory.name}.tar"
-    digest = hashlib.sha256()
     opened = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     try:
         with (
@@ -161,10 +159,7 @@ def pack(directory: Path, reader: str) -> dict[str, Any]:
     except OSError:
         _ownership.remove(place)  # of a volume that is full, it has taken the rest
         raise
-    with path.open("rb") as made:
-        for piece in iter(lambda: made.read(1 << 20), b""):
-            digest.update(piece)
-    return {"version": 1, "path": str(path), "bytes": path.stat().st_size, "sha256": digest.hexdigest()}
+    return {"version": 1, "path": str(path), "bytes": path.stat().st_size, "sha256": file_set.sha256(path)}
 
 
 def _packed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
