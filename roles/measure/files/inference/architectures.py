@@ -20,16 +20,6 @@ class Architecture:
 
 
 _ENCODER = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 256}
-_BERT = {
-    "bert-base": {"vocab_size": 30522},
-    "bert-large": {
-        "vocab_size": 30522,
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
-    },
-}
 # The full sizes are those of the hub's models of these names (config.json there).
 ARCHITECTURES = {
     "distilbert": Architecture(
@@ -38,11 +28,17 @@ ARCHITECTURES = {
         {"vocab_size": 30522},
         {"vocab_size": 1024, "dim": 128, "n_layers": 2, "n_heads": 2, "hidden_dim": 256},
     ),
-    "bert-base": Architecture("BertConfig", TEXT, _BERT["bert-base"], {"vocab_size": 1024, **_ENCODER}),
+    "bert-base": Architecture("BertConfig", TEXT, {"vocab_size": 30522}, {"vocab_size": 1024, **_ENCODER}),
     "bert-large": Architecture(
         "BertConfig",
         TEXT,
-        _BERT["bert-large"],
+        {
+            "vocab_size": 30522,
+            "hidden_size": 1024,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "intermediate_size": 4096,
+        },
         {"vocab_size": 1024, **_ENCODER, "num_hidden_layers": 4},
     ),
     "roberta-base": Architecture(

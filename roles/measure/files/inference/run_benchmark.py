@@ -32,23 +32,10 @@ from together import Host
 LIMIT_SECONDS = 1800.0
 # What a result has, and its value where the cell has not come so far.
 EMPTY: dict[str, Any] = {
-    "latencies_us": [],
-    "count": 0,
-    "seconds": 0.0,
-    "samples": 0,
-    "throughput": None,
-    "first_call_seconds": None,
-    "load_seconds": None,
-    "peak_memory_bytes": None,
-    "isa": None,
-    "emulated": False,
-    "int8_route": None,
-    "agreement": None,
-    "generation": None,
-    "open_loop": [],
-    "overhead": None,
-    "together": None,
-    "new_weights": [],
+    **dict.fromkeys(("throughput", "first_call_seconds", "load_seconds", "peak_memory_bytes", "isa", "int8_route")),
+    **dict.fromkeys(("agreement", "generation", "overhead", "together")),
+    **{name: [] for name in ("latencies_us", "open_loop", "new_weights")},
+    **{"count": 0, "seconds": 0.0, "samples": 0, "emulated": False},
 }
 PR_SET_PDEATHSIG = 1
 

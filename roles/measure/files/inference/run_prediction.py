@@ -103,14 +103,12 @@ class Instance:
                     good.append(record)
                 except Exception as error:  # whatever the tokenizer raises, it is this row's
                     broken.append(rows.Record(record.line, record.values, "", f"cannot be encoded: {error}"))
-            if not good or not broken:
-                return (None, [], broken) if broken else self._unexpected(values)
+            if not broken:  # each of them alone can be encoded
+                raise
+            if not good:
+                return None, [], broken
             again = [record.values for record in good]
             return self.tasks.encode(self.loaded, again, self.columns, self.length, fixed), good, broken
-
-    def _unexpected(self, values: Sequence[Mapping[str, Any]]) -> Any:
-        """Raise what encoding all of these rows raises, though each of them alone can be encoded."""
-        return self.tasks.encode(self.loaded, values, self.columns, self.length, self.prepared.fixed_shapes), [], []
 
     def predict(
         self, records: Sequence[rows.Record], progress: Progress
