@@ -115,29 +115,19 @@ def metrics(jobs: Sequence[Source]) -> Table:
 
 def utilization(jobs: Sequence[Source]) -> Table:
     """Return what the ranks of each host used, by seconds since the job's start."""
-    rows = []
+    rows: list[dict[str, Any]] = []
+    keys = ("busy_cpus", "memory_bytes", "network_bytes_per_second")
     for job in jobs:
         hosts = mapping(mapping(job.files.get("utilization.json")).get("hosts"))
         for host, given in hosts.items():
-            series = mapping(given)
-            cpus = number(series.get("cpus"))
-            columns = [series.get(key) for key in ("time", "busy_cpus", "memory_bytes", "network_bytes_per_second")]
-            time, busy, memory, network = (column if isinstance(column, list) else [] for column in columns)
-            for place, at in enumerate(time):
-                if number(at) is None:
-                    continue
-                rows.append(
-                    {
-                        "results": job.label,
-                        "host": text(host),
-                        "seconds": at,
-                        "busy_cpus": _at(busy, place),
-                        "cpus": cpus,
-                        "memory_bytes": _at(memory, place),
-                        "network_bytes_per_second": _at(network, place),
-                    }
-                )
-    columns_of_table = (
+            about = {"results": job.label, "host": text(host), "cpus": number(mapping(given).get("cpus"))}
+            series = {key: values for key, values in mapping(given).items() if isinstance(values, list)}
+            rows += [
+                {**about, "seconds": at, **{key: _at(series.get(key, ()), place) for key in keys}}
+                for place, at in enumerate(series.get("time", ()))
+                if number(at) is not None
+            ]
+    columns = (
         *named("results", "host"),
         Column("seconds", "since the start", "seconds"),
         Column("busy_cpus", "CPUs busy", "figure"),
@@ -145,7 +135,7 @@ def utilization(jobs: Sequence[Source]) -> Table:
         Column("memory_bytes", "memory", "gib"),
         Column("network_bytes_per_second", "network", "mb"),
     )
-    return Table("utilization", "Utilisation of the hosts", columns_of_table, rows)
+    return Table("utilization", "Utilisation of the hosts", columns, rows)
 
 
 def _at(values: Sequence[Any], place: int) -> float | None:
