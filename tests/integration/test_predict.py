@@ -20,7 +20,7 @@ def folder(tmp_path: Path, environment: Path) -> Path:
     installed_here(tmp_path)
     inference = checkout.ROOT / "tests/integration/inference/save_models.py"
     subprocess.run(
-        [f"{environment}/bin/python", "-B", str(inference), str(tmp_path)],
+        [f"{environment}/bin/python", "-B", str(inference), str(tmp_path), "distilbert"],
         env={**os.environ, "PYTHONPATH": str(checkout.ROOT / "roles/measure/files/inference")},
         check=True,
         capture_output=True,

@@ -1,4 +1,4 @@
-"""Write the small models with tokenizers of answers.py: save_models.py DIRECTORY"""
+"""Write the small models with tokenizers of answers.py: save_models.py DIRECTORY NAME ..."""
 
 from __future__ import annotations
 
@@ -8,8 +8,12 @@ from pathlib import Path
 import transformers
 from answers import save
 
+KINDS = {
+    "distilbert": transformers.AutoModelForSequenceClassification,
+    "bert-base": transformers.AutoModelForQuestionAnswering,
+    "llama-1b": transformers.AutoModelForCausalLM,
+}
+
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
-    save(place, "distilbert", transformers.AutoModelForSequenceClassification)
-    save(place, "bert-base", transformers.AutoModelForQuestionAnswering)
-    save(place, "llama-1b", transformers.AutoModelForCausalLM)
+    for name in sys.argv[2:]:
+        save(Path(sys.argv[1]), name, KINDS[name])

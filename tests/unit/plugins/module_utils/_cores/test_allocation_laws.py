@@ -17,9 +17,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, build, parse_lscpu
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
+from support.at_length import AT_LENGTH
 from support.machines import NUMBERINGS, Machine, machine
 
-law = settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
+EXAMPLES = 100 if AT_LENGTH else 40
+law = settings(max_examples=EXAMPLES, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much])
 
 
 @st.composite
