@@ -123,7 +123,8 @@ def main() -> None:
         medians = {name: statistics.median(rates) for name, rates in found.items()}
         for name, rate in medians.items():
             sys.stdout.write(f"{name:>32}: {rate:8.2f} samples/s, {rate / medians[ALONE]:.3f} of {ALONE}\n")
-        sys.stdout.write(json.dumps({"ranks": ranks, "samples_per_second": medians, "rounds": found}) + "\n")
+        measured = {"ranks": ranks, "batch": options.batch, "sent_bytes": len(ring.sent), "samples_per_second": medians}
+        sys.stdout.write(json.dumps({**measured, "rounds": found}) + "\n")
     dist.destroy_process_group()
 
 

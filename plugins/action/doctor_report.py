@@ -55,6 +55,9 @@ class ActionModule(ControlNodeAction):
         found = doctor.fabrics_of(cluster)
         if found:
             report["fabrics"] = {host: dataclasses.asdict(fabric) for host, fabric in found.items()}
+        machines = doctor.machines_of(cluster)
+        if machines:
+            report["machines"] = {host: dataclasses.asdict(machine) for host, machine in machines.items()}
         failures = [finding for finding in findings if finding.severity == FAILURE]
         if options["format"] == "json":
             try:
@@ -68,8 +71,11 @@ class ActionModule(ControlNodeAction):
                 display.display(text, color=constants.COLOR_WARN if group.lost else None)
             if options["format"] == "table" or failures:
                 shown = findings if options["format"] == "table" else failures
-                listed = doctor.fabrics_table(found) if options["format"] == "table" else ""
-                screen.show("\n".join(filter(None, [listed, doctor.table(shown, seen.columns, seen.colours), summary])))
+                tables = [doctor.machines_table(machines), doctor.fabrics_table(found)]
+                listed = tables if options["format"] == "table" else []
+                screen.show(
+                    "\n".join(filter(None, [*listed, doctor.table(shown, seen.columns, seen.colours), summary]))
+                )
         if failures:
             return {**report, "failed": True, "msg": doctor.refusal(failures)}
         return report

@@ -28,7 +28,8 @@ options:
     type: list
     elements: str
   amx_root:
-    description: The directory of a captured machine, see O(amx.cluster.amx_info#module:root).
+    description: The directory of a captured machine, see O(amx.cluster.amx_info#module:root), whose NUMA nodes and
+      kernel settings are read, too.
     type: path
     default: /
   system_root:
@@ -94,6 +95,17 @@ host:
     cpu_quota:
       description: The number of CPUs whose time the cgroup of the user's processes may use. Null stands for no limit.
       type: float
+      returned: success
+    machine_settings:
+      description:
+        - C(nodes), the NUMA nodes, each with C(node), C(socket) (-1 where there are no CPUs), C(cpus), C(memory_bytes)
+          and the bytes of its memory-side cache, C(cache_bytes); C(sockets), their number.
+        - C(numa_balancing), C(huge_pages) and C(cpufreq_driver); C(governors) and C(preferences) (EPP) with the number
+          of CPUs that have each.
+        - C(idle_driver), and C(idle_state), the deepest idle state that is enabled, with the microseconds that waking
+          up takes, C(idle_us).
+        - What the kernel has no file of is empty.
+      type: dict
       returned: success
     prefix:
       description: The value of O(prefix).

@@ -9,7 +9,9 @@ Parts, by default all:
   every rank all cores;
 - sites: site.yml where nothing has to change, on 3 and on 6 hosts;
 - start: from the command to the first line of the script, by train.yml and by `bash launch.sh`, on three hosts;
-- collectives: between two hosts, with backend mpi and with gloo.
+- collectives: between two hosts, with backend mpi and with gloo;
+- links: training on two hosts whose link is limited by `tc`, by backend, beside the bound of a step, which is the
+  longer one of computing and moving the gradients.
 
 Hosts are containers with one core each, as the molecule scenarios have them, but they keep no bytecode of Ansible's
 modules, as users' hosts do not. What is compared takes turns, and medians are printed. Nothing is asserted. Prints
@@ -51,6 +53,8 @@ CLUSTERS = {
     "six": ["b0", "b1", "b2", "b3", "b4", "b5"],
     "wide": ["c0"],
 }
+# The clusters of parts that need others than `three`.
+NEEDS = {"threads": ["wide"], "sites": ["three", "six"]}
 # What any use of Intel MPI's wheel needs to run at all; nothing of this is about cores, threads or networks.
 MPI = {"PATH": f"{PREFIX}/env/bin:/usr/bin:/bin", "I_MPI_ROOT": f"{PREFIX}/env", "LD_LIBRARY_PATH": f"{PREFIX}/env/lib"}
 MPI["FI_PROVIDER_PATH"] = MPI["LD_LIBRARY_PATH"]
@@ -261,6 +265,30 @@ def collectives(bench: Bench) -> dict[str, Any]:
     return last_json(bench.log("three", "collectives"))
 
 
+def limit(bench: Bench, cluster: str, rate: str) -> None:
+    """Limit what the first two hosts of a cluster send on its network; an empty rate ends it."""
+    for name in CLUSTERS[cluster][:2]:
+        address = bench.hosts.addresses[name]["cluster"]
+        device = bench.hosts.ask(name, "ip", "-o", "addr", "show", "to", address).split()[1]
+        shape = f"tc qdisc replace dev {device} root tbf rate {rate} burst 512kb latency 100ms"
+        bench.hosts.ask(name, "sudo", "sh", "-c", shape if rate else f"tc qdisc del dev {device} root || true")
+
+
+def links(bench: Bench) -> dict[str, Any]:
+    """Return what jobs/training.yml reports, {rate of the link in Mbit/s or "none": report}."""
+    found = {}
+    try:
+        for rate in ("", "2gbit", "1gbit", "500mbit"):
+            limit(bench, "three", rate)
+            bench.train(
+                "three", str(ROOT / "jobs/training.yml"), hosts=2, ranks_per_node=1, args={"rounds": bench.rounds}
+            )
+            found[rate.replace("gbit", "000").replace("mbit", "") or "none"] = last_json(bench.log("three", "training"))
+    finally:
+        limit(bench, "three", "")
+    return found
+
+
 PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "training": training,
     "launch": launch,
@@ -268,6 +296,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "sites": sites,
     "start": start,
     "collectives": collectives,
+    "links": links,
 }
 
 
@@ -308,6 +337,27 @@ def speeds(found: dict[str, list[dict[str, Any]]]) -> str:
     return table(titles, rows)
 
 
+def by_link(found: dict[str, Any]) -> str:
+    """Return the table of links: samples/s, and of each backend its share of the bound at that rate.
+
+    The bound of a step is the longer one of computing (the unconnected ranks' step) and of sending the bytes of a ring
+    all_reduce at the rate of the link.
+    """
+    ways = list(next(iter(found.values()))["samples_per_second"])
+    rows = []
+    for rate, of in found.items():
+        speeds = of["samples_per_second"]
+        computing = of["ranks"] * of["batch"] / speeds["unconnected"]
+        moving = 0.0 if rate == "none" else of["sent_bytes"] * 8 / (float(rate) * 1e6)
+        bound = of["ranks"] * of["batch"] / max(computing, moving)
+        # bf16 gradients are half as many bytes.
+        halved = of["ranks"] * of["batch"] / max(computing, moving / 2)
+        cells = [f"{speeds[way]:.1f} ({speeds[way] / (halved if 'bf16' in way else bound):.2f})" for way in ways[1:]]
+        limit = "none" if rate == "none" else f"{int(rate) / 1000:g} Gbit/s"
+        rows.append([limit, f"{speeds['unconnected']:.1f}", f"{bound:.1f}", *cells])
+    return table(["limit", "unconnected", "bound", *(way.removeprefix("unconnected, and ") for way in ways[1:])], rows)
+
+
 def section(part: str, found: dict[str, Any]) -> str:
     """Return a part's heading and table."""
     if part == "training":
@@ -336,6 +386,8 @@ def section(part: str, found: dict[str, Any]) -> str:
             + table(["by", "seconds to the script's first line", "lowest to highest"], rows)
             + f"\n\ntrain.yml adds {added:.1f} s"
         )
+    if part == "links":
+        return f"### Two hosts by the speed of their link\n\n{by_link(found)}"
     rows = [
         [
             row["operation"],
@@ -368,7 +420,7 @@ def ready(hosts: Hosts) -> None:
     """Make the hosts clusters, and have them keep no bytecode of Ansible's modules."""
     for name in hosts.names:
         hosts.ask(name, "sudo", "sh", "-c", "rm -f /usr/lib/python3/dist-packages/kept_bytecode.pth")
-    for cluster in CLUSTERS:
+    for cluster in hosts.clusters:
         print(f"making {cluster} a cluster", file=sys.stderr, flush=True)
         hosts.play(ROOT / "molecule/shared/installed.yml", cluster=cluster)
 
@@ -385,16 +437,20 @@ def main() -> None:
     variables = {"node_image": "installed"}
     cpus = ",".join(map(str, range(min(2, os.cpu_count() or 1))))
     found: dict[str, Any] = {"machine": processor(), "date": date.today().isoformat(), "load_before": load}
-    with Hosts("performance", CLUSTERS, variables, {"c0": {"node_cpuset": cpus}}) as hosts:
+    parts = options.parts or [*PARTS]
+    clusters = {
+        name: hosts for name, hosts in CLUSTERS.items() if any(name in NEEDS.get(part, ["three"]) for part in parts)
+    }
+    with Hosts("performance", clusters, variables, {"c0": {"node_cpuset": cpus}}) as hosts:
         ready(hosts)
         bench = Bench(hosts, options.rounds)
         sections = []
-        for part in options.parts or PARTS:
+        for part in parts:
             print(part, file=sys.stderr, flush=True)
             found[part] = PARTS[part](bench)
+            (hosts.work / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
             sections.append(section(part, found[part]))
             print(f"{sections[-1]}\n", flush=True)
-            (hosts.work / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
     if options.write:
         write_between(options.write, "\n\n".join([described(options.rounds), *sections]))
         print(f"{shlex.quote(str(options.write))} has these tables now", file=sys.stderr)

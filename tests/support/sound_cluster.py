@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import machine
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import LIMITS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB, Check, Cluster, Wanted
@@ -58,6 +59,7 @@ def info(number: int) -> dict[str, Any]:
             {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False},
             {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK, "default": True},
         ],
+        "machine_settings": machine.read(CAPTURED / "sapphire_rapids"),
         "name": f"node{number}",
         "name_addresses": [f"10.0.0.{number}"],
         "tcmalloc": "/usr/lib/libtcmalloc.so.4",

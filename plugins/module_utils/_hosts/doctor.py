@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import textwrap
 from collections import Counter
@@ -12,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen, _text
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, machine
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
@@ -111,6 +112,26 @@ def fabrics_table(found: Mapping[str, Fabric]) -> str:
             first = (", ".join(hosts), fabric.memlock, fabric.jobs) if place == 0 else ("", "", "")
             rows.append((first[0], device, state, *first[1:]))
     return "\n".join([*_text.columns(rows), ""])
+
+
+def machines_of(cluster: Cluster) -> dict[str, machine.Machine]:
+    """Return NUMA nodes, memory and kernel settings of every host; empty where no host has a choice in them."""
+    found = {
+        host: machine.described(info["machine_settings"], info["cpu_model"]) for host, info in cluster.infos.items()
+    }
+    return {} if all(map(machine.plain, found.values())) else found
+
+
+def machines_table(found: Mapping[str, machine.Machine]) -> str:
+    """Return that as a table with an empty line after it; hosts that are alike share a row."""
+    if not found:
+        return ""
+    alike: dict[machine.Machine, list[str]] = {}
+    for host, each in found.items():
+        alike.setdefault(each, []).append(host)
+    titles = ("host", "NUMA", "special memory", "NUMA balancing", "huge pages", "CPU governor", "deepest idle state")
+    rows = [(", ".join(hosts), *dataclasses.astuple(each)) for each, hosts in alike.items()]
+    return "\n".join([*_text.columns([titles, ("----",) * len(titles), *rows]), ""])
 
 
 def refusal(failures: Sequence[Finding]) -> str:

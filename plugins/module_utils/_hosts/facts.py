@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import machine, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe, probe_with
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import catalogue
 
@@ -62,12 +62,13 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
     """Read the facts about this host.
 
     prefix: the directory for virtual environments and jobs, which need not exist. python: the command of the ranks'
-    interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe reads, for
-    a captured machine. system_root: where etc/os-release is, likewise.
+    interpreter, by default that of the virtual environment in `prefix`, else this one. amx_root: where probe and
+    machine.read read, for a captured machine. system_root: where etc/os-release is, likewise.
 
     Returns machine (as uname -m), os, system (see systems.describe), python, python_executable, isa (the best of ISAS
     that can be used), amx (see judge), cpu_model, cpus (that this process may run on), prefix, addresses (see
-    `addresses`), and what the checks look at besides. Raises OSError and ValueError.
+    `addresses`), machine_settings (see machine.read), and what the checks look at besides. Raises OSError and
+    ValueError.
     """
     amx = judge(**_probe(prefix, python, amx_root))
     system = _os_name(Path(system_root, "etc/os-release"))
@@ -83,6 +84,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
         "cpus": len(os.sched_getaffinity(0)),
         "prefix": str(prefix),
         "addresses": addresses(),
+        "machine_settings": machine.read(Path(amx_root)),
         **catalogue.gather(prefix),
     }
 

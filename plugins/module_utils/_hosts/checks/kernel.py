@@ -1,0 +1,42 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether kernel settings slow ranks down. `machine` reads them, and what is shown besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import machine
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import WARNING, Cluster, Found, check
+
+# Those that raise the frequency only after a core has been busy. One by which an administrator sets it is not judged.
+SLOW_GOVERNORS = ("conservative", "ondemand", "powersave", "schedutil")
+
+
+@check(
+    WARNING,
+    cause="The kernel keeps unmapping pages to see which CPU uses them, and moves them: page faults in ranks that are "
+    "bound to their cores and have their memory there already",
+    advice='Run site.yml with host_tuning_numa_balancing "0", its default; for a container, run sysctl -w '
+    "kernel.numa_balancing=0 on its machine",
+)
+def numa_balancing(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        seen = info["machine_settings"]
+        nodes = len(seen["nodes"])
+        if nodes > 1 and seen["numa_balancing"] not in ("", "0"):
+            yield Found(host, f"kernel.numa_balancing is {seen['numa_balancing']}, with {nodes} NUMA nodes")
+
+
+@check(
+    WARNING,
+    cause="After each wait for other ranks, a core has to raise its frequency first, and all ranks wait for the last",
+    advice="Run site.yml with host_tuning_cpu_governor performance, its default; for a container, run cpupower "
+    "frequency-set -g performance on its machine",
+)
+def cpu_governor(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        seen = info["machine_settings"]
+        if any(governor in SLOW_GOVERNORS for governor in seen["governors"]):
+            yield Found(host, f"the CPU governor is {machine.governor(seen)}")
