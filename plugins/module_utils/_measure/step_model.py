@@ -69,7 +69,8 @@ def transformer(hidden: int, layers: int, vocabulary: int, layer_weights: int, b
 
 def buckets(weights: Sequence[Weight], size: int = BUCKET) -> list[Weight]:
     """Return DistributedDataParallel's buckets: tensors are added until a bucket has its size, and never divided."""
-    found, collected, work = [], 0, 0.0
+    found: list[Weight] = []
+    collected, work = 0, 0.0
     for weight in weights:
         collected, work = collected + weight.size, work + weight.work
         if collected >= (size if found else min(size, FIRST_BUCKET)):
