@@ -257,6 +257,67 @@ def test_gradients_are_compressed(environment: Path, tmp_path: Path) -> None:
     assert done.stdout.count("compressed") == 2, done.stdout[-3000:]
 
 
+TOUCHED = """
+import amx_cluster_mpi, torch, torch.distributed as dist
+from amx_cluster_mpi import reductions, touched
+touched.PAUSE = 2
+lengths, pieces = [], reductions.pieces
+reductions.pieces = lambda flat: lengths.append(flat.numel()) or pieces(flat)
+dist.init_process_group("mpi")
+rank, ranks = dist.get_rank(), dist.get_world_size()
+for dtype in torch.float32, torch.float64, torch.bfloat16:
+    count = touched.LARGE // dtype.itemsize + 3  # three elements beyond the last block
+    each = touched.BLOCK // dtype.itemsize
+    mine = torch.zeros(count, dtype=dtype)
+    mine[rank * 5 * each] = 1  # a block of its own
+    mine[100 * each + 7 : 103 * each] = -2 - rank  # three that all of them have
+    mine[200 * each] = float("nan") if rank else 1
+    mine[300 * each] = -0.0
+    mine[-1] = 4
+    for operation in dist.ReduceOp.SUM, dist.ReduceOp.AVG:
+        found, others = mine.clone(), [torch.empty_like(mine) for _rank in range(ranks)]
+        dist.all_gather(others, mine)
+        exact = sum(other.double() for other in others) / (ranks if operation == dist.ReduceOp.AVG else 1)
+        lengths.clear()
+        dist.all_reduce(found, operation)
+        assert torch.allclose(found.double(), exact, rtol=1e-2, equal_nan=True), (dtype, operation)
+        assert lengths == [(ranks + 5) * each + 3], (lengths, each)
+        dist.all_gather(others, found)
+        assert all(torch.equal(other.view(torch.uint8), found.view(torch.uint8)) for other in others)
+    most = torch.zeros(count, dtype=dtype)
+    most[count // 4 if rank else 0 : count // 4 * 3 if rank else count // 4] = 1  # together more than half
+    for turn in range(3):  # the first is looked at, and then two are not
+        lengths.clear()
+        dist.all_reduce(most)
+        assert lengths == [count], lengths
+    lengths.clear()
+    dist.all_reduce(mine)
+    assert lengths == [(ranks + 5) * each + 3], lengths
+    small = torch.zeros(1000, dtype=dtype)
+    lengths.clear()
+    dist.all_reduce(small)
+    dist.all_reduce(mine.nan_to_num(), dist.ReduceOp.MAX)
+    assert lengths == [1000, count]
+embedding, linear = torch.nn.Embedding(50000, 32), torch.nn.Linear(32, 1)
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(embedding, linear), bucket_cap_mb=8)
+for step in range(3):
+    model.zero_grad()
+    lengths.clear()
+    model(torch.tensor([rank, 40000 + step])).sum().backward()
+    used = embedding.weight.grad.any(1).nonzero().view(-1).tolist()
+    assert used == [*range(ranks), 40000 + step], used
+    assert max(lengths) < 3 * touched.BLOCK, lengths
+print("only what was touched")
+"""
+
+
+def test_what_no_rank_has_touched_does_not_travel(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(TOUCHED)
+    done = run(environment, 2, str(tmp_path / "script.py"), timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert done.stdout.count("only what was touched") == 2, done.stdout[-3000:]
+
+
 @pytest.mark.parametrize(
     "cpus", ["", pytest.param("a communication core", marks=only_at_length("the same scripts, with a thread between"))]
 )

@@ -67,6 +67,7 @@ class MpiProcessGroup(ProcessGroup):
         self.names = {"name": "", "description": ""}
         self.debugs = agreement.is_wanted()
         self.gathered: list[Any] | None = None
+        self.pauses: dict[Any, int] = {}
         self.closed = False
 
     # --- what it is ---
@@ -212,7 +213,7 @@ class MpiProcessGroup(ProcessGroup):
                     yield from add_sparse(comm, tensor)
                     continue
                 source = Contiguous(tensor)
-                yield from reduction.all_reduce(comm, source.flat)
+                yield from reduction.all_reduce(comm, source.flat, self.pauses)
                 source.back()
 
         return self._do("all_reduce", todo, tensors, tensors, operation, opts)

@@ -18,6 +18,7 @@ from torch.distributed import ReduceOp
 
 from amx_cluster_mpi.buffers import GRAIN, REDUCED, in_parts, memory, moved, reduced
 from amx_cluster_mpi.library import MPI
+from amx_cluster_mpi.touched import worth_taking
 
 # Bytes of a piece that is reduced at a time.
 PIECE = int(os.environ.get("AMX_CLUSTER_MPI_PIECE", 1 << 20))
@@ -68,14 +69,18 @@ class Reduction:
         self.divisor = size if operation == ReduceOp.AVG else 1
         self.here = dtype in HALVES
 
-    def all_reduce(self, comm: Any, flat: torch.Tensor) -> Iterator[Any]:
-        """Reduce the tensor over all ranks, in place."""
-        for piece in pieces(flat):
+    def all_reduce(self, comm: Any, flat: torch.Tensor, pauses: dict[Any, int]) -> Iterator[Any]:
+        """Reduce the tensor over all ranks, in place. pauses: see touched.py."""
+        touched = (yield from worth_taking(comm, flat, pauses)) if self.operation == MPI.SUM else None
+        elements = touched.taken() if touched else flat
+        for piece in pieces(elements):
             if self.here:
                 yield from self._exchange(comm, piece)
             else:
                 yield comm.Iallreduce(MPI.IN_PLACE, reduced(piece), self.operation)
-        self._average(flat)
+        self._average(elements)
+        if touched:
+            touched.put_back(elements)
 
     def reduce(self, comm: Any, flat: torch.Tensor, root: int) -> Iterator[Any]:
         """Reduce the tensor over all ranks into the root's; the others' stay as they are."""
