@@ -25,6 +25,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 import core_map_picture
 import doc_tables
 import job_schema
+import step_table
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -37,6 +38,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "checks of the doctor": doc_tables.checks,
     "job fields": job_schema.table,
     "pages": doc_tables.pages,
+    "gradients on servers": step_table.table,
 }
 BLOCK = re.compile(
     r"<!-- begin (?P<name>[^:\n]+): written by `make docs` -->\n(?P<text>.*?)<!-- end (?P=name) -->", re.S

@@ -81,7 +81,8 @@ class ActionModule(ControlNodeAction):
             result.update(run=run.to_json())
             if on_hosts:
                 hosts = choose_hosts(job, options["hosts"])
-                result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=run.cores())
+                cores = run.cores(len(hosts))
+                result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=cores)
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (

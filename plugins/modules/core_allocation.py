@@ -56,8 +56,8 @@ options:
   comm_cores:
     description:
       - Communication cores of each rank.
-      - V(auto) is 1 for O(backend=ccl), which is also the least there as oneCCL always runs a worker thread, and 0
-        for O(backend=gloo) and O(backend=mpi).
+      - V(auto) is 1 for O(backend=ccl), which is also the least there as oneCCL always runs a worker thread, 0 for
+        O(backend=gloo), and for O(backend=mpi) 1 where a rank has at least 12 cores.
     type: str
     default: auto
   reserved_cores:

@@ -11,7 +11,8 @@ Parts, by default all:
 - start: from the command to the first line of the script, by train.yml and by `bash launch.sh`, on three hosts;
 - collectives: between two hosts, with backend mpi and with gloo;
 - links: training on two hosts whose link is limited by `tc`, by backend, beside the bound of a step, which is the
-  longer one of computing and moving the gradients.
+  longer one of computing and moving the gradients;
+- crosswise: the same where each host computes on one core and communicates on the other one's.
 
 Hosts are containers with one core each, as the molecule scenarios have them, but they keep no bytecode of Ansible's
 modules, as users' hosts do not. What is compared takes turns, and medians are printed. Nothing is asserted. Prints
@@ -52,9 +53,12 @@ CLUSTERS = {
     "three": ["a0", "a1", "a2"],
     "six": ["b0", "b1", "b2", "b3", "b4", "b5"],
     "wide": ["c0"],
+    "both": ["d0", "d1"],
 }
 # The clusters of parts that need others than `three`.
-NEEDS = {"threads": ["wide"], "sites": ["three", "six"]}
+# What `tc` limits a link to, "" not at all.
+RATES = ("", "2gbit", "1gbit", "500mbit")
+NEEDS = {"threads": ["wide"], "sites": ["three", "six"], "crosswise": ["both"]}
 # What any use of Intel MPI's wheel needs to run at all; nothing of this is about cores, threads or networks.
 MPI = {"PATH": f"{PREFIX}/env/bin:/usr/bin:/bin", "I_MPI_ROOT": f"{PREFIX}/env", "LD_LIBRARY_PATH": f"{PREFIX}/env/lib"}
 MPI["FI_PROVIDER_PATH"] = MPI["LD_LIBRARY_PATH"]
@@ -274,19 +278,30 @@ def limit(bench: Bench, cluster: str, rate: str) -> None:
         bench.hosts.ask(name, "sudo", "sh", "-c", shape if rate else f"tc qdisc del dev {device} root || true")
 
 
-def links(bench: Bench) -> dict[str, Any]:
-    """Return what jobs/training.yml reports, {rate of the link in Mbit/s or "none": report}."""
+def by_rate(bench: Bench, cluster: str, **override: Any) -> dict[str, Any]:
+    """Return what jobs/training.yml reports on two hosts of a cluster, {rate of the link in Mbit/s or "none": ...}."""
     found = {}
     try:
-        for rate in ("", "2gbit", "1gbit", "500mbit"):
-            limit(bench, "three", rate)
-            bench.train(
-                "three", str(ROOT / "jobs/training.yml"), hosts=2, ranks_per_node=1, args={"rounds": bench.rounds}
-            )
-            found[rate.replace("gbit", "000").replace("mbit", "") or "none"] = last_json(bench.log("three", "training"))
+        for rate in RATES:
+            limit(bench, cluster, rate)
+            bench.train(cluster, str(ROOT / "jobs/training.yml"), hosts=2, ranks_per_node=1, **override)
+            found[rate.replace("gbit", "000").replace("mbit", "") or "none"] = last_json(bench.log(cluster, "training"))
     finally:
-        limit(bench, "three", "")
+        limit(bench, cluster, "")
     return found
+
+
+def links(bench: Bench) -> dict[str, Any]:
+    return by_rate(bench, "three", args={"rounds": bench.rounds})
+
+
+def crosswise(bench: Bench) -> dict[str, Any]:
+    """The hosts have both cores of the machine. With one communication core each, both would compute on the same."""
+    begin, measure = HERE / "scripts/crosswise.py", ROOT / "jobs/scripts/measure_training.py"
+    script = bench.hosts.work / "crosswise.py"
+    future = "from __future__ import annotations\n"
+    script.write_text(begin.read_text() + measure.read_text().replace(future, ""), encoding="utf-8")
+    return by_rate(bench, "both", comm_cores=1, script=str(script), args={"rounds": bench.rounds})
 
 
 PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
@@ -297,6 +312,7 @@ PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "start": start,
     "collectives": collectives,
     "links": links,
+    "crosswise": crosswise,
 }
 
 
@@ -335,6 +351,12 @@ def speeds(found: dict[str, list[dict[str, Any]]]) -> str:
         "CPUs of each rank",
     ]
     return table(titles, rows)
+
+
+HEADINGS_OF_LINKS = {
+    "links": "Two hosts by the speed of their link",
+    "crosswise": "The same with a communication core",
+}
 
 
 def by_link(found: dict[str, Any]) -> str:
@@ -386,8 +408,8 @@ def section(part: str, found: dict[str, Any]) -> str:
             + table(["by", "seconds to the script's first line", "lowest to highest"], rows)
             + f"\n\ntrain.yml adds {added:.1f} s"
         )
-    if part == "links":
-        return f"### Two hosts by the speed of their link\n\n{by_link(found)}"
+    if part in HEADINGS_OF_LINKS:
+        return f"### {HEADINGS_OF_LINKS[part]}\n\n{by_link(found)}"
     rows = [
         [
             row["operation"],
@@ -441,7 +463,9 @@ def main() -> None:
     clusters = {
         name: hosts for name, hosts in CLUSTERS.items() if any(name in NEEDS.get(part, ["three"]) for part in parts)
     }
-    with Hosts("performance", clusters, variables, {"c0": {"node_cpuset": cpus}}) as hosts:
+    with Hosts(
+        "performance", clusters, variables, {name: {"node_cpuset": cpus} for name in ("c0", "d0", "d1")}
+    ) as hosts:
         ready(hosts)
         bench = Bench(hosts, options.rounds)
         sections = []

@@ -19,7 +19,13 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import Core, Topology, format_cpus
 
 BACKENDS = ("ccl", "gloo", "mpi")
-COMM_CORES_AUTO = {"ccl": 1, "gloo": 0, "mpi": 0}
+LEAST_COMM_CORES = {"ccl": 1, "gloo": 0, "mpi": 0}
+CORES_PER_COMM_CORE = 12
+"""With backend mpi and comm_cores=auto, a rank of at least so many cores gives one to communication.
+
+By the model of a step (_measure/step_model.py; tests/unit/tools/test_step_table.py): from so many cores on, no case
+loses more than 5 % by it, and most gain.
+"""
 CORES_PER_RESERVED_CORE = 10
 """With reserved_cores=auto, a NUMA node with at least so many usable cores gives one to the system."""
 
@@ -32,9 +38,11 @@ class Request:
     """What is asked of each node; numbers may be given as text, as Ansible does.
 
     ranks_per_node: a number, `auto` (one per NUMA node with usable cores) or `<=N` (N, or as many as fit).
-    comm_cores: communication cores of each rank; `auto` is 1 for ccl, and 0 for gloo and mpi.
+    comm_cores: communication cores of each rank; `auto` is 1 for ccl, 0 for gloo, and for mpi 1 where a rank has
+    CORES_PER_COMM_CORE cores.
     reserved_cores: cores of the node kept for the system; `auto` is one of each NUMA node with ten or more.
     threads_per_core: OpenMP threads on each compute core, a number or `all`.
+    exchanging_hosts: how many hosts have ranks that exchange tensors, 0 where none do; of one, only several ranks do.
     """
 
     ranks_per_node: int | str = "auto"
@@ -42,6 +50,7 @@ class Request:
     comm_cores: int | str = "auto"
     reserved_cores: int | str = "auto"
     threads_per_core: int | str = 1
+    exchanging_hosts: int = 2
 
 
 @dataclass(frozen=True)
@@ -229,10 +238,10 @@ class _Asked:
         if not self.cores:
             raise ValueError(f"No rank can be placed. {topology.describe()} No request fits.")
         self.threads_per_core = self._threads()
-        self.comm_cores = self._comm()
         self.nodes = len({core.node for core in self.cores})
         self.ranks, self.fewer_ranks_will_do = self._ranks()
         self.reserved, self.less_reserve_will_do = self._reserved()
+        self.comm_cores = self._comm()
 
     def settle(self) -> _Shares:
         """The shares that satisfy the request; raises ValueError with the nearest requests if there are none."""
@@ -304,7 +313,7 @@ class _Asked:
     def _nearest(self) -> list[str]:
         """Requests that fit and differ in one number; failing that, one that differs in several."""
         ranks, comm, reserved = self.ranks, self.comm_cores, self.reserved
-        least_comm = COMM_CORES_AUTO[self.request.backend]
+        least_comm = LEAST_COMM_CORES[self.request.backend]
         singles = (
             ("ranks_per_node", ((n, (n, comm, reserved)) for n in range(min(ranks, len(self.cores)), 0, -1))),
             ("comm_cores", ((n, (ranks, n, reserved)) for n in range(comm - 1, least_comm - 1, -1))),
@@ -348,9 +357,13 @@ class _Asked:
         return threads
 
     def _comm(self) -> int:
-        least = COMM_CORES_AUTO[self.request.backend]
+        least = LEAST_COMM_CORES[self.request.backend]
         value = self.request.comm_cores
         if value == "auto":
+            exchange = self.request.exchanging_hosts > 1 or (self.request.exchanging_hosts and self.ranks > 1)
+            each = (len(self.cores) - self.reserved) // self.ranks
+            if self.request.backend == "mpi" and exchange and each >= CORES_PER_COMM_CORE:
+                return 1
             return least
         why = " or 'auto' (oneCCL always runs a worker thread)" if least else " or 'auto'"
         return self._number("comm_cores", value, least, why, least)

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import CORES_PER_COMM_CORE
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.kinds import KINDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
@@ -51,6 +53,7 @@ def render(plan: Plan, colour: bool = False, full: bool = True) -> str:
         lines += wrapped("", f"Project {project.describe(plan.project)}")
     for name, text in _bf16(plan):
         lines += wrapped(name, text)
+    lines += wrapped("", _exchange(plan))
     common = dict(set.intersection(*(set(host.env.items()) for host in hosts)))
     alike = _grouped(hosts, _shape)
     for group in alike:
@@ -111,6 +114,20 @@ def _bf16(plan: Plan) -> list[tuple[str, str]]:
     if lost:
         warning.append(("WARNING: ", LOST_AMX.format(names=names(lost))))
     return [("", "; ".join(runs)), *warning]
+
+
+def _exchange(plan: Plan) -> str:
+    """Return on which cores tensors travel between ranks, and why there, where backend mpi leaves a choice."""
+    ranks = [rank for host in plan.hosts for rank in host.ranks]
+    if plan.backend != "mpi" or len(ranks) < 2 or not KINDS[plan.kind].needs_group:
+        return ""
+    apart = sum(bool(rank.comm_cpus) for rank in ranks)
+    where = "a communication core of each" if apart == len(ranks) else "a communication core of some, and the others'"
+    if not apart:
+        few = all(len(rank.compute_cpus) < CORES_PER_COMM_CORE for rank in ranks)
+        why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"
+        where = f"the cores that compute, as {why}"
+    return f"Tensors travel between ranks while they compute, on {where}."
 
 
 def _isas(plan: Plan) -> list[str]:

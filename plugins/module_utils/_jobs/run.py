@@ -71,9 +71,12 @@ class Run:
                 return launcher.backend(self.settings.backend, stack)
         return launcher.backend(self.job.backend, stack)
 
-    def cores(self) -> dict[str, int | str]:
-        """Return the request of this run for a node's cores, with CORES. Raises ValueError as cores_of does."""
-        return cores_of(self.job, self.settings.cores)
+    def cores(self, hosts: int) -> dict[str, int | str]:
+        """Return the request of this run, on so many hosts, for a node's cores: the fields of allocation.Request but
+        its backend. Raises ValueError as cores_of does.
+        """
+        exchanging = hosts if self.job.of_kind().needs_group else 0
+        return {**cores_of(self.job, self.settings.cores), "exchanging_hosts": exchanging}
 
     @classmethod
     def from_json(cls, content: dict[str, Any]) -> Run:

@@ -28,7 +28,8 @@ class TestWorkedExamples:
 
     def test_the_defaults_on_two_sockets_of_56(self) -> None:
         plan = plan_for(machine(2, 56, 2), Request(backend="mpi"))
-        assert plan.env["OMP_NUM_THREADS"] == "55"
+        assert plan.env["OMP_NUM_THREADS"] == "54"
+        assert [rank.comm_cpus for rank in plan.ranks] == [(1,), (57,)]
         assert [rank.sockets for rank in plan.ranks] == [(0,), (1,)]
         assert [core.cpus for core in plan.system_cores] == [(0, 112), (56, 168)]
         assert not plan.warnings
@@ -91,6 +92,27 @@ class TestBackends:
         assert plan.comm_cores == 0
         assert plan.env["KMP_AFFINITY"] == "granularity=fine,compact,1,0"
         assert [rank.env for rank in plan.ranks] == [{}, {}]
+
+    @pytest.mark.parametrize(
+        ("cores", "ranks", "hosts", "backend", "comm"),
+        [
+            (12, 1, 2, "mpi", 1),
+            (11, 1, 2, "mpi", 0),
+            (24, 2, 1, "mpi", 1),
+            (24, 2, 0, "mpi", 0),
+            (24, 1, 1, "mpi", 0),
+            (23, 2, 8, "mpi", 0),
+            (24, 2, 8, "gloo", 0),
+            (24, 1, 0, "ccl", 1),
+        ],
+    )
+    def test_ranks_of_many_cores_that_exchange_tensors_by_mpi_have_a_communication_core(
+        self, cores: int, ranks: int, hosts: int, backend: str, comm: int
+    ) -> None:
+        request = Request(ranks, backend, reserved_cores=0, exchanging_hosts=hosts)
+        plan = plan_for(machine(1, cores, 2), request)
+        assert plan.comm_cores == comm
+        assert plan.threads_per_rank == cores // ranks - comm
 
     def test_all_threads_of_a_core_compute(self) -> None:
         plan = plan_for(machine(1, 4, 2), Request(1, "gloo", 1, 0, "all"))

@@ -69,7 +69,7 @@ def test_a_job_that_leaves_its_cores_open_takes_the_inventorys() -> None:
         "threads_per_core": 2,
     }
     settings = replace(run().settings, cores={"ranks_per_node": 4})
-    assert Run.from_json(json.loads(json.dumps(Run(job, settings).to_json()))).cores()["ranks_per_node"] == 4
+    assert Run.from_json(json.loads(json.dumps(Run(job, settings).to_json()))).cores(3)["ranks_per_node"] == 4
 
 
 @pytest.mark.parametrize("field", [{"ranks_per_node": 1}, {"reserved_cores": 0}, {"threads_per_core": 2}])
