@@ -167,6 +167,7 @@ def molecule(site: str) -> list[Part]:
     life = "a reset is in the integration tests; an upgrade is an installation and a link, as in default"
     trust = "who has which keys is in test_ssh_mesh.py, rules and settings in unit tests, the roles run in default"
     stacks = "default installs the real stack; wheels, archives, checks and links are in the unit tests of stacks"
+    servers = "emulated servers are slow; plans of such machines are in unit tests, threads and workers in the others"
     # `default` finds the wheels that site.yml has collected on this machine, and leaves the image from which others
     # start, but for those that start from bare hosts.
     return [
@@ -182,6 +183,7 @@ def molecule(site: str) -> list[Part]:
         scenario("stacks", at_length=stacks),
         scenario("shared_storage", "default", at_length=shared),
         scenario("cores_and_networks", "default", at_length=cores),
+        scenario("servers", "default", at_length=servers),
     ]
 
 

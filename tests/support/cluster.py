@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import time
@@ -22,6 +23,8 @@ SCENARIO = Path(os.environ["MOLECULE_SCENARIO_DIRECTORY"])
 EPHEMERAL = Path(os.environ["MOLECULE_EPHEMERAL_DIRECTORY"])
 CONTAINERS: dict[str, str] = json.loads(os.environ["CONTAINERS"])
 PREFIX = os.environ["PREFIX"]
+# The configuration with which one logs in on hosts that are no containers.
+SSH = EPHEMERAL / "ssh_config"
 HEAD = next(iter(CONTAINERS))
 # The hosts share few cores, with other scenarios perhaps: what has not come after this many seconds will not come.
 PATIENCE = 600.0
@@ -35,6 +38,9 @@ def docker(*words: str, fails: bool = False) -> str:
 
 def on(host: str, script: str, user: str = "train", fails: bool = True) -> str:
     """Run a shell script on a host, and return what it printed; it may fail unless that is excluded."""
+    if SSH.exists():
+        command = ["ssh", "-F", str(SSH), f"train@{host}", f"sudo -u {user} sh -c {shlex.quote(script)}"]
+        return subprocess.run(command, check=not fails, capture_output=True, text=True, timeout=PATIENCE).stdout
     return docker("exec", "--user", user, CONTAINERS[host], "sh", "-c", script, fails=fails)
 
 
