@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
@@ -54,7 +55,8 @@ def main() -> None:
         backend = options["backends"][stack.get("backend", "gloo")]
         try:
             plan = allocate(read("/"), Request(**options["request"], backend=backend))
-            allocation = {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json()}
+            seen = memory.read(Path("/")).to_json()
+            allocation = {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json(), "memory": seen}
         except ValueError as error:
             allocation = {"failed": True, "msg": str(error)}
     module.exit_json(

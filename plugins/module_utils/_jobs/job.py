@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _collection
+from ansible_collections.amx.cluster.plugins.module_utils._cores import memory as memory_policy
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     SWITCH,
     Place,
@@ -166,6 +167,12 @@ class Job:
         1,
         of_cores=True,
         tried=True,
+    )
+    memory: str = row(
+        one_of(*memory_policy.VALUES),
+        "from which NUMA nodes the memory of a rank comes: `local` is those of its cores, `interleave` all that have "
+        "CPUs, `hbm` the nearest HBM, `any` what the kernel chooses; see [Memory](core_allocation.md#memory)",
+        memory_policy.LOCAL,
     )
     env: dict[str, str] = row(job_fields.ENV, "additional environment variables of the ranks", dict)
     env_launcher: dict[str, str] = row(

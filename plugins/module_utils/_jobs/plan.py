@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
@@ -23,7 +24,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_m
 class Rank:
     """A rank of a plan, or of a host's allocation. The module core_allocation documents the fields.
 
-    rank: its number, in a plan over the whole group. env: what it is set to beside its host's.
+    rank: its number, in a plan over the whole group. env: what it is set to beside its host's. memory: what
+    Memory.policy returned.
     """
 
     rank: int = 0
@@ -34,6 +36,7 @@ class Rank:
     domain_cpus: list[int] = field(default_factory=list)
     domain_mask: str = ""
     env: dict[str, str] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,8 @@ class Answer:
 
     isa: its best instruction set, as amx.best_isa names it; amx: the reason of amx.judge. fabric: what fabrics.lacking
     reads, where the host has one. venv: the path of its virtual environment, tcmalloc: where its loader finds that
-    allocator; empty for none. ranks, env, threads_per_rank, core_map (None where nothing was requested) and warnings
-    are those of its allocation, and refusal is why it has none.
+    allocator; empty for none. ranks, env, threads_per_rank, core_map (None where nothing was requested), memory and
+    warnings are those of its allocation, and refusal is why it has none.
     """
 
     host: str
@@ -58,6 +61,7 @@ class Answer:
     env: dict[str, str] = field(default_factory=dict)
     threads_per_rank: int = 0
     core_map: CoreMap | None = None
+    memory: Memory = field(default_factory=Memory)
     warnings: list[str] = field(default_factory=list)
     refusal: str = ""
 
@@ -74,6 +78,7 @@ class Answer:
             env=allocation.get("env", {}),
             threads_per_rank=allocation.get("threads_per_rank", 0),
             core_map=CoreMap.from_json(drawn) if drawn else None,
+            memory=Memory.from_json(allocation.get("memory", {})),
             warnings=allocation.get("warnings", []),
             refusal=allocation.get("msg", ""),
         )
@@ -194,8 +199,8 @@ def make_plan(
     stack: an entry of the catalogue. env: the path of the virtual environment. hosts: in the order of the hostfile.
     fabric: the inventory's cluster_fabric.
 
-    Raises ValueError when the stack or the launcher does not have the job's backend, a host does not have the fabric,
-    or the launcher does not work with what the job sets it to.
+    Raises ValueError when the stack or the launcher does not have the job's backend, a host does not have the fabric
+    or the memory, or the launcher does not work with what the job sets it to.
     """
     job = run.job
     launcher = LAUNCHERS[job.launcher]
@@ -205,6 +210,7 @@ def make_plan(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
+    placed = {host.host: _with_memory(host, job.memory) for host in hosts}
     plan = Plan(
         job=job.name,
         kind=job.kind,
@@ -244,10 +250,10 @@ def make_plan(
                     "HF_HUB_OFFLINE": "1",
                     **job.env,
                 },
-                ranks=host.ranks,
+                ranks=placed[host.host][0],
                 threads_per_rank=host.threads_per_rank,
                 map=host.core_map.letters() if host.core_map else {"rows": [], "offline": ""},
-                warnings=host.warnings,
+                warnings=host.warnings + placed[host.host][1],
             )
             for host in hosts
         ],
@@ -259,6 +265,16 @@ def make_plan(
     if contradiction:
         raise ValueError(contradiction)
     return _numbered(plan)
+
+
+def _with_memory(host: Answer, wanted: str) -> tuple[list[Rank], list[str]]:
+    """Return a host's ranks with their memory policies, and why there are none."""
+    try:
+        found = [host.memory.policy(wanted, rank.numa_nodes) for rank in host.ranks]
+    except ValueError as error:
+        raise ValueError(f"{host.host}: {error}") from None
+    ranks = [replace(rank, memory=policy) for rank, (policy, _reason) in zip(host.ranks, found)]
+    return ranks, list(dict.fromkeys(reason for _policy, reason in found if reason))
 
 
 def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[str, str]:

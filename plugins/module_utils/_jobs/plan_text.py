@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map
+from ansible_collections.amx.cluster.plugins.module_utils._cores import core_map, memory
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import CORES_PER_COMM_CORE
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
@@ -65,7 +65,7 @@ def render(plan: Plan, colour: bool = False, full: bool = True) -> str:
             if full:
                 lines += ["    " + line for line in _host_lines(variant[0], common, colour)]
             else:
-                lines += ["    " + line for line in columns([_CELLS, *_rank_cells(variant[0])])]
+                lines += ["    " + line for line in columns(_rank_table(variant[0]))]
     if full:
         lines += _variables(plan, common)
         lines += ["", f"One character is one core: {_legend(hosts)}."]
@@ -179,7 +179,7 @@ def _host_lines(host: Host, common: Mapping[str, str], colour: bool) -> list[str
         plain = [core_map.in_blocks(row["letters"]) for row in drawn["rows"]]
         lines = [line.removesuffix(blocks) + _painted(blocks) for line, blocks in zip(lines, plain)]
     lines += core_map.offline_line(drawn["offline"])
-    lines += columns([_CELLS, *_rank_cells(host)])
+    lines += columns(_rank_table(host))
     own = [item for item in sorted(host.env.items()) if item[0] not in common]
     own += [
         (name, f"{value} (rank {place})")
@@ -187,6 +187,12 @@ def _host_lines(host: Host, common: Mapping[str, str], colour: bool) -> list[str
         for name, value in sorted(rank.env.items())
     ]
     return lines + columns(own)
+
+
+def _rank_table(host: Host) -> list[tuple[str, ...]]:
+    """Return the rows of a host's ranks with their titles; without memory where it is the kernel's choice."""
+    rows = [(*_CELLS, "memory"), *_rank_cells(host)]
+    return rows if any(rank.memory for rank in host.ranks) else [row[:-1] for row in rows]
 
 
 def _rank_cells(host: Host) -> list[tuple[str, ...]]:
@@ -197,6 +203,7 @@ def _rank_cells(host: Host) -> list[tuple[str, ...]]:
             format_cpus(rank.comm_cpus) or "-",
             format_cpus(rank.domain_cpus),
             format_cpus(rank.numa_nodes),
+            memory.describe(rank.memory),
         )
         for place, rank in enumerate(host.ranks)
     ]

@@ -118,6 +118,28 @@ def pin(plan: dict, name: str, local: int) -> None:
     os.sched_setaffinity(0, host["ranks"][local]["domain_cpus"])
 
 
+def set_memory(host: dict, local: int) -> None:
+    """Take memory from the NUMA nodes of the plan, as all that this process starts (set_mempolicy(2)).
+
+    The policy that is a default must not end a job: where the kernel refuses it, memory is left to it. Raises OSError
+    for another one.
+    """
+    planned = host["ranks"][local].get("memory")
+    if not planned:
+        return
+    mode = {"preferred": 1, "interleave": 3, "preferred_many": 5}[planned["policy"]]
+    mask = (ctypes.c_ulong * (max(planned["nodes"]) // 64 + 2))()
+    for node in planned["nodes"]:
+        mask[node // 64] |= 1 << node % 64
+    call = ctypes.CDLL(None, use_errno=True).syscall
+    if call(ctypes.c_long(238), ctypes.c_long(mode), mask, ctypes.c_ulong(64 * len(mask))):
+        reason = os.strerror(ctypes.get_errno())
+        text = f"memory of NUMA nodes {planned['nodes']} cannot be set on {host['host']}: {reason}"
+        if not set(planned["nodes"]) <= set(host["ranks"][local].get("numa_nodes", [])):
+            raise OSError(f"{text}: set memory to local or any in the job file")
+        print(f"rank.py: {text}; it is left to the kernel", file=sys.stderr, flush=True)
+
+
 def own_name(plan: dict) -> str:
     """Return this host's name in the plan; raises OSError, or ValueError when it is not in it.
 
@@ -188,6 +210,7 @@ def main() -> None:
         environ.update(variables(plan, name, environ))
         if not plan["launcher"]["pins"]:
             pin(plan, name, int(environ["LOCAL_RANK"]))
+        set_memory(next(host for host in plan["hosts"] if host["host"] == name), int(environ["LOCAL_RANK"]))
         lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
     except (OSError, ValueError) as error:
         sys.exit(f"rank.py: {error}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._cores import topology
+from ansible_collections.amx.cluster.plugins.module_utils._cores import memory, topology
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, facts, inventory, loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
@@ -186,6 +186,8 @@ def start_of(places: Places, job: Job, stack: Mapping[str, Any], environ: Mappin
         wanted.threads_per_core,
     )
     made = cores.allocate_pod(machine, request, cpus)
+    if cpus.state != cores.FLOATING:
+        made = {**made, "memory": memory.read(Path("/")).to_json()}
     ranks = made["ranks_per_node"]
     say(f"pod {pod} on node {node}: {cores.describe(cpus, made, machine)}")
     warnings = [*cores.warning(cpus, job.derived["ranks"], ranks), *made["warnings"]]

@@ -261,3 +261,41 @@ def test_a_rank_ends_with_its_launcher(tmp_path: Path) -> None:
         assert directory.locked_by(tmp_path, "node1")
         launcher.send_signal(signal.SIGKILL)
     until(lambda: not directory.locked_by(tmp_path, "node1"))  # the rank does not outlive its launcher
+
+
+MEMORY = """
+import sys
+sys.path.insert(0, {directory!r})
+import rank
+rank.set_memory({host!r}, 0)
+import os
+os.execv("/bin/cat", ["cat", "/proc/self/numa_maps"])
+"""
+
+
+def memory_of(nodes: list[int], own: list[int], policy: str = "preferred") -> subprocess.CompletedProcess[str]:
+    """Set the memory of a rank as planned, and have another program show its own."""
+    host = {"host": "node0", "ranks": [{"numa_nodes": own, "memory": {"policy": policy, "nodes": nodes}}]}
+    program = MEMORY.format(directory=str(RANK.parent), host=host)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+
+
+def test_memory_is_set_for_all_that_the_rank_becomes() -> None:
+    # A kernel without NUMA, and a container that may not, leave it; both are told.
+    done = memory_of([0], [0])
+    assert done.returncode == 0
+    assert " prefer:0 " in done.stdout or "memory of NUMA nodes [0] cannot be set on node0: " in done.stderr
+
+
+def test_memory_that_is_not_there_ends_no_job_by_default() -> None:
+    done = memory_of([900], [900])
+    assert done.returncode == 0
+    assert "memory of NUMA nodes [900] cannot be set on node0: " in done.stderr
+    assert "left to the kernel" in done.stderr
+
+
+def test_memory_that_a_job_requests_ends_it() -> None:
+    done = memory_of([900], [0], "interleave")
+    assert done.returncode == 1
+    assert "memory of NUMA nodes [900] cannot be set on node0: " in done.stderr
+    assert "set memory to local or any in the job file" in done.stderr

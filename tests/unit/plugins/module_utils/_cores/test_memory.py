@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
+from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory, Node
+from support.runs import host, plan
+
+TWO = ((True, (10, 21), 0), (True, (21, 10), 0))
+# Two packages in flat mode, and what a kernel shows of memory on CXL.
+XEON_MAX = (
+    (True, (10, 21, 13, 23), 0),
+    (True, (21, 10, 23, 13), 0),
+    (False, (13, 23, 10, 33), 0),
+    (False, (23, 13, 33, 10), 0),
+)
+CXL = ((True, (10, 21, 14), 0), (True, (21, 10, 24), 0), (False, (14, 24, 10), 0))
+REFUSED = "set_mempolicy is refused: Operation not permitted"
+
+
+def tree(root: Path, nodes: Any, allowed: str = "", empty: tuple[int, ...] = ()) -> Path:
+    files = {"online": f"0-{len(nodes) - 1}"}
+    for number, (cpus, far, speed) in enumerate(nodes):
+        files[f"node{number}/meminfo"] = f"Node {number} MemTotal:  {0 if number in empty else 1 << 20} kB"
+        files[f"node{number}/distance"] = " ".join(map(str, far))
+        files[f"node{number}/cpulist"] = str(number) if cpus else ""
+        if speed:
+            files[f"node{number}/access0/initiators/read_bandwidth"] = str(speed)
+    written = {f"sys/devices/system/node/{name}": text for name, text in files.items()}
+    if allowed:
+        written["proc/self/status"] = f"Mems_allowed_list:\t{allowed}"
+    for name, text in written.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(f"{text}\n")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "own", "shown"),
+    [
+        (TWO[:1], "local", [0], "-"),
+        (TWO[:1], "interleave", [0], "-"),
+        (TWO, "local", [1], "prefers 1"),
+        (TWO, "local", [0, 1], "prefers 0-1"),
+        (TWO, "local", [], "-"),
+        (TWO, "any", [1], "-"),
+        (TWO, "interleave", [1], "interleaves 0-1"),
+        (XEON_MAX, "local", [1], "prefers 1"),
+        (XEON_MAX, "hbm", [1], "prefers 3"),
+        (XEON_MAX, "hbm", [0, 1], "prefers 2-3"),
+        (XEON_MAX, "interleave", [0], "interleaves 0-1"),
+    ],
+)
+def test_policies(tmp_path: Path, nodes: Any, wanted: str, own: list[int], shown: str) -> None:
+    seen = memory.read(tree(tmp_path, nodes))
+    policy, reason = Memory.from_json(json.loads(json.dumps(seen.to_json()))).policy(wanted, own)
+    assert (memory.describe(policy), reason) == (shown, "")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hbm"),
+    [
+        (TWO, []),
+        (XEON_MAX, [2, 3]),
+        (CXL, []),
+        # Bandwidths decide where there are any: here of fast memory that is far, and of slow memory that is near.
+        (((True, (10, 20), 200_000), (False, (20, 10), 400_000)), [1]),
+        (((True, (10, 13), 200_000), (False, (13, 10), 30_000)), []),
+    ],
+)
+def test_hbm(tmp_path: Path, nodes: Any, hbm: list[int]) -> None:
+    assert [node.number for node in memory.read(tree(tmp_path, nodes)).hbm()] == hbm
+
+
+def test_nodes_without_memory_and_those_that_a_cgroup_forbids_are_left_out(tmp_path: Path) -> None:
+    assert [node.number for node in memory.read(tree(tmp_path, XEON_MAX, "1-3", empty=(2,))).nodes] == [1, 3]
+
+
+@pytest.mark.parametrize("missing", [Memory((Node(0, True), Node(1, True)), many=False), None])
+def test_without_the_system_call_only_the_default_is_planned(missing: Memory | None) -> None:
+    seen = missing or Memory((Node(0, True), Node(1, True)), REFUSED)
+    policy, reason = seen.policy("local", [0, 1])
+    assert policy == {} and reason.startswith("memory is left to the kernel, because ")
+    assert seen.policy("any", [0, 1]) == ({}, "")
+    if not missing:
+        with pytest.raises(ValueError, match=r"^memory: interleave cannot be set, because set_mempolicy is refused"):
+            seen.policy("interleave", [0])
+
+
+def test_in_a_plan() -> None:
+    def answer(**seen: Any) -> dict[str, Any]:
+        made = host("node0", 2, memory={**Memory((Node(0, True), Node(1, True))).to_json(), **seen})
+        for number, rank in enumerate(made["allocation"]["ranks"]):
+            rank["numa_nodes"] = [number]
+        return made
+
+    made = plan(answer())["hosts"][0]
+    assert [rank["memory"] for rank in made["ranks"]] == [{"policy": "preferred", "nodes": [n]} for n in (0, 1)]
+    made = plan(answer(refused=REFUSED))["hosts"][0]
+    assert [rank["memory"] for rank in made["ranks"]] == [{}, {}]
+    assert made["warnings"] == [f"memory is left to the kernel, because {REFUSED}"]
+    with pytest.raises(ValueError, match=r"^node0: memory: hbm needs NUMA nodes of HBM, and this host has none"):
+        plan(answer(), memory="hbm")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="system calls have other numbers elsewhere")
+def test_the_kernel_answers_and_its_policy_is_the_default_afterwards() -> None:
+    refused, _many = memory.probe([0])
+    assert not refused or refused.startswith("set_mempolicy is refused: ")
+    assert " prefer" not in Path("/proc/self/numa_maps").read_text()
