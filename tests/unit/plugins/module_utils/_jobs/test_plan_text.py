@@ -179,6 +179,30 @@ def test_communication_cores_and_their_ranks_own_environment_are_named() -> None
     assert "KMP_AFFINITY  granularity=fine,proclist=[5,6,7],explicit (rank 1)" in text
 
 
+@pytest.mark.parametrize(
+    ("request_", "hosts", "said"),
+    [
+        (Request(2, "mpi", "auto", 0), {"node0": 24}, "on a communication core of each."),
+        (Request(2, "mpi", 1, 0), {"node0": 8}, "on a communication core of each."),
+        (Request(2, "mpi", "auto", 0), {"node0": 22}, "on the cores that compute, as no rank has 12."),
+        (Request(2, "mpi", 0, 0), {"node0": 24}, "on the cores that compute, as comm_cores is 0."),
+        (
+            Request(2, "mpi", "auto", 0),
+            {"node0": 24, "node1": 8},
+            "on a communication core of some, and the others' cores.",
+        ),
+    ],
+)
+def test_the_plan_says_on_which_cores_tensors_travel(request_: Request, hosts: dict[str, int], said: str) -> None:
+    text = render(plan_of(request_, **{name: (machine(1, cores), None) for name, cores in hosts.items()}))
+    assert f"\nTensors travel between ranks while they compute, {said}\n" in text
+
+
+def test_nothing_is_said_of_tensors_that_do_not_travel() -> None:
+    assert "Tensors" not in render(plan_of(Request(1, "mpi"), node0=(machine(1, 24), None)))
+    assert "Tensors" not in render(plan_of(Request(2, "gloo"), node0=(machine(1, 24), None)))
+
+
 def test_colour_adds_nothing_but_colour() -> None:
     plan = plan_of(Request(2, "gloo", 1, 2), node0=(machine(2, 9), None))
     plain, coloured = render(plan), render(plan, colour=True)
