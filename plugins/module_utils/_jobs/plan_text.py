@@ -122,7 +122,9 @@ def _exchange(plan: Plan) -> str:
     if plan.backend != "mpi" or len(ranks) < 2 or not KINDS[plan.kind].needs_group:
         return ""
     apart = sum(bool(rank.comm_cpus) for rank in ranks)
-    where = "a communication core of each" if apart == len(ranks) else "a communication core of some, and the others' cores"
+    where = (
+        "a communication core of each" if apart == len(ranks) else "a communication core of some, and the others' cores"
+    )
     if not apart:
         few = all(len(rank.compute_cpus) < CORES_PER_COMM_CORE for rank in ranks)
         why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import onednn
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan, Rank
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns
 
@@ -139,11 +140,20 @@ def _rank_checks(plan: Plan, host: Host, rank: Rank, report: Mapping[str, Any]) 
     preloaded = host.env.get("LD_PRELOAD", "").replace(" ", ":").split(":")
     yield _same("allocator", _allocators(preloaded), _allocators(report["libraries"]))
 
-    if host.isa == "amx" and plan.precision == "bf16":
-        yield _same("AMX", "granted", {True: "granted", False: "not granted", None: "unknown"}[report["amx"]])
-    else:
-        without = f"{host.isa} instead" if plan.precision == "bf16" else "not needed"
-        yield "AMX", "-", "granted" if report["amx"] else without, True
+    yield _amx(plan.precision, host.isa, report)
+
+
+def _amx(precision: str, isa: str, report: Mapping[str, Any]) -> tuple[str, str, str, bool]:
+    """Say by what a product in bfloat16 ran: a CPU may list AMX, and its kernel not grant it."""
+    if precision != "bf16":
+        return "AMX", "-", "not needed", True
+    ran = report["product"]
+    if onednn.is_amx(ran):
+        return "AMX", "used" if isa == "amx" else "-", "used", True
+    if isa != "amx":
+        return "AMX", "-", f"{ran or isa} instead", True
+    refused = {True: "granted", False: "not granted", None: "unknown to the kernel"}[report["amx"]]
+    return "AMX", "used", f"{ran or 'a product without oneDNN'} instead ({refused})", False
 
 
 def _communication(backend: str, rank: Rank, report: Mapping[str, Any]) -> tuple[str, str, str, bool]:

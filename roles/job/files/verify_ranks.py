@@ -12,6 +12,7 @@ into the job directory: {"ranks": [a report of each rank]}, a report being
     openmp          the file of the OpenMP run time that torch calls
     other_openmp    the other OpenMP run times that are loaded: {file: whether it has started threads, too}
     libraries       the files of all OpenMP run times and allocators in the process's memory map
+    product         how oneDNN ran a product in bfloat16, such as brg_matmul:avx10_1_512_amx; "" if not by oneDNN
     amx             whether the kernel granted the process AMX tiles; null where it knows no such permission
 """
 
@@ -36,7 +37,7 @@ from torch import distributed
 # The collection's own logic, which the job directory brings along.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import parse_cpus
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, openmp
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, onednn, openmp
 
 
 class DlInfo(ctypes.Structure):
@@ -89,6 +90,12 @@ def compute(precision: str) -> None:
         vector.exp()
 
 
+def product() -> str:
+    """Multiply in bfloat16, and return what oneDNN ran it with."""
+    matrix = torch.ones(512, 512, dtype=torch.bfloat16)
+    return onednn.product_ran_with(lambda: matrix @ matrix)
+
+
 def openmp_file() -> str:
     """Return the file of the OpenMP run time that torch's calls are bound to, an empty string when there is none.
 
@@ -133,6 +140,7 @@ def main() -> None:
         "openmp": openmp_used,
         "other_openmp": other_openmp(openmp_used),
         "libraries": libraries(),
+        "product": product() if plan["precision"] == "bf16" else "",
         "amx": amx.granted(),
     }
     reports: list[Any] = [None] * distributed.get_world_size()

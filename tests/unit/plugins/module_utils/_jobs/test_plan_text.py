@@ -4,6 +4,7 @@ import re
 from typing import Any
 from xml.etree import ElementTree
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
@@ -194,12 +195,13 @@ def test_communication_cores_and_their_ranks_own_environment_are_named() -> None
     ],
 )
 def test_the_plan_says_on_which_cores_tensors_travel(request_: Request, hosts: dict[str, int], said: str) -> None:
-    text = render(plan_of(request_, **{name: (machine(1, cores), None) for name, cores in hosts.items()}))
+    planned_ = plan_of(request_, **{name: (machine(1, cores), None) for name, cores in hosts.items()})
+    text = render({**planned_, "backend": "mpi"})
     assert f"\nTensors travel between ranks while they compute, {said}\n" in text
 
 
 def test_nothing_is_said_of_tensors_that_do_not_travel() -> None:
-    assert "Tensors" not in render(plan_of(Request(1, "mpi"), node0=(machine(1, 24), None)))
+    assert "Tensors" not in render({**plan_of(Request(1, "mpi"), node0=(machine(1, 24), None)), "backend": "mpi"})
     assert "Tensors" not in render(plan_of(Request(2, "gloo"), node0=(machine(1, 24), None)))
 
 

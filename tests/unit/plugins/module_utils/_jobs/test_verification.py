@@ -44,6 +44,7 @@ def make_report(host: str, rank: dict[str, Any]) -> dict[str, Any]:
         "openmp": f"{ENV}/lib/libiomp5.so",
         "other_openmp": {f"{ENV}/lib/python3.11/site-packages/torch/lib/libgomp.so.1": False},
         "libraries": [f"{ENV}/lib/libiomp5.so", f"{ENV}/lib/python3.11/site-packages/torch/lib/libgomp.so.1"],
+        "product": "brg_matmul:avx10_1_512_amx",
         "amx": True,
     }
 
@@ -102,8 +103,16 @@ def test_ranks_that_follow_the_plan_differ_in_nothing() -> None:
             {"libraries": ["/usr/lib/libjemalloc.so.2"]},
             "node1, rank 2, allocator: planned glibc, observed libjemalloc",
         ),
-        (2, {"amx": False}, "node1, rank 2, AMX: planned granted, observed not granted"),
-        (2, {"amx": None}, "node1, rank 2, AMX: planned granted, observed unknown"),
+        (
+            2,
+            {"product": "brg_matmul:avx512_core_bf16", "amx": False},
+            "node1, rank 2, AMX: planned used, observed brg_matmul:avx512_core_bf16 instead (not granted)",
+        ),
+        (
+            2,
+            {"product": "", "amx": None},
+            "node1, rank 2, AMX: planned used, observed a product without oneDNN instead (unknown to the kernel)",
+        ),
         (0, {"host": "node1"}, "node0, rank 0, host: planned node0, observed node1"),
         (0, {"rank": 5}, "node0, rank 0, host: planned node0, observed missing"),
     ],
@@ -128,7 +137,7 @@ def test_a_rank_that_nobody_planned_is_told() -> None:
 def test_one_spoilt_thing_is_one_difference() -> None:
     plan = make_plan()
     reports = make_observed(plan)
-    reports[2]["amx"] = False
+    reports[2]["product"] = "brg_matmul:avx512_core_bf16"
     assert len(verification.differences(Plan.from_json(plan), reports)) == 1
 
 
@@ -137,9 +146,9 @@ def test_amx_is_only_planned_for_bfloat16_on_hosts_that_have_it() -> None:
         if plan["precision"] == "bf16":
             plan["hosts"][1]["isa"] = "avx512_bf16"
         reports = make_observed(plan)
-        reports[2]["amx"] = False
+        reports[2]["product"] = "brg_matmul:avx512_core_bf16"
         assert verification.differences(Plan.from_json(plan), reports) == []
-        instead = "avx512_bf16 instead" if plan["precision"] == "bf16" else "not needed"
+        instead = "brg_matmul:avx512_core_bf16 instead" if plan["precision"] == "bf16" else "not needed"
         assert instead in verification.table(Plan.from_json(plan), reports).splitlines()[3]
 
 
