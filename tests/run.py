@@ -38,6 +38,7 @@ LANES = 3
 # Integration tests with ranks of torch and MPI, which take as long as the others.
 WITH_RANKS = [
     "collectives",
+    "decoder",
     "fabric_exchange",
     "healthy_scripts",
     "inference_runner",
@@ -47,6 +48,7 @@ WITH_RANKS = [
     "predict",
     "prediction_runner",
     "pytorch_tests",
+    "sharding",
     "torn_checkpoints",
     "tune",
 ]
@@ -157,9 +159,9 @@ def molecule(site: str) -> list[Part]:
     engine = Part("molecule", "container engine", [ENGINE_SCRIPT, "start"], isolated=False)
     image = Part("molecule", "image of bare hosts", build, needs=(engine.name,))
 
-    def scenario(name: str, *after: str, isolated: bool = True, at_length: str = "") -> Part:
-        command = ["molecule", "test", "-s", name]
-        return Part("molecule", name, command, (image.name,), after, isolated=isolated, at_length=at_length)
+    def scenario(name: str, *after: str, needs: str = "", isolated: bool = True, at_length: str = "") -> Part:
+        command, needed = ["molecule", "test", "-s", name], (image.name, *filter(None, [needs]))
+        return Part("molecule", name, command, needed, after, isolated=isolated, at_length=at_length)
 
     kubernetes = "it builds Kubernetes; objects, their schemas and what starts in a pod are in the other tests"
     shared = "shared homes and prefixes are in the integration tests of keys and resets, locks in the unit tests"
@@ -168,6 +170,7 @@ def molecule(site: str) -> list[Part]:
     trust = "who has which keys is in test_ssh_mesh.py, rules and settings in unit tests, the roles run in default"
     stacks = "default installs the real stack; wheels, archives, checks and links are in the unit tests of stacks"
     servers = "emulated servers are slow; plans of such machines are in unit tests, threads and workers in the others"
+    amx = "an emulated CPU is slow; what kernels answer and oneDNN prints is in the unit tests, as it was seen"
     # `default` finds the wheels that site.yml has collected on this machine, and leaves the image from which others
     # start, but for those that start from bare hosts.
     return [
@@ -184,6 +187,8 @@ def molecule(site: str) -> list[Part]:
         scenario("shared_storage", "default", at_length=shared),
         scenario("cores_and_networks", "default", at_length=cores),
         scenario("servers", "default", at_length=servers),
+        # Its disk is that of a host of `default`.
+        scenario("amx", needs="default", at_length=amx),
     ]
 
 

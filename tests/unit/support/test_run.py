@@ -16,7 +16,7 @@ from support.isolation import VARIABLE, isolation
 
 PARTS = run.everything()
 # Those that `make test` leaves out.
-SCENARIOS = {"cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "stacks", "trust"}
+SCENARIOS = {"amx", "cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "stacks", "trust"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,206 @@
+"""Ask kernels with and without AMX for it on an emulated Sapphire Rapids, and compare what a user reads of each.
+
+Called by verify.yml, see tests/support/journeys.py.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, amx_text, doctor, onednn
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from support.amx_machine import Machine
+from support.cluster import EPHEMERAL, PREFIX
+from support.journeys import check, make
+from support.sound_cluster import SHORT
+
+DIRECTORY, LABEL = (EPHEMERAL / "machine").read_text(encoding="utf-8").splitlines()
+MACHINE = Machine(Path(DIRECTORY), LABEL)
+ENV, FILES = f"{PREFIX}/env", "/run/payload"
+PYTHON, HOST = f"{ENV}/bin/python", "node0"
+VERBOSE = {"ONEDNN_VERBOSE": "2"}
+# The rank that `verify` starts on a host with one core.
+RANK = {"rank": 0, "compute_cpus": [0], "comm_cpus": [], "domain_cpus": [0]}
+RANK_ENV = {
+    **{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"},
+    **{"AMX_CLUSTER_HOST": HOST, "OMP_NUM_THREADS": "1", "LD_PRELOAD": f"{ENV}/lib/libiomp5.so"},
+    "PYTHONPATH": f"{FILES}/lib:{FILES}/job/observe",
+}
+FLAGS = ("amx_tile", "amx_bf16", "amx_int8")
+INSTEAD = "without AMX train in bf16, which the AVX-512 of this CPU multiplies"
+SLOWER = (
+    "WARNING: AMX cannot be used on node0, though the CPU has it. Training runs there in bf16 as avx512_bf16, slower."
+)
+
+
+def module(name: str, **options: Any) -> dict[str, Any]:
+    """Return the command that runs a module of the collection."""
+    argv = ["python3", "-m", f"ansible_collections.amx.cluster.plugins.modules.{name}"]
+    return {"argv": argv, "stdin": json.dumps({"ANSIBLE_MODULE_ARGS": options})}
+
+
+def asked(*python: str) -> dict[str, Any]:
+    """Return the command that gathers facts about AMX in an interpreter."""
+    return module("amx_info", python=list(python))
+
+
+def refusing(action: str, *words: str) -> tuple[str, ...]:
+    """Return the command of an interpreter in which seccomp refuses arch_prctl."""
+    return (PYTHON, f"{FILES}/refusing.py", action, *words)
+
+
+def verifying(*python: str) -> dict[str, Any]:
+    """Return the command that runs the rank of a verification, and prints its report as the last line."""
+    script = 'mkdir -p /run/rank; cd /run/rank; echo "$PLAN" > plan.json; "$@" >&2; tr -d "\\n" < observed.json'
+    plan = json.dumps({"backend": "gloo", "precision": "bf16"})
+    return {"argv": ["sh", "-euc", script, "sh", *python], "env": {**RANK_ENV, "PLAN": plan}}
+
+
+ASKED = {"amx_info": asked(PYTHON), "host_info": module("host_info", prefix=PREFIX, interpreters=False, software=False)}
+PRODUCTS = {"products": {"argv": [PYTHON, f"{FILES}/products.py"], "env": VERBOSE}}
+VERIFIED = {"verified": verifying(PYTHON, f"{FILES}/job/verify_ranks.py")}
+REFUSED = {
+    "refused": asked(*refusing("errno")),
+    "killed": asked(*refusing("kill")),
+    "verified_refused": verifying(*refusing("errno", f"{FILES}/job/verify_ranks.py")),
+}
+
+
+def answer(answers: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """Return what a command printed as its last line, in JSON."""
+    said = answers[name]
+    check(said["code"] == 0, f"{name} ended with exit code {said['code']}:\n{said['output'][-3000:]}\n{said['errors']}")
+    found: dict[str, Any] = json.loads(said["output"].strip().splitlines()[-1])
+    return found
+
+
+def reads(judged: Mapping[str, Any], *sentences: str) -> list[str]:
+    """Compare what a user reads of a judgement at the start of a playbook, and return it."""
+    lines = amx_text.lines(amx_text.groups({HOST: judged})[0])
+    text = " ".join(" ".join(lines).split())
+    for sentence in sentences:
+        check(filled(sentence, judged) in text, f"{filled(sentence, judged)!r} is not in:\n{text}")
+    return lines
+
+
+def filled(sentence: str, judged: Mapping[str, Any]) -> str:
+    """Return a sentence with the names of the CPU and the kernel."""
+    return sentence.format(cpu=judged["cpu"]["model"], release=judged["kernel"]["release"])
+
+
+def examined(answers: Mapping[str, Mapping[str, Any]], require: str = "none") -> dict[str, str]:
+    """Return what the doctor finds of AMX: {check: what is found, and the advice}."""
+    info = answer(answers, "host_info")
+    cluster = Cluster({HOST: {"facts": {}, "info": info, "sudo": {}}}, dataclasses.replace(SHORT, require=require))
+    return {
+        finding.check: f"{finding.severity}: {finding.found}. {finding.advice}."
+        for finding in doctor.examine(cluster)
+        if finding.check.startswith("amx")
+    }
+
+
+def verified(report: Mapping[str, Any], isa: str) -> str:
+    """Return what `verify` says of AMX for the report of a rank on a host for which an instruction set was planned."""
+    host = {"host": HOST, "isa": isa, "env": {"LD_PRELOAD": RANK_ENV["LD_PRELOAD"]}, "ranks": [RANK]}
+    plan = Plan.from_json({"backend": "gloo", "precision": "bf16", "environment": ENV, "hosts": [host]})
+    (found,) = (finding for finding in verification.compare(plan, report["ranks"]) if finding.what == "AMX")
+    return f"{found.observed}, {'as planned' if found.ok else f'planned {found.planned}'}"
+
+
+def multiplied(answers: Mapping[str, Mapping[str, Any]], *, with_amx: bool) -> list[str]:
+    """Check that products are right, and by what oneDNN ran them, and return its lines."""
+    errors = answer(answers, "products")
+    check(errors["int8"] == 0 and errors["bf16"] < 0.25, f"the products are wrong by {errors}")
+    ran = [line for line in answers["products"]["output"].splitlines() if ",exec,cpu,matmul," in line]
+    for number in ("src:bf16:", "src:u8:"):
+        of_it = [onednn.implementation(line) for line in ran if number in line]
+        check(of_it and all(onednn.is_amx(name) == with_amx for name in of_it), f"{number} ran with {of_it}")
+    return ran
+
+
+def same(what: str, seen: object, wanted: object) -> None:
+    """Raise WrongError unless something is what it should be."""
+    check(seen == wanted, f"{what}: {seen!r} instead of {wanted!r}")
+
+
+def seconds(answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return how long each command took."""
+    return "seconds: " + ", ".join(f"{name} {said['seconds']}" for name, said in answers.items())
+
+
+def usable(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Check what a kernel with AMX answers, and what it answers where seccomp refuses the request."""
+    judged = answer(answers, "amx_info")
+    same("amx_info", (judged["usable"], judged["reason"], judged["isa"]), (True, "usable", "amx"))
+    same("found", judged["found"], filled("{cpu} shows AMX, and kernel {release} grants it", judged))
+    lines = reads(judged, "AMX can be used on node0 ({cpu}, kernel {release})")
+    same("the doctor", (examined(answers), examined(answers, "amx")), ({}, {}))
+    lines += multiplied(answers, with_amx=True)
+    same("verify", verified(answer(answers, "verified"), "amx"), "used, as planned")
+    for name, found in {
+        "refused": "{cpu} shows AMX, but the request for it fails: Operation not permitted",
+        "killed": "{cpu} shows AMX, but the process that requested it was killed by signal 31",
+    }.items():
+        refused = answer(answers, name)
+        same(name, (refused["usable"], refused["reason"], refused["isa"]), (False, "kernel_refuses", "avx512_bf16"))
+        allow = "Allow arch_prctl in the container's seccomp profile, or run outside of the container"
+        lines += reads(refused, SLOWER, f"found: {found} ", f"what to do: {allow}; {INSTEAD}")
+    wrong = verified(answer(answers, "verified_refused"), "amx")
+    same("verify", wrong, "brg_matmul:avx512_core_bf16 instead (unknown to the kernel), planned used")
+    return [*lines, f"verify where seccomp refuses arch_prctl: {wrong}", seconds(answers)]
+
+
+def unusable(answers: Mapping[str, Mapping[str, Any]], reason: str, found: str, advice: str) -> list[str]:
+    """Check what is said of a kernel that hides AMX, and that nothing computes with it though CPUID shows it."""
+    judged = answer(answers, "amx_info")
+    same("amx_info", (judged["usable"], judged["reason"], judged["isa"]), (False, reason, "avx512_bf16"))
+    seen = "{cpu} (Sapphire Rapids) has AMX, but the CPU's flags do not show it: " + found
+    lines = reads(judged, SLOWER, f"found: {seen} what to do: {advice}; {INSTEAD}")
+    same("found", judged["found"], filled(seen, judged))
+    said = f"{judged['found']} (kernel {amx_text.rule(judged)}). {advice}; {INSTEAD}."
+    same("the doctor", examined(answers), {"amx_unused": f"warning: {said}"})
+    same("the doctor where AMX is required", examined(answers, "amx"), {"amx": f"failure: {said}"})
+    row = verified(answer(answers, "verified"), "avx512_bf16")
+    same("verify", row, "brg_matmul:avx512_core_bf16 instead, as planned")
+    return [*lines, f"verify: {row}", seconds(answers)]
+
+
+def a_kernel_with_amx() -> list[str]:
+    return usable(MACHINE.run("6.1", {**ASKED, **PRODUCTS, **VERIFIED, **REFUSED}))
+
+
+def a_kernel_without_amx() -> list[str]:
+    answers = MACHINE.run("5.10", {**ASKED, **PRODUCTS, **VERIFIED})
+    found = "kernel {release} does not support it"
+    return [*unusable(answers, "kernel_too_old", found, amx.OLD_KERNEL), *multiplied(answers, with_amx=False)]
+
+
+def flags_that_a_boot_parameter_clears() -> list[str]:
+    answers = MACHINE.run("6.1", {**ASKED, **VERIFIED}, FLAGS)
+    found = "it is disabled in the firmware or by a boot parameter"
+    return unusable(answers, "switched_off", found, f"{amx.BOOT_PARAMETERS}, and enable AMX in the firmware")
+
+
+def this_machine_where_it_has_amx() -> list[str]:
+    judged = amx.judge(**amx.probe())
+    if judged["reason"] != "usable":
+        return [f"not compared with this machine: {judged['found']}"]
+    return usable(MACHINE.run_here({**ASKED, **PRODUCTS, **VERIFIED, **REFUSED}))
+
+
+# Two at a time: each takes a core.
+JOURNEYS: Sequence[Sequence[Any]] = (
+    (this_machine_where_it_has_amx,),
+    (a_kernel_with_amx, a_kernel_without_amx),
+    (flags_that_a_boot_parameter_clears,),
+)
+
+if __name__ == "__main__":
+    sys.exit(make(JOURNEYS))
