@@ -26,7 +26,12 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plan = Plan.from_json(options["plan"])
-        warnings = {"warnings": verification.warnings(options["observed"])}
+        warnings = {
+            "warnings": [
+                *verification.warnings(options["observed"]),
+                *verification.memory_elsewhere(plan, options["observed"]),
+            ]
+        }
         differences = verification.differences(plan, options["observed"])
         if options["format"] == "text":
             lines = [verification.table(plan, options["observed"])]

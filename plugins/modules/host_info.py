@@ -100,8 +100,8 @@ host:
       description:
         - C(nodes), the NUMA nodes, each with C(node), C(socket) (-1 where there are no CPUs), C(cpus), C(memory_bytes)
           and the bytes of its memory-side cache, C(cache_bytes); C(sockets), their number.
-        - C(numa_balancing), C(huge_pages) and C(cpufreq_driver); C(governors) and C(preferences) (EPP) with the number
-          of CPUs that have each.
+        - C(numa_balancing), C(zone_reclaim), C(huge_pages) and C(cpufreq_driver); C(governors) and C(preferences) (EPP)
+          with the number of CPUs that have each.
         - C(idle_driver), and C(idle_state), the deepest idle state that is enabled, with the microseconds that waking
           up takes, C(idle_us).
         - What the kernel has no file of is empty.

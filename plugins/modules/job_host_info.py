@@ -65,6 +65,7 @@ def main() -> None:
         stack=stack,
         allocation=allocation,
         tcmalloc=loader.tcmalloc(),
+        memory_bytes=memory.total(Path("/")),
         jobs=jobs,
         secrets_left=secrets_left,
         **locked,

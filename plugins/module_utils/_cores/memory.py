@@ -115,6 +115,26 @@ def describe(policy: Mapping[str, Any]) -> str:
     return f"{verb} {format_cpus(policy['nodes'])}"
 
 
+def by_node(numa_maps: str) -> dict[int, int]:
+    """Return the bytes of a process that belong to no file, by NUMA node. numa_maps: as proc(5) has it.
+
+    Mapped files are left out: their pages are where the page cache had them before.
+    """
+    found: dict[int, int] = {}
+    for line in numa_maps.splitlines():
+        if " anon=" in line and " file=" not in line:
+            size = re.search(r" kernelpagesize_kB=(\d+)", line)
+            for node, pages in re.findall(r" N(\d+)=(\d+)", line):
+                found[int(node)] = found.get(int(node), 0) + int(pages) * 1024 * (int(size.group(1)) if size else 4)
+    return dict(sorted(found.items()))
+
+
+def huge_pages(smaps_rollup: str) -> int:
+    """Return the bytes of a process in transparent huge pages. smaps_rollup: as proc(5) has it."""
+    found = re.search(r"^AnonHugePages:\s+(\d+) kB$", smaps_rollup, re.MULTILINE)
+    return int(found.group(1)) * 1024 if found else 0
+
+
 def read(root: Path) -> Memory:
     """Return the memory of this machine, or of the one whose /sys and /proc were captured below `root`.
 
@@ -125,6 +145,26 @@ def read(root: Path) -> Memory:
         return Memory(nodes)
     refused, many = probe([node.number for node in nodes])
     return Memory(nodes, refused, many)
+
+
+def total(root: Path) -> int:
+    """Return the bytes that a process may use: the machine's memory, or the smallest limit of its control groups.
+
+    0 where neither is there.
+    """
+    found = re.search(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
+    amounts = [int(found.group(1)) * 1024] if found else []
+    for line in _text(root / "proc/self/cgroup").splitlines():
+        _number, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        # A container's own group is mounted at the top, whatever its path outside is.
+        for place in (Path(path), *Path(path).parents):
+            limit = _text(base / str(place).lstrip("/") / name).strip()
+            amounts += [int(limit)] if limit.isdigit() else []
+    return min(amounts, default=0)
 
 
 def probe(nodes: Sequence[int]) -> tuple[str, bool]:

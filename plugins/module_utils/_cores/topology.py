@@ -4,8 +4,9 @@
 """What one machine has: CPUs, cores, sockets and NUMA nodes, and which of them a job may use.
 
 A CPU is a hardware thread, numbered as Linux numbers it; a core is what holds one or more of them. `lscpu` answers
-which CPU belongs where (its CORE column is unique over the machine, sysfs's core_id is not). Only what lscpu does not
-say is read from files: isolated CPUs and the kind of core.
+which CPU belongs where (its CORE column is unique over the machine, sysfs's core_id is not). Read from files are
+isolated CPUs and the kind of core, which lscpu does not say, and the socket, which it takes from masks of siblings: one
+wrong mask makes one more socket.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import json
 import os
 import re
 import subprocess
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -322,7 +323,7 @@ def read(root: str = "/", allowed_cpus: str | None = None) -> Topology:
     Raises ValueError if lscpu is missing or cannot read the tree, or if the list does not fit the machine.
     """
     base = Path(root)
-    cpus = parse_lscpu(_lscpu(base))
+    cpus = _in_packages(parse_lscpu(_lscpu(base)), packages(base))
     named = allowed_cpus is not None and allowed_cpus.strip() != ""
     try:
         allowed = parse_cpus(allowed_cpus or "") if named else _process_cpus(base)
@@ -340,6 +341,25 @@ def read(root: str = "/", allowed_cpus: str | None = None) -> Topology:
     if named and _is_live(base) and allowed is not None:
         _check_permitted(allowed)
     return topology
+
+
+def packages(root: Path) -> dict[int, int]:
+    """Return the package, which is a socket, of each online CPU that the kernel knows it of. `root` as for read."""
+    base = root / "sys/devices/system/cpu"
+    online = _cpus_in(base / "online")
+    found = {}
+    for file in base.glob("cpu[0-9]*/topology/physical_package_id"):
+        cpu, text = int(file.parts[-3].removeprefix("cpu")), file.read_text(encoding="ascii").strip()
+        if text.isdigit() and (online is None or cpu in online):
+            found[cpu] = int(text)
+    return found
+
+
+def _in_packages(cpus: tuple[Cpu, ...], found: Mapping[int, int]) -> tuple[Cpu, ...]:
+    """Return the CPUs with their packages as sockets, or with lscpu's sockets unless all online ones have a package."""
+    if not all(cpu.number in found for cpu in cpus if cpu.online):
+        return cpus
+    return tuple(replace(cpu, socket=found[cpu.number]) if cpu.online else cpu for cpu in cpus)
 
 
 def cpu_quota(root: Path) -> float | None:

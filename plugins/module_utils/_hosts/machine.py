@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus, packages
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, size
 
 NONE = "-"
@@ -44,8 +44,8 @@ def read(root: Path) -> dict[str, Any]:
     """Read this host, or the machine whose sys and proc were captured below `root`; what there is no file of is empty.
 
     Returns nodes ([{node, socket (-1 for none), cpus, memory_bytes, cache_bytes}]), sockets, numa_balancing,
-    huge_pages, cpufreq_driver, governors and preferences (of energy and performance, EPP; {value: CPUs}), idle_driver,
-    and of the deepest idle state that is enabled idle_state and idle_us, which waking up from it takes.
+    zone_reclaim, huge_pages, cpufreq_driver, governors and preferences (of energy and performance, EPP; {value: CPUs}),
+    idle_driver, and of the deepest idle state that is enabled idle_state and idle_us, which waking up from it takes.
     """
     cpus = root / "sys/devices/system/cpu"
     frequencies = list(cpus.glob("cpu[0-9]*/cpufreq"))
@@ -63,8 +63,9 @@ def read(root: Path) -> dict[str, Any]:
             (_node(path, cpus) for path in root.glob("sys/devices/system/node/node[0-9]*")),
             key=lambda node: node["node"],
         ),
-        "sockets": len(set(_values(list(cpus.glob("cpu[0-9]*/topology")), "physical_package_id"))),
+        "sockets": len(set(packages(root).values())),
         "numa_balancing": _text(root / "proc/sys/kernel/numa_balancing"),
+        "zone_reclaim": _text(root / "proc/sys/vm/zone_reclaim_mode"),
         "huge_pages": chosen.group(1) if chosen else "",
         "cpufreq_driver": next(filter(None, (_text(each / "scaling_driver") for each in frequencies)), ""),
         "governors": _values(frequencies, "scaling_governor"),

@@ -13,10 +13,13 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import onednn
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan, Rank
-from ansible_collections.amx.cluster.plugins.module_utils._text import columns
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, size
 
 ALLOCATORS = ("libtcmalloc", "libjemalloc")
 NO_ALLOCATOR = "glibc"
+MEMORY = "memory"
+OWN_MEMORY = 0.9
+"""Of a rank's memory, on the NUMA nodes that it prefers: the kernel may need some of theirs for something else."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,22 @@ def compare(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
 
 def differences(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say of each difference the host, the rank, what was planned and what was observed."""
-    return [str(finding) for finding in compare(plan, observed) if not finding.ok]
+    """Say of each difference the host, the rank, what was planned and what was observed.
+
+    Memory elsewhere is none: ranks prefer nodes, and the kernel takes others where these are full (memory_elsewhere).
+    """
+    return [str(finding) for finding in compare(plan, observed) if not finding.ok and finding.what != MEMORY]
+
+
+def memory_elsewhere(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name the ranks whose memory is not on the NUMA nodes that were planned, and what to do."""
+    return [
+        f"{finding}. These nodes are too small for the rank, or full, often with cached files: compare MemFree and "
+        "FilePages in /sys/devices/system/node/node*/meminfo. As root, sync; echo 1 > /proc/sys/vm/drop_caches empties "
+        "the cache; host_tuning_zone_reclaim of site.yml has the kernel do so by itself"
+        for finding in compare(plan, observed)
+        if not finding.ok and finding.what == MEMORY
+    ]
 
 
 def table(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> str:
@@ -141,6 +158,20 @@ def _rank_checks(plan: Plan, host: Host, rank: Rank, report: Mapping[str, Any]) 
     yield _same("allocator", _allocators(preloaded), _allocators(report["libraries"]))
 
     yield _amx(plan.precision, host.isa, report)
+
+    found = {int(node): number for node, number in report["memory"].items()}
+    if rank.memory or len(found) > 1:
+        yield _memory(rank.memory, found)
+    yield "huge pages", "-", size(report["huge_pages"]) if report["huge_pages"] else "none", True
+
+
+def _memory(policy: Mapping[str, Any], found: Mapping[int, int]) -> tuple[str, str, str, bool]:
+    """Say how much is on which NUMA node. found: bytes by node."""
+    text = ", ".join(f"{size(number)} on {node}" for node, number in found.items()) or "unknown to the kernel"
+    if not policy or not found:
+        return MEMORY, "-", text, True
+    own = sum(number for node, number in found.items() if node in policy["nodes"])
+    return MEMORY, f"on {format_cpus(policy['nodes'])}", text, own >= OWN_MEMORY * sum(found.values())
 
 
 def _amx(precision: str, isa: str, report: Mapping[str, Any]) -> tuple[str, str, str, bool]:

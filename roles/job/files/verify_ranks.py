@@ -13,6 +13,8 @@ into the job directory: {"ranks": [a report of each rank]}, a report being
     other_openmp    the other OpenMP run times that are loaded: {file: whether it has started threads, too}
     libraries       the files of all OpenMP run times and allocators in the process's memory map
     product         how oneDNN ran a product in bfloat16, such as brg_matmul:avx10_1_512_amx; "" if not by oneDNN
+    memory          bytes that belong to no file, by NUMA node: {node: bytes}; empty where the kernel does not say
+    huge_pages      bytes in transparent huge pages
     amx             whether the kernel granted the process AMX tiles; null where it knows no such permission
 """
 
@@ -36,6 +38,7 @@ from torch import distributed
 
 # The collection's own logic, which the job directory brings along.
 sys.path.insert(0, str(Path(__file__).resolve().parent / "lib"))
+from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import parse_cpus
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, onednn, openmp
 
@@ -112,6 +115,14 @@ def openmp_file() -> str:
     return ""
 
 
+def of_this_process(name: str) -> str:
+    """Return a file of /proc/self, empty where there is none, as numa_maps without NUMA."""
+    try:
+        return Path("/proc/self", name).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
 def other_openmp(used: str) -> dict[str, bool]:
     """Return the OpenMP run times in this process but for the one in use, and whether each has started threads."""
     time.sleep(0.5)  # until threads that look for work have gone to sleep
@@ -142,6 +153,8 @@ def main() -> None:
         "libraries": libraries(),
         "product": product() if plan["precision"] == "bf16" else "",
         "amx": amx.granted(),
+        "memory": memory.by_node(of_this_process("numa_maps")),
+        "huge_pages": memory.huge_pages(of_this_process("smaps_rollup")),
     }
     reports: list[Any] = [None] * distributed.get_world_size()
     distributed.all_gather_object(reports, report)

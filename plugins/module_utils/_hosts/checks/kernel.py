@@ -31,6 +31,21 @@ def numa_balancing(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
+    cause="Where cached files fill the NUMA node of a rank, the kernel gives the rank memory of another node, which is "
+    "farther away, and keeps the files",
+    advice='Run site.yml with host_tuning_zone_reclaim "1", its default; for a container, run sysctl -w '
+    "vm.zone_reclaim_mode=1 on its machine. On a host that is a file server, too, leave it at 0",
+)
+def zone_reclaim(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        seen = info["machine_settings"]
+        nodes = sum(node["cpus"] > 0 for node in seen["nodes"])
+        if nodes > 1 and seen["zone_reclaim"] == "0":
+            yield Found(host, f"vm.zone_reclaim_mode is 0, with {nodes} NUMA nodes that have CPUs")
+
+
+@check(
+    WARNING,
     cause="After each wait for other ranks, a core has to raise its frequency first, and all ranks wait for the last",
     advice="Run site.yml with host_tuning_cpu_governor performance, its default; for a container, run cpupower "
     "frequency-set -g performance on its machine",

@@ -112,3 +112,46 @@ def test_the_kernel_answers_and_its_policy_is_the_default_afterwards() -> None:
     refused, _many = memory.probe([0])
     assert not refused or refused.startswith("set_mempolicy is refused: ")
     assert " prefer" not in Path("/proc/self/numa_maps").read_text()
+
+
+NUMA_MAPS = """\
+55d0c0a00000 prefer:0 file=/usr/bin/python3.11 mapped=120 N0=20 N1=100 kernelpagesize_kB=4
+55d0c0f00000 prefer:0 file=/usr/bin/python3.11 anon=7 dirty=7 N1=7 kernelpagesize_kB=4
+55d0c2a00000 prefer:0 heap anon=100 dirty=100 N0=90 N10=10 kernelpagesize_kB=4
+7f0000000000 prefer:0 huge anon=2 dirty=2 N0=2 kernelpagesize_kB=2048
+7f1000000000 prefer:0
+7ffc00000000 prefer:0 stack anon=3 dirty=3 N0=3 kernelpagesize_kB=4
+"""
+
+
+def test_memory_of_a_process_by_node() -> None:
+    assert memory.by_node(NUMA_MAPS) == {0: 93 * 4096 + 2 * 2**21, 10: 10 * 4096}
+    assert memory.by_node("") == {}
+
+
+def test_huge_pages_of_a_process() -> None:
+    assert memory.huge_pages("Rss: 12 kB\nAnonHugePages:      4096 kB\nShmemPmdMapped: 0 kB\n") == 4096 * 1024
+    assert memory.huge_pages("") == 0
+
+
+def test_total_is_the_smallest_limit(tmp_path: Path) -> None:
+    assert memory.total(tmp_path) == 0
+    write = {
+        "proc/meminfo": "MemTotal:       1000 kB\nMemFree: 10 kB\n",
+        "proc/self/cgroup": "4:memory:/outside/box\n2:cpu:/other\n0::/a/b\n",
+    }
+    limits = {
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "sys/fs/cgroup/a/b/memory.max": "max\n",
+        "sys/fs/cgroup/a/memory.max": "500000\n",
+        "sys/fs/cgroup/memory/outside/memory.limit_in_bytes": "400000\n",
+    }
+    for name, text in write.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = [memory.total(tmp_path)]
+    for name, text in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+        found.append(memory.total(tmp_path))
+    assert found == [1024000, 1024000, 1024000, 500000, 400000]

@@ -8,9 +8,11 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import (
     Cpu,
     Topology,
+    _lscpu,
     build,
     cpu_quota,
     format_cpus,
+    packages,
     parse_cpus,
     parse_lscpu,
     read,
@@ -101,6 +103,25 @@ class TestTrees:
         ]
         for level in ("core", "socket"):
             assert parts(topology.cpus, level) == parts(made.cpus(), level)
+
+    def test_sockets_are_the_kernels_packages(self, tmp_path: Path) -> None:
+        """A wrong mask of siblings, as a captured server with Xeons E7-4870 has it of CPU 3, is a socket to lscpu."""
+        made = machine(4, 10, numbering="interleaved").write(tmp_path)
+        sockets = made / "sys/devices/system/cpu/cpu3/topology"
+        for name in ("core_siblings", "package_cpus"):
+            (sockets / name).write_text("0000000f\n")
+            (sockets / f"{name}_list").write_text("0-3\n")
+        assert len(parts(parse_lscpu(_lscpu(made)), "socket")) == 5
+        assert read(str(made)).summary()["sockets"] == len(set(packages(made).values())) == 4
+        assert [node["sockets"] for node in read(str(made)).summary()["numa_nodes"]] == [[0], [1], [2], [3]]
+        (sockets / "physical_package_id").unlink()
+        assert read(str(made)).summary()["sockets"] == 5
+
+    def test_packages_are_those_of_online_cpus(self, tmp_path: Path) -> None:
+        made = machine(2, 2).write(tmp_path)
+        (made / "sys/devices/system/cpu/online").write_text("0-1\n")
+        (made / "sys/devices/system/cpu/cpu1/topology/physical_package_id").write_text("-1\n")
+        assert packages(made) == {0: 0}
 
     def test_isolated_cpus(self, tmp_path: Path) -> None:
         made = Machine(machine(1, 4).places, isolated=frozenset({3}))

@@ -46,6 +46,8 @@ def make_report(host: str, rank: dict[str, Any]) -> dict[str, Any]:
         "libraries": [f"{ENV}/lib/libiomp5.so", f"{ENV}/lib/python3.11/site-packages/torch/lib/libgomp.so.1"],
         "product": "brg_matmul:avx10_1_512_amx",
         "amx": True,
+        "memory": {"0": 300 * 2**20},
+        "huge_pages": 0,
     }
 
 
@@ -56,7 +58,7 @@ def make_observed(plan: dict[str, Any]) -> list[dict[str, Any]]:
 def test_ranks_that_follow_the_plan_differ_in_nothing() -> None:
     plan = make_plan()
     assert verification.differences(Plan.from_json(plan), make_observed(plan)) == []
-    assert len(verification.compare(Plan.from_json(plan), make_observed(plan))) == 3 * 9
+    assert len(verification.compare(Plan.from_json(plan), make_observed(plan))) == 3 * 10
 
 
 @pytest.mark.parametrize(
@@ -203,6 +205,37 @@ def test_table_has_a_line_for_each_rank() -> None:
         ["node1", "2", "7"],
     ]
     assert all(line.endswith("yes") for line in lines[1:])
+
+
+def test_memory_on_the_nodes_that_a_rank_prefers() -> None:
+    """A column where there are several nodes, and a warning where less than nine tenths are on those planned."""
+    plan = make_plan()
+    reports = make_observed(plan)
+    assert "memory" not in verification.table(Plan.from_json(plan), reports)
+    plan["hosts"][0]["ranks"][0]["memory"] = {"policy": "preferred", "nodes": [0]}
+    plan["hosts"][0]["ranks"][1]["memory"] = {"policy": "interleave", "nodes": [0, 1]}
+    reports[0]["memory"] = {"0": 90 * 2**20, "1": 10 * 2**20}
+    reports[1] |= {"memory": {"0": 2**30, "1": 2**30}, "huge_pages": 2**29}
+    reports[2]["memory"] = {"0": 2**20, "2": 2**30}
+    assert verification.memory_elsewhere(Plan.from_json(plan), reports) == []
+    head, *lines = verification.table(Plan.from_json(plan), reports).splitlines()
+    at = head.index("memory")
+    assert [line[at:].split("  ")[0] for line in lines] == [
+        "90 MiB on 0, 10 MiB on 1",
+        "1.0 GiB on 0, 1.0 GiB on 1",
+        "1 MiB on 0, 1.0 GiB on 2",
+    ]
+    assert [line[head.index("huge pages") :].split("  ")[0] for line in lines] == ["none", "512 MiB", "none"]
+    reports[0]["memory"]["1"] += 1
+    reports[1]["memory"]["2"] = 2**30
+    assert verification.differences(Plan.from_json(plan), reports) == []
+    assert [text.split(". ")[0] for text in verification.memory_elsewhere(Plan.from_json(plan), reports)] == [
+        "node0, rank 0, memory: planned on 0, observed 90 MiB on 0, 10 MiB on 1",
+        "node0, rank 1, memory: planned on 0-1, observed 1.0 GiB on 0, 1.0 GiB on 1, 1.0 GiB on 2",
+    ]
+    assert verification.table(Plan.from_json(plan), reports).count("NO: memory") == 2
+    reports[0]["memory"] = {}
+    assert "unknown to the kernel" in verification.table(Plan.from_json(plan), reports)
 
 
 def test_other_openmp_run_times() -> None:
