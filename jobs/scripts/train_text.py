@@ -485,14 +485,17 @@ def agreed(step: Callable[[], Any]) -> Any:
     return result
 
 
-def parse(arguments: Sequence[str]) -> tuple[Arguments, Any]:
-    """Parse the command line, which also forms the group of ranks. Raises InputError for a wrong argument."""
+def parse(arguments: Sequence[str], kind: type = Arguments) -> tuple[Any, Any]:
+    """Parse the command line as (`kind`, TrainingArguments), which also forms the group of ranks.
+
+    Raises InputError for a wrong argument.
+    """
     from transformers import HfArgumentParser, TrainingArguments
 
     def refuse(message: str) -> None:
         raise InputError(message)
 
-    parser = HfArgumentParser((Arguments, TrainingArguments), description=__doc__)
+    parser = HfArgumentParser((kind, TrainingArguments))
     parser.error = refuse  # argparse would print the usage, which is all of TrainingArguments, on every rank.
     try:
         data, training = parser.parse_args_into_dataclasses(list(arguments))
@@ -522,8 +525,8 @@ def load_model(data: Arguments, prepared: Prepared) -> Any:
         raise InputError(f"model {data.model_name_or_path}: {error}") from error
 
 
-def run(data: Arguments, training: Any) -> None:
-    """Prepare, evaluate, train, evaluate, and write the results on rank 0. Raises InputError on every rank alike."""
+def be_quiet(training: Any) -> None:
+    """Show no progress bars in a log, and no messages of ranks other than 0."""
     import datasets
     import transformers
 
@@ -533,6 +536,50 @@ def run(data: Arguments, training: Any) -> None:
         transformers.utils.logging.disable_progress_bar()
     if training.process_index:
         transformers.utils.logging.set_verbosity_error()
+
+
+def evaluate_before(trainer: Any) -> dict[str, float]:
+    """Return the metrics of the untrained model, and leave the trainer able to train."""
+    metrics: dict[str, float] = trainer.evaluate(metric_key_prefix="eval_before")
+    # accelerate 1.15 marks a model that it prepared for evaluation as prepared for everything: training would not
+    # wrap it in DistributedDataParallel, and each rank would train a model of its own, without a word.
+    trainer.accelerator.free_memory()
+    vars(trainer.model).pop("_is_accelerate_prepared", None)
+    return metrics
+
+
+def begin_results(trainer: Any) -> dict[str, Any]:
+    """Return what all results begin with, and print which ranks there are."""
+    hosts = gather(socket.gethostname())
+    if trainer.is_world_process_zero():
+        print(f"ranks={len(hosts)} hosts={','.join(dict.fromkeys(hosts))} device={trainer.args.device}", flush=True)
+    return {"world_size": trainer.args.world_size, "rank_hosts": hosts}
+
+
+def write_results(trainer: Any, results: dict[str, Any]) -> None:
+    """Write all_results.json on rank 0."""
+    if trainer.is_world_process_zero():
+        output = Path(trainer.args.output_dir)
+        output.mkdir(parents=True, exist_ok=True)
+        (output / "all_results.json").write_text(json.dumps(results, indent=4, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def parts_of(training: Any, splits: Iterable[str]) -> tuple[bool, bool]:
+    """Return (whether to train, whether to evaluate). Raises InputError where there are no data for it."""
+    will_evaluate = training.do_eval or not training.do_train
+    # An --eval_strategy sets do_eval: that alone does not mean evaluation only.
+    will_train = training.do_train or not training.do_eval or str(training.eval_strategy.value) != "no"
+    for wanted, split in ((will_train, "train"), (will_evaluate, "validation")):
+        if wanted and split not in splits:
+            raise InputError(f"there are no {split} data (name them, or choose --do_train or --do_eval alone)")
+    return will_train, will_evaluate
+
+
+def run(data: Arguments, training: Any) -> None:
+    """Prepare, evaluate, train, evaluate, and write the results on rank 0. Raises InputError on every rank alike."""
+    import transformers
+
+    be_quiet(training)
     # Only what is downloaded is shared by a host's ranks: one of them first.
     cached = nullcontext() if data.train_file or data.validation_file else training.main_process_first(local=True)
 
@@ -541,12 +588,7 @@ def run(data: Arguments, training: Any) -> None:
             return prepare(data)
 
     prepared = agreed(prepare_first)
-    will_evaluate = training.do_eval or not training.do_train
-    # An --eval_strategy sets do_eval: that alone does not mean evaluation only.
-    will_train = training.do_train or not training.do_eval or str(training.eval_strategy.value) != "no"
-    for wanted, split in ((will_train, "train"), (will_evaluate, "validation")):
-        if wanted and split not in prepared.features:
-            raise InputError(f"there are no {split} data (name them, or choose --do_train or --do_eval alone)")
+    will_train, will_evaluate = parts_of(training, prepared.features)
     transformers.set_seed(training.seed)
     model = agreed(lambda: load_model(data, prepared))
     trainer = transformers.Trainer(
@@ -561,16 +603,9 @@ def run(data: Arguments, training: Any) -> None:
     # The losses of these models are means over a batch. Trainer takes every model whose forward() has **kwargs for one
     # that divides by the items of all batches, and would multiply the loss by ranks and accumulation steps.
     trainer.model_accepts_loss_kwargs = False
-    hosts = gather(socket.gethostname())
-    results: dict[str, Any] = {"world_size": training.world_size, "rank_hosts": hosts}
-    if trainer.is_world_process_zero():
-        print(f"ranks={len(hosts)} hosts={','.join(dict.fromkeys(hosts))} device={training.device}", flush=True)
+    results = begin_results(trainer)
     if will_evaluate and will_train and data.eval_before:
-        results.update(trainer.evaluate(metric_key_prefix="eval_before"))
-        # accelerate 1.15 marks a model that it prepared for evaluation as prepared for everything: training would not
-        # wrap it in DistributedDataParallel, and each rank would train a model of its own, without a word.
-        trainer.accelerator.free_memory()
-        vars(trainer.model).pop("_is_accelerate_prepared", None)
+        results.update(evaluate_before(trainer))
     if will_train:
         results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
         results["train_samples"] = len(prepared.rows["train"])
@@ -578,26 +613,28 @@ def run(data: Arguments, training: Any) -> None:
     if will_evaluate:
         results.update(trainer.evaluate(metric_key_prefix="eval"))
         results["eval_samples"] = len(prepared.rows["validation"])
-    if trainer.is_world_process_zero():
-        output = Path(training.output_dir)
-        output.mkdir(parents=True, exist_ok=True)
-        (output / "all_results.json").write_text(json.dumps(results, indent=4, sort_keys=True) + "\n", encoding="utf-8")
+    write_results(trainer, results)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code, 2 for an input error."""
+def ended(name: str, runs: Callable[[Any, Any], None], kind: type, arguments: Sequence[str] | None) -> int:
+    """Run a script's `runs` with its command line; returns the exit code, 2 for an input error, which rank 0 prints."""
     from torch import distributed
 
     try:
-        run(*parse(sys.argv[1:] if arguments is None else arguments))
+        runs(*parse(sys.argv[1:] if arguments is None else arguments, kind))
     except InputError as error:
         if os.environ.get("RANK", "0") == "0":
-            print(f"train_text: {error}", file=sys.stderr, flush=True)
+            print(f"{name}: {error}", file=sys.stderr, flush=True)
         return 2
     finally:
         if distributed.is_available() and distributed.is_initialized():
             distributed.destroy_process_group()
     return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code, 2 for an input error."""
+    return ended("train_text", run, Arguments, arguments)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import sys
 
 from journeys import (
     away,
+    decoder,
     example,
     inference,
     killed_rank,
@@ -35,6 +36,8 @@ JOURNEYS = [
     [example.example],
     [killed_rank.torchrun_goes_on_after_a_killed_rank],
     [killed_rank.mpi_goes_on_after_a_killed_rank],
+    [decoder.lora_goes_on_after_a_killed_rank_and_is_merged],
+    [decoder.all_weights_learn_on_three_hosts],
     [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],
     [scaling.a_sweep_is_interrupted_and_continued],
@@ -46,6 +49,8 @@ JOURNEYS = [
 ]
 # What `make test` leaves out, and why.
 AT_LENGTH = {
+    decoder.lora_goes_on_after_a_killed_rank_and_is_merged: "the same on one host is in the integration tests",
+    decoder.all_weights_learn_on_three_hosts: "the same on one host is in the integration tests",
     same_result.a_second_time: "the same seed on other hosts is compared; earlier directories are in the unit tests",
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
     example.example: "what refuses such a script is in the integration tests",

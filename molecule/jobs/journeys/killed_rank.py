@@ -16,7 +16,7 @@ SAVE_STEPS = 5
 KILL_RANK = """
 for process in /proc/[0-9]*; do
     if tr '\\0' '\\n' < $process/environ 2> /dev/null | grep -qx AMX_CLUSTER_JOB={directory} &&
-        tr '\\0' '\\n' < $process/cmdline | grep -qx train_text.py; then
+        tr '\\0' '\\n' < $process/cmdline | grep -qx {program}; then
         kill -SEGV ${{process#/proc/}} && exit
     fi
 done
@@ -51,13 +51,21 @@ def _train(name: str, **fields: Any) -> dict[str, Any]:
     job["prepare"]["script"] = str(SCRIPTS / "generated_pairs.py")
     del job["args"]["save_strategy"]
     job["args"]["num_train_epochs"] = 6  # so that it is still training when the rank is killed
-    job.update(name=name, restarts=1, checkpoints={"steps": SAVE_STEPS}, **fields)
-    play = train(job_file(job))
+    return train_and_kill({**job, "name": name, **fields}, "train_text.py")
+
+
+def train_and_kill(job: dict[str, Any], program: str) -> dict[str, Any]:
+    """Train a job on three hosts, kill a rank after the first checkpoint; return the results and `source`.
+
+    program: the script as the ranks' command line names it.
+    """
+    name = job["name"]
+    play = train(job_file({**job, "restarts": 1, "checkpoints": {"steps": SAVE_STEPS}}))
     complete = f"{directory(name)}/output/checkpoint-{SAVE_STEPS}/complete.json"
     saved = until(lambda: on(HEAD, f"ls {complete} 2>/dev/null").strip() or play.ended())
     check(saved and not play.ended(), f"it never came to its first checkpoint:\n{play.output()[-3000:]}")
     victim = list(CONTAINERS)[1]
-    on(victim, KILL_RANK.format(directory=directory(name)), user="root", fails=False)
+    on(victim, KILL_RANK.format(directory=directory(name), program=program), user="root", fails=False)
     play.succeed()
     left = orphans(name)
     check(not left, f"left behind: {left}")

@@ -203,6 +203,12 @@ def fetch(request: Request, directory: Path, address: str = "", check_only: bool
     return Snapshot(store.snapshot(info.sha), info.sha, changed=not complete)
 
 
+def kept(request: Request, directory: Path) -> Path:
+    """Return where a repository's commit is that was fetched last for this revision, or would be. Asks no hub."""
+    store = _Store(directory, request)
+    return store.snapshot(request.revision if COMMIT.fullmatch(request.revision) else store.commit(request.revision))
+
+
 def _complete(store: _Store, commit: str, files: Mapping[str, _File], download: Callable[[str], None]) -> None:
     """Download the missing files of a commit, and once more what has arrived damaged."""
     if not files:

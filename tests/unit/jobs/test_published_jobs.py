@@ -111,4 +111,6 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
 def test_every_shipped_job_is_valid_and_named_for_its_file(path: Path) -> None:
     job = load(path)
     assert job.name == path.stem
-    assert job.script.is_absolute() == (path.stem in ("collectives", "demo", "inference", "smoke", "training"))
+    assert job.script.is_absolute() == (
+        path.stem in ("collectives", "demo", "inference", "lora", "sft", "smoke", "training")
+    )

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._data import hub, project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import JOB
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.places import (
     Job,
@@ -65,7 +65,7 @@ def prepare(places: Places, environ: Mapping[str, str]) -> None:
         path = os.path.relpath(str(script.script).replace(JOB, str(places.job)), base)
         say(f"preparing the data with {path}")
         done = subprocess.run(
-            [f"{places.env}/bin/python", path, *render_arguments(script.args)],
+            [f"{places.env}/bin/python", path, *prepare_arguments(job.run.job)],
             cwd=inside,
             env=dict(environ),
             check=False,
