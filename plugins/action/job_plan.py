@@ -3,11 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import plan_text, readiness, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text, readiness, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
@@ -27,6 +29,7 @@ class ActionModule(ControlNodeAction):
         "job_env": {"type": "raw", "default": {}, "no_log": True},
         "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
         "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
+        "cache": {"type": "str", "default": "~/.cache/amx.cluster"},
         "full": {"type": "bool", "default": True},
         **document.ARGUMENTS,
     }
@@ -41,6 +44,9 @@ class ActionModule(ControlNodeAction):
         secret_env.from_inventory(run.job.env_from, options["job_env"], run.job.name, run.job.file)
         venv = answers[run.settings.head].venv
         plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
+        memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}
+        cache = Path(options["cache"]).expanduser()
+        plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory))
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
             text = plan_text.render(plan, colour=screen.current().colours, full=full)

@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, k
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -86,7 +86,7 @@ class ActionModule(ControlNodeAction):
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (
-            [project_files.script_name(job, job.prepare.script), *render_arguments(job.prepare.args)]
+            [project_files.script_name(job, job.prepare.script), *prepare_arguments(job)]
             if job.prepare is not None
             else []
         )

@@ -38,6 +38,22 @@ def of_job(job: Job) -> list[str]:
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in job.args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
+    if job.sharding != "none":
+        errors += [
+            f"args: {name}: and sharding: {job.sharding} both decide how the model is sharded: leave one of them out"
+            for name in ("fsdp", "fsdp_config", "deepspeed")
+            if job.args.get(name)
+        ]
+        if job.args.get("use_peft"):
+            errors.append(
+                f"args: use_peft: LoRA leaves the model as it is, and sharding: {job.sharding} is for training all of "
+                "it: leave one of them out"
+            )
+        if job.gradient_compression != "none":
+            errors.append(
+                f"gradient_compression: is for DistributedDataParallel, and sharding: {job.sharding} does without it: "
+                "leave one of them out"
+            )
     errors += [
         f"env: {name} is read by the launcher, not by ranks: write it under env_launcher"
         for name in job.env

@@ -46,6 +46,12 @@ _ONLY_INFERENCE = dict.fromkeys(
 )
 _ITS_OWN = {name: "the script saves its own" for name, kind in kinds.KINDS.items() if not kind.can_resume}
 
+_SHARDS_ITSELF = {
+    name: "the script shards its own model, if at all"
+    for name, kind in kinds.KINDS.items()
+    if not kind.takes_trainer_arguments
+}
+
 
 @dataclass(frozen=True)
 class Job:
@@ -91,7 +97,7 @@ class Job:
     prepare: Prepare | None = row(
         job_fields.PREPARE,
         "a script that the head runs once before the ranks, in the job directory; the directory `data/` that it writes "
-        "is copied to every host",
+        "is copied to every host. With `job_args: true` it gets the job's `args` too",
         None,
         inference="leave it out",
         of_script=True,
@@ -206,6 +212,15 @@ class Job:
         "none",
         inference="leave it out",
         hosts_only="needs backend mpi, and pods have gloo: leave it out",
+    )
+    sharding: str = row(
+        one_of("none", "optimizer", "full"),
+        "what the Trainer shards over the ranks by FSDP2: `full` is parameters, gradients and the state of the "
+        "optimizer, `optimizer` the last two; see [Sharding](sharding.md)",
+        "none",
+        not_for=_SHARDS_ITSELF,
+        inference="leave it out",
+        of_script=True,
     )
     launcher: str = row(
         one_of(*known.LAUNCHERS),

@@ -178,11 +178,12 @@ ARGUMENTS = mapping(
 
 @dataclass(frozen=True)
 class Prepare:
-    """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ and models/
-    is passed to every host."""
+    """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ is passed to
+    every host. job_args: whether it gets the arguments of the job's script too, before its own."""
 
     script: Path = _forms.field(Form(_PATH, "a path", _script, Path))
     args: dict[str, Any] = _forms.field(ARGUMENTS, dict)
+    job_args: bool = _forms.field(SWITCH, False)
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_en
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BINDINGS, COMPRESSION, MPI
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BINDINGS, COMPRESSION, MPI, SHARDING
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, intel_mpi
+
+OPTIONAL = ("measure", "project", "fabric", "memory")
+"""Fields of a plan that plan.json has where they are set."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +124,7 @@ class Plan:
     from. stack: the name of the catalogue's entry. head, head_interface, shared_directory: as run.Settings has them.
     environment: the path of the virtual environment, the same on every host. bindings: the directory of the MPI
     run time; mpi: what the stack sets for it. hosts: in the order of the hostfile. project: as run.Settings has it.
+    memory: what memory_check.check returned.
     """
 
     job: str = ""
@@ -144,11 +148,12 @@ class Plan:
     measure: Measure | None = None
     project: dict[str, Any] = field(default_factory=dict)
     fabric: Fabric | None = None
+    memory: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as plan.json has it: without measure, project and fabric where it has none."""
+        """Return the plan as plan.json has it: without these four where it has none."""
         content = asdict(self)
-        return {name: value for name, value in content.items() if value or name not in ("measure", "project", "fabric")}
+        return {name: value for name, value in content.items() if value or name not in OPTIONAL}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Plan:
@@ -210,6 +215,13 @@ def make_plan(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
+    if job.sharding != "none":
+        arguments.sharding(job.sharding, stack["packages"]["transformers"])
+        if job.args.get("load_best_model_at_end") and len(hosts) > 1 and not run.settings.shared_directory:
+            raise ValueError(
+                f"args: load_best_model_at_end: with sharding: {job.sharding}, each of {len(hosts)} hosts has a "
+                "part of the best checkpoint: leave it out, or share cluster_prefix"
+            )
     placed = {host.host: _with_memory(host, job.memory) for host in hosts}
     plan = Plan(
         job=job.name,
@@ -245,6 +257,7 @@ def make_plan(
                     "FI_TCP_IFACE": host.interface,
                     **_of_backend(backend, stack, host.interface),
                     **({COMPRESSION: job.gradient_compression} if job.gradient_compression != "none" else {}),
+                    **_of_sharding(job.sharding),
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",
@@ -282,6 +295,14 @@ def _of_backend(backend: str, stack: Mapping[str, Any], interface: str) -> dict[
     if backend == "ccl":
         return {"CCL_KVS_IFACE": interface, BINDINGS: stack["bindings"]}
     return {BINDINGS: MPI} if backend == "mpi" else {}
+
+
+def _of_sharding(wanted: str) -> dict[str, str]:
+    """Return the variables of ranks that shard their model.
+
+    What is gathered of it comes and goes with each layer: malloc of glibc would keep that memory (see mallopt(3)).
+    """
+    return {SHARDING: wanted, "MALLOC_MMAP_THRESHOLD_": "1048576"} if wanted != "none" else {}
 
 
 def _fabric(wanted: str, hosts: Sequence[Answer], backend: str) -> Fabric | None:

@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import BF16_ISAS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import ABSENT, USABLE
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.kinds import KINDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
@@ -54,6 +54,10 @@ def render(plan: Plan, colour: bool = False, full: bool = True) -> str:
     for name, text in _bf16(plan):
         lines += wrapped(name, text)
     lines += wrapped("", _exchange(plan))
+    for text in memory_check.lines(plan.memory):
+        lines += wrapped("", text)
+    for text in plan.memory.get("warnings", []):
+        lines += [*wrapped("WARNING: ", text.splitlines()[0]), *text.splitlines()[1:]]
     common = dict(set.intersection(*(set(host.env.items()) for host in hosts)))
     alike = _grouped(hosts, _shape)
     for group in alike:

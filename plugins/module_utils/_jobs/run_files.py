@@ -13,11 +13,11 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints, sharding
 
 PACKAGE = "ansible_collections.amx.cluster.plugins.module_utils"
 # How a program imports from the collection: from where in it, and what, in parentheses or not.
@@ -92,7 +92,8 @@ def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[s
         settings = run.job.checkpoints
         kept = checkpoints({"steps": settings.steps, "keep": settings.keep} if settings else None)
         added = plan.world_size, plan.precision, plan.backend
-        own = arguments(stack["arguments"], {**own, **kept}, *added)
+        shards = sharding(run.job.sharding, stack.get("packages", {}).get("transformers", "0"))
+        own = arguments(stack["arguments"], {**own, **kept, **shards}, *added)
     return [script_path(run), *render_arguments(own)]
 
 
@@ -102,6 +103,13 @@ def script_path(run: Run) -> str:
     if run.job.project:
         return f"{project.DIRECTORY}/{script.relative_to(run.job.project).as_posix()}"
     return script.name if script.is_absolute() else str(script)
+
+
+def prepare_arguments(job: Job) -> list[str]:
+    """Return the words that the script which prepares a job's data gets; none where there is no such script."""
+    if job.prepare is None:
+        return []
+    return render_arguments({**(job.args if job.prepare.job_args else {}), **job.prepare.args})
 
 
 def render_arguments(args: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +19,8 @@ CCL_CHOICE_GONE = (5, 1)
 USE_CPU = (4, 32)
 # From 4.53 on it changes nothing in the Trainer (ipex.optimize was removed); a script can still read it.
 USE_IPEX = ((4, 20), (4, 57))
+# The versions read that shard by FSDP2, and by the bare argument; with versions of accelerate that do so as well.
+SHARDING = (5, 20)
 # accelerate chooses ccl up to 1.12; from 1.13 on it does not know it.
 ACCELERATE_CCL_GONE = (1, 13)
 # Arguments that decide where a script computes and how its ranks talk: the launcher alone sets them.
@@ -71,6 +74,23 @@ def checkpoints(wanted: Mapping[str, Any] | None) -> dict[str, Any]:
     return {"save_strategy": "steps", "save_steps": wanted["steps"], **kept}
 
 
+def sharding(wanted: str, transformers: str) -> dict[str, Any]:
+    """Return the Trainer's arguments for the job field of this name: FSDP2, with checkpoints in shards.
+
+    full: parameters, gradients and the state of the optimizer are sharded. optimizer: a rank has all parameters from
+    the forward pass to the end of the backward pass. Raises ValueError for a version that cannot.
+    """
+    if wanted == "none":
+        return {}
+    if number(transformers) < SHARDING:
+        raise ValueError(
+            f"sharding: {wanted} needs transformers {'.'.join(map(str, SHARDING))} or newer, and this stack has "
+            f"{transformers}: set cluster_stack: native, or leave it out"
+        )
+    config = {"version": 2, "state_dict_type": "SHARDED_STATE_DICT", "reshard_after_forward": wanted == "full"}
+    return {"fsdp": True, "fsdp_config": json.dumps(config)}
+
+
 def arguments(
     stack: Mapping[str, Mapping[str, Any]], own: Mapping[str, Any], world_size: int, precision: str, backend: str
 ) -> dict[str, Any]:
@@ -87,7 +107,8 @@ def arguments(
             "the stack's arguments have none for cpu: without it every rank would train a model of its own; set "
             "arguments.cpu of the stack"
         )
-    distributed = stack["distributed"] if world_size > 1 else {}
+    # What is sharded needs a group also where one rank is left to go on with its checkpoint.
+    distributed = stack["distributed"] if world_size > 1 or "fsdp" in own else {}
     distributed = {name: backend if name in BACKEND_ARGUMENTS else value for name, value in distributed.items()}
     kept = {
         name: value

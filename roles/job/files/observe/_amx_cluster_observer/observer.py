@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import _amx_cluster_observer
-from _amx_cluster_observer import backward, trainer, wire
+from _amx_cluster_observer import backward, sharding, trainer, wire
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.failures import Failures
 from _amx_cluster_observer.gradients import Gradients
@@ -75,6 +75,8 @@ class Observer:
             "torch.optim.optimizer": self.gradients.watch_steps,
             "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients),
         }
+        if self.rank.sharding:
+            watched["accelerate.state"] = sharding.watch_accelerate
         if self.rank.bindings not in ("", wire.MPI):
             reductions = Reductions(self.rank, self.activity)
             watched["torch.autograd"] = lambda module: backward.watch(module, reductions, self.gradients.reducing)

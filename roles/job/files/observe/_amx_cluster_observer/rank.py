@@ -26,9 +26,11 @@ class Rank:
         self.job: str = observed["job"]
         self.watch: dict[str, bool] = observed["watch"]
         self.measure: dict[str, Any] | None = observed.get("measure")
-        # The module that registers the job's backend, and how gradients are compressed; empty where there is none.
+        # The module that registers the job's backend, how gradients are compressed, and what is sharded; empty where
+        # there is none.
         self.bindings = os.environ.get(wire.BINDINGS, "")
         self.compression = os.environ.get(wire.COMPRESSION, "")
+        self.sharding = os.environ.get(wire.SHARDING, "")
         self._start = f"{supervisor} {os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         # What was written since the last heartbeat, for a supervisor on another host.
         self.unsent: dict[str, Any] = {}

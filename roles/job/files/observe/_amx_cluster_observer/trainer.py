@@ -7,6 +7,7 @@ import os
 import time
 from typing import Any
 
+from _amx_cluster_observer import sharding
 from _amx_cluster_observer.gradients import Gradients
 from _amx_cluster_observer.group import Group
 from _amx_cluster_observer.saving import mark_saved
@@ -31,6 +32,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
             self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_others: Any
         ) -> None:
             group.refuse_alone(getattr(args, "world_size", None))
+            if rank.sharding:
+                sharding.refuse_unsharded(model, rank.sharding)
             with contextlib.suppress(Exception):
                 gradients.trainer(model, optimizer)
             self.began = time.time()
@@ -46,6 +49,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
             activity.note()
             with contextlib.suppress(OSError):  # then it does not count as complete
                 mark_saved(rank, os.path.join(args.output_dir, f"checkpoint-{state.global_step}"))
+                if rank.sharding:
+                    sharding.rotate(rank, args, state)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             activity.step()
@@ -76,3 +81,5 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
             )
 
     trainer.DEFAULT_CALLBACKS.append(Progress)
+    if rank.sharding:
+        sharding.watch_trainer(trainer)

@@ -152,7 +152,7 @@ WRONG_FORM = [
     ("args: {seed: {a: 1}}", "args: seed: {'a': 1} is neither text, a number, true, false nor a list of them"),
     ("prepare: prepare.py", "prepare: text where a mapping such as {script: prepare.py} is expected"),
     ("prepare: {args: {}}", "prepare: script: is missing"),
-    ("prepare: {script: prepare.py, arg: {}}", "prepare: arg: unknown field; known fields: script, args"),
+    ("prepare: {script: prepare.py, arg: {}}", "prepare: arg: unknown field; known fields: script, args, job_args"),
     ("models: {A: {package: a==1, path: a}}", f"models: A: 'A' {NAME}"),
     ("models: {a: {}}", "models: a: none where one of package, directory, hub is expected"),
     (
@@ -224,6 +224,24 @@ WRONG_MEANING = [
     (
         "{checkpoints: {steps: 5}, args: {save_steps: 3}}",
         "checkpoints: and the argument save_steps say the same: leave one of them out",
+    ),
+    (
+        "sharding: full\nkind: torch",
+        "sharding: is not for kind torch: the script shards its own model, if at all",
+    ),
+    (
+        "{args: {fsdp: full_shard}, sharding: full}",
+        "args: fsdp: and sharding: full both decide how the model is sharded: leave one of them out",
+    ),
+    (
+        "{args: {use_peft: true}, sharding: full}",
+        "args: use_peft: LoRA leaves the model as it is, and sharding: full is for training all of it: leave one of "
+        "them out",
+    ),
+    (
+        "sharding: optimizer\ngradient_compression: bf16",
+        "gradient_compression: is for DistributedDataParallel, and sharding: optimizer does without it: leave one of "
+        "them out",
     ),
     (
         "args: {model_name_or_path: google-bert/BERT-base}",

@@ -203,3 +203,30 @@ def test_the_plan_of_a_hundred_hosts_takes_linear_time(capsys: pytest.CaptureFix
             f" [plan of 100 hosts of 2 x 56 cores: {many * 1000:.0f} ms of CPU time, of 20 {few * 1000:.0f} ms]", end=""
         )
     assert many < 15 * few  # quadratic growth would be 25 times
+
+
+SHARDING_STACK = {**STACK, "packages": {"transformers": "5.23.0"}}
+
+
+def test_ranks_know_what_is_sharded() -> None:
+    env = plan(host("node0", 1), stack=SHARDING_STACK, sharding="optimizer")["hosts"][0]["env"]
+    assert (env["AMX_CLUSTER_SHARDING"], env["MALLOC_MMAP_THRESHOLD_"]) == ("optimizer", "1048576")
+    assert "AMX_CLUSTER_SHARDING" not in plan(host("node0", 1))["hosts"][0]["env"]
+
+
+def test_sharding_that_a_stack_does_not_have() -> None:
+    with pytest.raises(
+        ValueError, match=r"^sharding: full needs transformers 5\.20 or newer, and this stack has 4\.24\.0"
+    ):
+        plan(host("node0", 1), stack={**STACK, "packages": {"transformers": "4.24.0"}}, sharding="full")
+
+
+def test_the_best_of_sharded_checkpoints_is_read_where_all_of_it_is() -> None:
+    job = {"sharding": "full", "args": {"load_best_model_at_end": True}}
+    hosts = [host("node0", 1), host("node1", 1)]
+    with pytest.raises(
+        ValueError, match=r"^args: load_best_model_at_end: with sharding: full, each of 2 hosts has a part"
+    ):
+        plan(*hosts, stack=SHARDING_STACK, **job)
+    assert plan(hosts[0], stack=SHARDING_STACK, **job)
+    assert planned(run({"shared_directory": True}, **job), SHARDING_STACK, hosts)

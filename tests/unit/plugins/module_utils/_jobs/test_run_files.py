@@ -57,6 +57,14 @@ def test_checkpoints() -> None:
     )
 
 
+def test_sharding() -> None:
+    stack = {**STACK, "packages": {"transformers": "5.23.0"}}
+    made = Plan.from_json(plan(host("node0", 2), stack=stack, sharding="full"))
+    words = script_words(made, run(sharding="full"), stack)
+    assert words[words.index("--fsdp") + 1] == "--fsdp_config"
+    assert json.loads(words[words.index("--fsdp_config") + 1])["reshard_after_forward"] is True
+
+
 @pytest.mark.parametrize("kind", ["torch", "ranks"])
 def test_a_script_without_a_trainer_gets_its_own_arguments_only(kind: str) -> None:
     made = Plan.from_json(plan(host("node0", 2)))

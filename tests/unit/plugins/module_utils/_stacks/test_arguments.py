@@ -86,6 +86,24 @@ def test_cpu_only_is_always_set(version: str, size: int) -> None:
     assert [made[name] for name in ("use_cpu", "no_cuda") if name in made] == [True]
 
 
+@pytest.mark.parametrize(("wanted", "resharded"), [("full", "true"), ("optimizer", "false")])
+def test_sharding(wanted: str, resharded: str) -> None:
+    shards = arguments.sharding(wanted, "5.20.2")
+    config = f'"state_dict_type": "SHARDED_STATE_DICT", "reshard_after_forward": {resharded}'
+    assert shards == {"fsdp": True, "fsdp_config": f'{{"version": 2, {config}}}'}
+    assert arguments.sharding("none", "4.24.0") == {}
+    # One rank alone has a group then, in which it reads the shards of several.
+    made = arguments.arguments(arguments.by_version("5.23.0", "gloo", False), shards, 1, "fp32", "gloo")
+    assert made == {"output_dir": "output", "ddp_backend": "gloo", **shards, "use_cpu": True}
+
+
+def test_sharding_by_a_version_that_cannot() -> None:
+    with pytest.raises(
+        ValueError, match=r"^sharding: full needs transformers 5\.20 or newer, and this stack has 4\.55\.4: "
+    ):
+        arguments.sharding("full", "4.55.4")
+
+
 def test_a_stack_without_an_argument_for_cpu() -> None:
     with pytest.raises(ValueError, match=r"^the stack's arguments have none for cpu: without it every rank"):
         arguments.arguments({"cpu": {}, "distributed": {}, "bf16": {}}, {}, 2, "fp32", "gloo")

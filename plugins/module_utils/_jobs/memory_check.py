@@ -1,0 +1,263 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whether a job fits into the memory of its hosts: evaluated on the control node, before anything is copied."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data import hub
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_forecast, model_shape
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import Lora, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._text import names, size
+
+DECODER_SCRIPT = "train_decoder.py"
+SCRIPTS = {
+    "train_text.py": ("max_seq_length", 128),
+    DECODER_SCRIPT: ("max_length", 1024),
+    "run_glue.py": ("max_seq_length", 128),
+    "run_qa.py": ("max_seq_length", 384),
+}
+"""Scripts that are known to load weights in fp32 (LoRA's in bf16), with their argument for the length of a row."""
+
+TRAIN_IF_SET = ("run_glue.py", "run_qa.py")
+"""Scripts that train with do_train only; others do unless do_eval is set alone."""
+
+BY_ITSELF = ("auto_find_batch_size", "deepspeed", "fsdp", "torch_compile")
+"""Arguments of the Trainer with which memory is another."""
+
+NEAR = 0.9
+"""Share of a host's memory above which the plan warns."""
+
+BEYOND = 1.2
+"""Share of it above which a job is refused: with tcmalloc, a measured job took a fifth less than forecast."""
+
+_ROOMS = ("process", "parameters", "gradients", "states", "activations", "buffers")
+
+
+def shape_of(job: Job, cache: Path) -> model_shape.Shape:
+    """Return the shape of the model that a job trains. Raises ValueError where it cannot be known before the start.
+
+    cache: cluster_cache, the directory in which the control node keeps what it has downloaded.
+    """
+    value = job.args.get("config_name", job.args.get("model_name_or_path"))
+    if not isinstance(value, str):
+        raise ValueError("the job has no argument model_name_or_path")
+    path = _directory(job, value, cache) / "config.json"
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise ValueError(f"{value} has no config.json on the control node yet") from None
+    return model_shape.of_config({**config, **_overrides(str(job.args.get("config_overrides", "")))})
+
+
+def _directory(job: Job, value: str, cache: Path) -> Path:
+    """Return where a model is on the control node, or would be."""
+    name, _slash, below = value.removeprefix("models/").partition("/")
+    source = job.models.get(name) if value.startswith("models/") else None
+    if source is None:
+        if job.project and not Path(value).is_absolute():
+            return job.project / value
+        raise ValueError(f"{value} is not among the job's models")
+    if source.at == "head":
+        raise ValueError(f"{value} is on the head")
+    if source.directory:
+        return Path(source.directory) / below
+    if source.package:
+        return cache / "fetched/packages" / source.package / source.path / below
+    request = hub.Request("model", source.hub, source.revision, files=tuple(source.files))
+    return hub.kept(request, cache / "fetched/hub") / below
+
+
+def _overrides(text: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        name, _equals, value = part.partition("=")
+        try:
+            found[name] = json.loads(value.lower())
+        except ValueError:
+            found[name] = value
+    return found
+
+
+def settings_of(job: Job, shape: model_shape.Shape, precision: str) -> Settings:
+    """Return what of a job decides about memory, for one rank. Raises ValueError where that cannot be known."""
+    args = job.args
+    given = next((name for name in BY_ITSELF if args.get(name)), None)
+    if given:
+        raise ValueError(f"it sets the argument {given}")
+    if not args.get("do_train", job.script.name not in TRAIN_IF_SET and not args.get("do_eval")):
+        raise ValueError("it does not train (do_train)")
+    optimizer = str(args.get("optim", "adamw_torch"))
+    kinds = [name for name in memory_forecast.STATES if optimizer.split("_")[0] == name]
+    if not kinds or "bit" in optimizer:
+        raise ValueError(f"the optimizer {optimizer} is not one of {', '.join(memory_forecast.STATES)}")
+    lora = _lora(args, shape) if args.get("use_peft") else None
+    dtype = args.get("dtype", "auto")
+    if dtype == "bfloat16" and not lora:
+        raise ValueError("dtype is bfloat16")
+    bf16 = precision == "bf16"
+    return Settings(
+        batch=_whole(args, "per_device_train_batch_size", 8),
+        length=_length(job, shape),
+        bf16=bf16,
+        bf16_weights=bool(lora) and (bf16 if dtype == "auto" else dtype == "bfloat16"),
+        checkpointing=bool(args.get("gradient_checkpointing") or args.get("activation_checkpointing")),
+        state_bytes=memory_forecast.STATES[kinds[0]],
+        lora=lora,
+        sharding=job.sharding,
+        accumulates=_whole(args, "gradient_accumulation_steps", 1) > 1,
+    )
+
+
+def _length(job: Job, shape: model_shape.Shape) -> int:
+    if not shape.vocabulary:
+        return shape.positions
+    name, default = SCRIPTS.get(job.script.name, ("", 0))
+    name = name or next((one for one in ("max_length", "max_seq_length", "block_size") if one in job.args), "")
+    if not name:
+        raise ValueError(f"the length of a row in {job.script.name} is not known")
+    length = _whole(job.args, name, default)
+    return length if shape.decoder else min(length, shape.positions)
+
+
+def _whole(args: Mapping[str, Any], name: str, default: int) -> int:
+    try:
+        return max(1, int(args.get(name, default)))
+    except (TypeError, ValueError):
+        raise ValueError(f"the argument {name} is {args[name]!r}") from None
+
+
+def _lora(args: Mapping[str, Any], shape: model_shape.Shape) -> Lora:
+    targets = args.get("lora_target_modules", ["all-linear"])
+    targets = [targets] if isinstance(targets, str) else targets
+    targets = list(shape.matrices()) if targets == ["all-linear"] else targets
+    unknown = [str(name) for name in targets if name not in shape.matrices()]
+    if unknown or not shape.decoder:
+        raise ValueError(f"LoRA of {unknown[0] if unknown else shape.model_type} is not known")
+    return Lora(_whole(args, "lora_r", 16), tuple(targets), float(args.get("lora_dropout", 0.05)))
+
+
+def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int]) -> dict[str, Any]:
+    """Return {note, hosts: {host: bytes by part, total, has}, warnings}: what the plan shows; {} where nothing trains.
+
+    memory: bytes of each host, 0 where that is not known. Raises ValueError for what is known not to fit.
+    """
+    if not job.of_kind().takes_trainer_arguments:
+        return {}
+    try:
+        shape = shape_of(job, cache)
+        wanted = settings_of(job, shape, plan.precision)
+    except ValueError as error:
+        return {"note": f"Memory is not forecast: {error}.", "hosts": {}, "warnings": []}
+    found: dict[str, Any] = {"note": "", "hosts": {}, "warnings": []}
+    errors: list[str] = []
+    beyond = False
+    for same in _alike(plan, memory):
+        ranks, has = len(same[0].ranks), memory.get(same[0].host, 0)
+        here = replace(wanted, ranks=plan.world_size, on_host=ranks)
+        forecast = memory_forecast.forecast(shape, here)
+        hosts = [host.host for host in same]
+        parts = {name: value * ranks for name, value in asdict(forecast).items() if name in _ROOMS}
+        for host in hosts:
+            found["hosts"][host] = {**parts, "total": forecast.host, "has": has}
+        if not has or forecast.host <= NEAR * has:
+            continue
+        text = f"{names(hosts)}: training would take {size(forecast.host)} at its peak, of {size(has)}"
+        if forecast.host <= has:
+            found["warnings"].append(f"{text}: other processes have little room.")
+            continue
+        listed = "\n".join(f"  - {one}" for one in changes(job, shape, here, has, len(plan.hosts)))
+        errors.append(f"{text}. Each of these changes of the job makes it smaller:\n{listed}")
+        beyond = beyond or forecast.host > BEYOND * has
+    if beyond and job.script.name in SCRIPTS and DERIVED not in job.name:
+        raise ValueError(f"Job {job.name} does not fit into memory:\n" + "\n".join(errors))
+    found["warnings"] += errors
+    return found
+
+
+def _alike(plan: Plan, memory: Mapping[str, int]) -> list[list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for host in plan.hosts:
+        groups.setdefault((len(host.ranks), memory.get(host.host, 0)), []).append(host)
+    return list(groups.values())
+
+
+def changes(job: Job, shape: model_shape.Shape, wanted: Settings, has: int, hosts: int) -> list[str]:
+    """Return three changes of a job that take less memory, with their figures: those that fit, singly or two together.
+
+    hosts: of the job. Where fewer fit, those that come nearest follow.
+    """
+    tried: list[tuple[str, dict[str, Any]]] = []
+    if not wanted.checkpointing:
+        tried.append(("gradient_checkpointing: true", {"checkpointing": True}))
+    halves = [{"batch": wanted.batch >> power, "accumulates": True} for power in range(1, wanted.batch.bit_length())]
+    if halves:
+        best = _first(shape, wanted, halves, has)
+        steps = -(-wanted.batch // int(best["batch"])) * _whole(job.args, "gradient_accumulation_steps", 1)
+        tried.append((f"per_device_train_batch_size: {best['batch']}, gradient_accumulation_steps: {steps}", best))
+    if wanted.ranks > 1 and wanted.sharding != memory_forecast.FULL and not wanted.lora:
+        tried.append(("sharding: full", {"sharding": memory_forecast.FULL}))
+    fewer = [
+        {"on_host": number, "ranks": wanted.ranks - hosts * (wanted.on_host - number)}
+        for number in range(wanted.on_host - 1, 0, -1)
+    ]
+    if fewer:
+        best = _first(shape, wanted, fewer, has)
+        tried.append((f"ranks_per_node: {best['on_host']}", best))
+    if (
+        not wanted.lora
+        and wanted.sharding == memory_forecast.UNSHARDED
+        and shape.decoder
+        and job.script.name == DECODER_SCRIPT
+    ):
+        lora = Lora(16, tuple(shape.matrices()))
+        tried.append(("use_peft: true (LoRA)", {"lora": lora, "bf16_weights": wanted.bf16}))
+    if shape.vocabulary and wanted.length > 64 and job.script.name in SCRIPTS:
+        tried.append((f"{SCRIPTS[job.script.name][0]}: {wanted.length // 2}", {"length": wanted.length // 2}))
+    sized = [(text, _peak(shape, wanted, made)) for text, made in tried]
+    alone = [one for one in sized if one[1] <= has]
+    left = [one for one, (_text, peak) in zip(tried, sized) if peak > has]
+    together = [
+        (f"{one} and {other}", _peak(shape, wanted, {**made, **also}))
+        for (one, made), (other, also) in itertools.combinations(left, 2)
+        if not {"lora", "sharding"} <= {*made, *also}  # of which a job can have one
+    ]
+    fitting = alone + sorted((one for one in together if one[1] <= has), key=lambda one: one[1])
+    short = sorted((one for one in [*sized, *together] if one[1] > has), key=lambda one: one[1])
+    return [
+        f"{size(peak)} with {text}{'' if peak <= has else ', which does not fit either'}"
+        for text, peak in [*fitting, *short][:3]
+    ]
+
+
+def _first(shape: model_shape.Shape, wanted: Settings, tried: list[dict[str, Any]], has: int) -> dict[str, Any]:
+    """Return the first of these changes that fits, else the last."""
+    return next((made for made in tried if _peak(shape, wanted, made) <= has), tried[-1])
+
+
+def _peak(shape: model_shape.Shape, wanted: Settings, made: Mapping[str, Any]) -> int:
+    return memory_forecast.forecast(shape, replace(wanted, **made)).host
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """Return what the plan shows: a sentence for the hosts with the same forecast."""
+    if found.get("note"):
+        return [found["note"]]
+    groups: dict[str, list[str]] = {}
+    for host, parts in found.get("hosts", {}).items():
+        of_host = f" of {size(parts['has'])}" if parts["has"] else ""
+        listed = ", ".join(
+            f"{'optimizer states' if name == 'states' else name} {size(parts[name])}" for name in _ROOMS if parts[name]
+        )
+        groups.setdefault(f"{size(parts['total'])}{of_host} at the peak ({listed})", []).append(host)
+    return [f"Memory of {names(hosts)}: {text}." for text, hosts in groups.items()]

@@ -1,0 +1,165 @@
+"""Whether a job fits into the memory of its hosts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from support.runs import host, plan, run
+
+GIB = 2**30
+LLAMA = json.loads((Path(__file__).parent / "memory_measured.json").read_text(encoding="utf-8"))[0]["config"]
+ARGS = {"model_name_or_path": "models/tiny", "max_length": 512, "per_device_train_batch_size": 4}
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    return tmp_path
+
+
+def check(
+    model: Path, memory: float = 64, args: dict[str, Any] | None = None, ranks: int = 1, **fields: Any
+) -> dict[str, Any]:
+    made = {
+        "script": Path("/jobs/train_decoder.py"),
+        "models": {"tiny": Source(directory=str(model))},
+        "args": {**ARGS, **(args or {})},
+        **fields,
+    }
+    planned = Plan.from_json(plan(host("node0", ranks), host("node1", ranks)))
+    return memory_check.check(
+        run(**made).job, planned, model / "cache", dict.fromkeys(("node0", "node1"), int(memory * GIB))
+    )
+
+
+def test_what_fits_is_shown_for_hosts_alike(model: Path) -> None:
+    found = check(model)
+    assert found["warnings"] == []
+    assert found["hosts"]["node0"] == found["hosts"]["node1"]
+    [line] = memory_check.lines(found)
+    assert line.startswith(
+        "Memory of node0, node1: 2.9 GiB of 64.0 GiB at the peak (process 640 MiB, parameters 215 MiB,"
+    )
+    assert "optimizer states 430 MiB" in line
+
+
+def test_the_plan_shows_it(model: Path) -> None:
+    shown = Plan.from_json({**plan(host("node0", 1), host("node1", 1)), "memory": check(model, 3)})
+    text = plan_text.render(shown)
+    assert "Memory of node0, node1: 2.9 GiB of 3.0 GiB" in text
+    assert "WARNING: node0, node1: training would take 2.9 GiB at its peak, of 3.0 GiB" in text
+    assert Plan.from_json(shown.to_json()) == shown
+
+
+def test_what_does_not_fit_is_refused_with_three_changes_and_their_figures(model: Path) -> None:
+    with pytest.raises(ValueError, match="Job demo does not fit into memory") as caught:
+        check(model, 6, {"per_device_train_batch_size": 8}, ranks=2)
+    lines = str(caught.value).splitlines()
+    assert lines[1].startswith("node0, node1: training would take ")
+    assert lines[1].endswith("makes it smaller:")
+    changes = lines[2:]
+    assert len(changes) == 3
+    assert all(" GiB with " in change for change in changes)
+    assert changes[0].endswith(" with per_device_train_batch_size: 2, gradient_accumulation_steps: 4")
+    assert not any("does not fit" in change for change in changes)
+
+
+def test_changes_that_do_not_suffice_are_joined(model: Path) -> None:
+    with pytest.raises(ValueError, match="does not fit into memory") as caught:
+        check(model, 4, {"per_device_train_batch_size": 64, "max_length": 2048})
+    assert " and " in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("fields", "args"),
+    [
+        ({"script": Path("/jobs/own.py")}, {}),  # of which it is not known how it loads its model
+        ({"name": "demo+trial"}, {}),  # a measurement goes on with others
+    ],
+)
+def test_a_guess_only_warns(model: Path, fields: dict[str, Any], args: dict[str, Any]) -> None:
+    found = check(model, 1, args, **fields)
+    assert "training would take" in found["warnings"][0]
+
+
+def test_what_a_forecast_may_be_wrong_by_only_warns_with_changes(model: Path) -> None:
+    needed = check(model, 0)["hosts"]["node0"]["total"] / 2**30
+    found = check(model, needed / 1.15)
+    assert "Each of these changes of the job makes it smaller:" in found["warnings"][0]
+    with pytest.raises(ValueError, match="does not fit into memory"):
+        check(model, needed / 1.25)
+
+
+def test_a_host_whose_memory_is_not_known_is_not_refused(model: Path) -> None:
+    found = check(model, 0)
+    assert found["warnings"] == []
+    assert " of 0" not in memory_check.lines(found)[0]
+
+
+@pytest.mark.parametrize(
+    ("args", "reason"),
+    [
+        ({"fsdp": "full_shard"}, "it sets the argument fsdp"),
+        ({"optim": "adamw_bnb_8bit"}, "the optimizer adamw_bnb_8bit is not one of adamw, "),
+        ({"do_eval": True}, "it does not train (do_train)"),
+        ({"dtype": "bfloat16"}, "dtype is bfloat16"),
+        ({"use_peft": True, "lora_target_modules": ["wq"]}, "LoRA of wq is not known"),
+        ({"per_device_train_batch_size": "many"}, "the argument per_device_train_batch_size is 'many'"),
+        ({"model_name_or_path": "models/other"}, "models/other is not among the job's models"),
+        ({"model_name_or_path": 3}, "the job has no argument model_name_or_path"),
+        ({"model_name_or_path": "models/tiny/part"}, "models/tiny/part has no config.json on the control node yet"),
+    ],
+)
+def test_why_nothing_is_forecast(model: Path, args: dict[str, Any], reason: str) -> None:
+    found = check(model, 1, args)
+    assert memory_check.lines(found) == [f"Memory is not forecast: {reason}{found['note'].split(reason)[1]}"]
+    assert found["hosts"] == {}
+
+
+def test_a_script_whose_rows_are_of_unknown_length(model: Path) -> None:
+    args = {name: value for name, value in ARGS.items() if name != "max_length"}
+    job = run(models={"tiny": Source(directory=str(model))}, args={**args, "do_train": True}).job
+    found = memory_check.check(job, Plan.from_json(plan(host("node0", 1))), model, {"node0": 1})
+    assert "the length of a row in train.py is not known" in found["note"]
+
+
+def test_other_kinds_of_job_have_no_forecast(model: Path) -> None:
+    assert check(model, 1, kind="torch") == {}
+    assert memory_check.lines({}) == []
+
+
+def test_a_model_that_was_downloaded_before(model: Path) -> None:
+    fetched = model / "cache/fetched/hub/models--me--tiny"
+    (fetched / "refs").mkdir(parents=True)
+    (fetched / "refs/main").write_text("1" * 40)
+    there = fetched / "snapshots" / ("1" * 40)
+    there.mkdir(parents=True)
+    source = {"tiny": Source(hub="me/tiny")}
+    assert "has no config.json on the control node yet" in check(model, models=source)["note"]
+    (there / "config.json").write_text(json.dumps(LLAMA))
+    assert check(model, models=source)["hosts"]
+    assert "models/tiny is on the head" in check(model, models={"tiny": Source(hub="me/tiny", at="head")})["note"]
+
+
+def test_a_model_in_a_package(model: Path) -> None:
+    there = model / "cache/fetched/packages/tiny==1.0/model"
+    there.mkdir(parents=True)
+    (there / "config.json").write_text(json.dumps(LLAMA))
+    assert check(model, models={"tiny": Source(package="tiny==1.0", path="model")})["hosts"]
+
+
+def test_overrides_of_the_configuration_count(model: Path) -> None:
+    written = check(model, args={"config_overrides": "attention_dropout=0.1,note=x"})["hosts"]["node0"]
+    assert written["activations"] > check(model)["hosts"]["node0"]["activations"]
+
+
+def test_lora_and_its_length_come_from_the_arguments(model: Path) -> None:
+    found = check(model, args={"use_peft": True, "lora_r": 8, "lora_target_modules": ["q_proj"]})["hosts"]["node0"]
+    assert found["gradients"] == 4 * 8 * 8 * (512 + 512)
+    assert found["total"] < check(model)["hosts"]["node0"]["total"]
