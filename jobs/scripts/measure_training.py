@@ -1,9 +1,9 @@
 """Measure what exchanging gradients costs: steps of a model trained alone, and with DistributedDataParallel by backend.
 
     measure_training.py [--backends mpi "mpi, bf16 gradients" gloo] [--steps 3] [--rounds 5] [--batch 32]
-        [--length 128] [--views true]
+        [--length 128] [--views true] [--precision bf16]
 
-All ranks train a BERT of 23 million parameters from random weights in bf16, by turns: each for itself (at the same
+All ranks train a BERT of 23 million parameters from random weights, by turns: each for itself (at the same
 time, so that they share the machine as the others do), the same with as many bytes sent and received over plain TCP
 after each step as an all_reduce of the gradients has to move, and together. Rank 0 prints the medians over the rounds,
 in samples a second of all ranks, and the share of the unconnected ones' that each reaches; and a line of JSON.
@@ -78,6 +78,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--length", type=int, default=128)
     parser.add_argument("--views", default="true", choices=["true", "false"], help="gradient_as_bucket_view")
+    parser.add_argument("--precision", default="bf16", choices=["bf16", "fp32"], help="fp32 where CPUs have no bf16")
     options = parser.parse_args()
     dist.init_process_group("gloo")
     ranks = dist.get_world_size()
@@ -105,7 +106,7 @@ def main() -> None:
             dist.barrier()
             began = time.perf_counter()
             for _step in range(options.steps if turn else 1):
-                with torch.autocast("cpu", torch.bfloat16):
+                with torch.autocast("cpu", torch.bfloat16, enabled=options.precision == "bf16"):
                     loss = each(**batch).loss
                 loss.backward()
                 if name == BARE:

@@ -1,7 +1,7 @@
 """What is different in a DistributedDataParallel whose group has backend mpi: the size of its buckets, and compression.
 
-PyTorch's buckets of 25 MiB are made for backends to which each bucket costs milliseconds (gloo: 3). To this one it costs
-a twentieth of one, and what is in the last bucket, which is complete when the backward pass ends, overlaps with
+PyTorch's buckets of 25 MiB are made for backends to which each bucket costs milliseconds (gloo: 3). To this one it
+costs a twentieth of one, and what is in the last bucket, which is complete when the backward pass ends, overlaps with
 nothing. docs/collectives.md has what was measured.
 """
 
@@ -19,8 +19,9 @@ OTHERS = 25 * MIB
 def watch_ddp(module: Any, size: int, hook: Any = None) -> None:
     """Have each DistributedDataParallel use such buckets and this hook, unless the script gives it others.
 
-    module: torch.nn.parallel.distributed. size: bytes from which on a bucket takes no further gradient; gradients are not
-    divided, and a larger one is a bucket itself. hook: a communication hook for a group of several ranks, None for none.
+    module: torch.nn.parallel.distributed. size: bytes from which on a bucket takes no further gradient; gradients are
+    not divided, and a larger one is a bucket itself. hook: a communication hook for a group of several ranks, None for
+    none.
     """
     ddp = module.DistributedDataParallel
     construct = ddp.__init__

@@ -31,8 +31,8 @@ EAGER = 0.002
 # From then on it sleeps for this share of the time without movement, in seconds not less and not more than these.
 SHARE = 0.005
 LEAST, MOST = 0.00002, 0.005
-# A thread that goes on beside one that computes on the same core sleeps for this share, up to so many seconds: each look
-# costs the other one 25 us, and data that arrives meanwhile waits in the kernel's buffers.
+# A thread that goes on beside one that computes on the same core sleeps for this share, up to so many seconds: each
+# look takes time from the other one, and data that arrives meanwhile waits in the kernel's buffers.
 BESIDE, SOON = 0.2, 0.0005
 # Of how many looks of a thread that waits for one operation one is at all others, too.
 OTHERS = 8

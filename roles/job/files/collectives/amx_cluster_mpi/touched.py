@@ -16,7 +16,7 @@ import torch
 from amx_cluster_mpi.buffers import GRAIN, reduced
 from amx_cluster_mpi.library import MPI
 
-# Bytes of a block, and of a tensor that is looked at. Hidden sizes are multiples of 128, so that rows of fp32 are blocks.
+# Bytes of a block, and of a tensor that is looked at. Most hidden sizes are multiples of 128: rows of fp32 are blocks.
 BLOCK, LARGE = 1 << 9, 4 << 20
 # How many sums of as many elements are not looked at after one that was not worth it.
 PAUSE = 63
