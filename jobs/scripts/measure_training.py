@@ -95,6 +95,7 @@ def main() -> None:
             together.register_comm_hook(group, compress)
         trained[name] = together
     optimizers = {name: torch.optim.AdamW(each.parameters()) for name, each in trained.items()}
+    torch.manual_seed(1 + dist.get_rank())  # each rank has words of its own
     batch = {
         "input_ids": torch.randint(0, 30000, (options.batch, options.length)),
         "attention_mask": torch.ones(options.batch, options.length, dtype=torch.int64),
