@@ -103,6 +103,7 @@ def read(pattern: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _read(path: Path) -> Iterator[Any]:
+    path.stat()  # raises OSError for a file that is missing
     if path.suffix == ".parquet":
         import pyarrow.parquet
 
@@ -114,17 +115,24 @@ def _read(path: Path) -> Iterator[Any]:
         raise InputError(f"{path}: the name must end in .jsonl, .json, .csv or .parquet")
     with path.open(encoding="utf-8-sig", newline="" if path.suffix == ".csv" else None) as file:
         if path.suffix == ".csv":
+            csv.field_size_limit(2**31 - 1)  # texts may be longer than its 128 KiB
             yield from csv.DictReader(file, strict=True)
-        elif path.suffix == ".json":
-            rows = json.load(file)
-            yield from rows if isinstance(rows, list) else [rows]
-        else:
-            for number, line in enumerate(file, 1):
-                try:
-                    if line.strip():
-                        yield json.loads(line)
-                except ValueError as error:
-                    raise InputError(f"{path}, line {number}: {error}") from error
+            return
+        if path.suffix == ".json":
+            try:
+                rows = json.load(file)
+                yield from rows if isinstance(rows, list) else [rows]
+                return
+            except json.JSONDecodeError as error:
+                if error.msg != "Extra data":  # which JSON lines have, whatever their file's name
+                    raise
+                file.seek(0)
+        for number, line in enumerate(file, 1):
+            try:
+                if line.strip():
+                    yield json.loads(line)
+            except ValueError as error:
+                raise InputError(f"{path}, line {number}: {error}") from error
 
 
 # ------------------------------------------------------------------------------------------------------------ texts
@@ -247,8 +255,10 @@ def tokens(
         found: list[Text] = []
         for where, row in batch:
             try:
-                found += texts(row, render)
-            except InputError as error:
+                of_row = texts(row, render)
+                "".join(one.text for one in of_row).encode()  # half a surrogate pair is no character
+                found += of_row
+            except (InputError, UnicodeEncodeError) as error:
                 raise InputError(f"{where}: {error}") from error
         counts.rows += len(batch)
         for special in (False, True):
@@ -326,6 +336,9 @@ def write_split(path: Path, rows: Iterable[tuple[str, dict[str, Any]]], data: Ar
     counts = Counts()
     single = path.with_suffix(".single")
     write(single, ((*sample, [len(sample[0])]) for sample in tokens(rows, tokenizer, data.max_length, counts)))
+    if not counts.rows:
+        split = data.validation_split_percentage
+        raise InputError(f"{path.stem} data: no rows" + f" beside --validation_split_percentage {split}" * bool(split))
     if not counts.samples:
         raise InputError(
             f"{path.stem} data: no answer is left in {counts.rows} rows of at most {data.max_length} tokens"

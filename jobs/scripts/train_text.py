@@ -190,7 +190,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             rows: Any = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
         elif path.suffix in (".json", ".jsonl"):
             lines = path.suffix == ".jsonl" or not re.match(r"\s*(\[|\{\s*\"(version|data)\"\s*:)", text)
-            rows = [json.loads(line) for line in text.splitlines() if line.strip()] if lines else json.loads(text)
+            # Not splitlines(), to which U+2028 within a text is a line's end as well.
+            rows = [json.loads(line) for line in text.split("\n") if line.strip()] if lines else json.loads(text)
         else:
             raise InputError(f"{path}: the name must end in .csv, .json or .jsonl")
     except (OSError, UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:

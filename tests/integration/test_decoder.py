@@ -150,6 +150,7 @@ def test_refused_before_a_rank_starts(place: Place, merged: dict[str, Any], tmp_
     (tmp_path / "wider/config.json").write_text(json.dumps({**config, "intermediate_size": 512}))
     (tmp_path / "other").mkdir()
     (tmp_path / "other/config.json").write_text(json.dumps({**config, "model_type": "gpt2"}))
+    (tmp_path / "empty.jsonl").touch()
     wider = {"model_name_or_path": tmp_path / "wider", "use_peft": True, "adapter": adapter}
     cases: list[tuple[dict[str, Any], str]] = [
         ({"max_length": 1024}, "--max_length 1024: the model has 512 positions"),
@@ -158,6 +159,10 @@ def test_refused_before_a_rank_starts(place: Place, merged: dict[str, Any], tmp_
             "--lora_target_modules query: the model has down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj",
         ),
         ({"train_file": "own/none.jsonl"}, "own/none.jsonl: No such file or directory"),
+        (
+            {"train_file": tmp_path / "empty.jsonl"},
+            "train data: no rows beside --validation_split_percentage 10",
+        ),
         ({"chat_template": "none.jinja"}, "--chat_template none.jinja: No such file or directory"),
         ({"model_name_or_path": "models/none"}, "model models/none: "),
         ({"model_name_or_path": tmp_path / "bare"}, "own/train.jsonl, row 11: the tokenizer has no chat template: "),

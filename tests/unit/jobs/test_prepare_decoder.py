@@ -109,6 +109,7 @@ def test_a_template_that_answers_otherwise_than_it_asks(script: ModuleType) -> N
     [
         ("a.jsonl", '{"text": "é"}\n\n{"text": "b"}\n'),
         ("a.json", '[{"text": "é"}, {"text": "b"}]'),
+        ("a.json", '{"text": "é"}\n{"text": "b"}\n'),
         ("a.csv", "text\né\nb\n"),
     ],
 )
@@ -126,6 +127,8 @@ def test_files(script: ModuleType, tmp_path: Path, name: str, content: str) -> N
         ("a.json", "{", "a.json: Expecting property name"),
         ("a.txt", "", "a.txt: the name must end in .jsonl, .json, .csv or .parquet"),
         ("a.jsonl", None, "a.jsonl: No such file or directory"),
+        ("*.parquet", None, r"\*.parquet: No such file or directory"),
+        ("data", None, "data: No such file or directory"),
     ],
 )
 def test_broken_files(script: ModuleType, tmp_path: Path, name: str, content: str | None, error: str) -> None:
@@ -133,6 +136,12 @@ def test_broken_files(script: ModuleType, tmp_path: Path, name: str, content: st
         (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(script.InputError, match=error):
         list(script.read(str(tmp_path / name)))
+
+
+def test_a_long_text_in_csv(script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"text\n{'x' * 200_000}\n", encoding="utf-8")
+    ((_where, row),) = script.read(str(tmp_path / "a.csv"))
+    assert len(row["text"]) == 200_000
 
 
 def test_best_fit(script: ModuleType) -> None:
@@ -184,6 +193,11 @@ def test_plain_text_is_split_and_nothing_is_lost(script: ModuleType) -> None:
 def test_an_error_names_the_row(script: ModuleType) -> None:
     with pytest.raises(script.InputError, match="row 2: completion is empty"):
         samples(script, 9, {"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": ""})
+
+
+def test_half_a_surrogate_pair_is_refused_with_its_row(script: ModuleType) -> None:
+    with pytest.raises(script.InputError, match=r"row 2: .* surrogates not allowed"):
+        samples(script, 9, {"text": "a"}, {"text": "\ud83d"})
 
 
 def test_rows_held_out(script: ModuleType) -> None:

@@ -99,6 +99,11 @@ def test_json_forms(script: ModuleType, tmp_path: Path, name: str) -> None:
     assert script.read_rows(tmp_path / name) == rows
 
 
+def test_unicode_line_ends_within_json_lines(script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "a\u2028b\x85"}\r\n{"text": "c"}\r\n', encoding="utf-8")
+    assert script.read_rows(tmp_path / "rows.jsonl") == [{"text": "a\u2028b\x85"}, {"text": "c"}]
+
+
 def test_squad_nesting_is_flattened(script: ModuleType, tmp_path: Path) -> None:
     qa = {"id": "7", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
     nested = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "Ada did.", "qas": [qa]}]}]}
