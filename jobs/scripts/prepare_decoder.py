@@ -19,6 +19,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ FORMS = (
     ("question", "answer"),
     ("text",),
 )
-ROLES = {"human": "user", "gpt": "assistant"}
+ROLES = {"human": "user", "gpt": "assistant", "developer": "system", "function": "tool"}
 KNOWN_ROLES = ("system", "user", "assistant", "tool")
 # Architectures (model_type) that keep packed texts apart by their positions, as a test compares for each of them.
 PACKS = ("gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3")
@@ -189,30 +190,76 @@ def _messages(value: Any, name: str) -> list[dict[str, Any]]:
     found = []
     for number, one in enumerate(value, 1):
         role = one.get("role") or one.get("from")
-        content = one.get("content", one.get("value"))
         if ROLES.get(role, role) not in KNOWN_ROLES:
             raise InputError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
-        if not (isinstance(content, str) and content.strip()) and not one.get("tool_calls"):
+        role = ROLES.get(role, role)
+        content = _joined(one.get("value") if one.get("content") is None else one["content"])
+        if content is None and role == "system":
+            continue
+        if content is None and role != "tool" and not one.get("tool_calls"):
             raise InputError(f"{name}, message {number} ({role}): there is no text in it")
         rest = {key: item for key, item in one.items() if key not in ("from", "value") and item is not None}
-        found.append({**rest, "role": ROLES.get(role, role), "content": content or ""})
+        if one.get("tool_calls"):
+            rest["tool_calls"] = [_call(call) for call in one["tool_calls"]]
+        found.append({**rest, "role": role, "content": content or ""})
     return found
+
+
+def _joined(content: Any) -> str | None:
+    """Return the text of a message, also one in parts as OpenAI's; None where there is none, or more than text."""
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        content = "".join(str(part.get("text") or "") for part in content)
+    return content if isinstance(content, str) and content.strip() else None
+
+
+def _call(call: Any) -> Any:
+    """Return the call of a tool with arguments as templates write them: OpenAI has them as JSON text."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        function = {**function, "arguments": json.loads(function["arguments"])}
+    except ValueError:
+        return call
+    return {**call, "function": function} if "function" in call else function
+
+
+def tools(row: dict[str, Any]) -> list[Any] | None:
+    """Return the tools that a row declares, a list or JSON text; None where it declares none. Raises InputError."""
+    found = row.get("tools") or None
+    try:
+        found = json.loads(found) if isinstance(found, str) else found
+    except ValueError as error:
+        raise InputError(f"tools: {error}") from error
+    if not isinstance(found, list | None):
+        raise InputError(f"tools is not a list of tools: {found!r:.60}")
+    return found or None
 
 
 def chat(messages: list[dict[str, Any]], render: Callable[[list[dict[str, Any]], bool], str]) -> list[Text]:
     """Return a chat as one text with all its answers; as one for each answer, if its template renders earlier messages
     differently when more follow (that of Qwen 3 leaves their reasoning out).
 
-    Raises InputError where there is no answer, or the template does not put an answer after what asks for it.
+    An answer of weight 0 is not learnt. Raises InputError where there is none to learn, or the template does not put
+    an answer after what asks for it.
     """
-    places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
+    places = [
+        place
+        for place, message in enumerate(messages)
+        if message["role"] == "assistant" and message.get("weight", 1) != 0
+    ]
     if not places:
-        raise InputError("has no answer: no message of the assistant")
+        raise InputError("has no answer: no message of the assistant that counts")
     ends = {place: render(messages[: place + 1], False) for place in places}
-    begins = {place: render(messages[:place], True) if place else "" for place in places}
+    begins = {place: render(messages[:place], True) for place in places if place}
+    if 0 in ends:  # nothing asks for it
+        begins[0] = ends[0][: max(0, ends[0].rfind(messages[0]["content"].strip()))]
     for place in places:
         if not ends[place].startswith(begins[place]):
-            raise InputError(f"the chat template does not begin answer {place + 1} as it asks for one")
+            raise InputError(
+                f"the chat template writes message {place + 1}, an answer, otherwise than where it asks for one: name "
+                "a file with another by --chat_template"
+            )
     whole = ends[places[-1]]
     if all(whole.startswith(end) for end in ends.values()):
         return [Text(whole, [(len(begins[place]), len(ends[place])) for place in places], False)]
@@ -243,11 +290,13 @@ def tokens(
     """
     rows = iter(rows)
 
-    def render(messages: list[dict[str, Any]], asks: bool) -> str:
+    def render(declared: list[Any] | None, messages: list[dict[str, Any]], asks: bool) -> str:
         if not tokenizer.chat_template:
             raise InputError("the tokenizer has no chat template: name a file with one by --chat_template")
         try:
-            return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=asks))
+            return str(
+                tokenizer.apply_chat_template(messages, tools=declared, tokenize=False, add_generation_prompt=asks)
+            )
         except Exception as error:  # Jinja's, and what a template raises itself
             raise InputError(f"the chat template refuses it: {error}") from error
 
@@ -255,7 +304,7 @@ def tokens(
         found: list[Text] = []
         for where, row in batch:
             try:
-                of_row = texts(row, render)
+                of_row = texts(row, partial(render, tools(row)))
                 "".join(one.text for one in of_row).encode()  # half a surrogate pair is no character
                 found += of_row
             except (InputError, UnicodeEncodeError) as error:

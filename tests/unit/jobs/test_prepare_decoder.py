@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import random
 import sys
 from pathlib import Path
@@ -12,6 +13,10 @@ from support.scripts import load
 
 USER = {"role": "user", "content": "Two and two?"}
 ANSWER = {"role": "assistant", "content": "Four."}
+PARTS = [{"type": "text", "text": "Two and "}, {"type": "text", "text": "two?"}]
+ARGUMENTS = {"function": {"name": "add", "arguments": {"a": 2, "b": 2}}}
+AS_TEXT = {"function": {"name": "add", "arguments": '{"a": 2, "b": 2}'}}
+CALL = {"role": "assistant", "content": None, "tool_calls": [AS_TEXT]}
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +55,32 @@ def learnt(one: Any) -> list[str]:
             "<user>Hello.<assistant>Hi.",
             ["Hi."],
         ),
+        (
+            {"messages": [{"role": "developer", "content": "Be short."}, USER, ANSWER]},
+            "<system>Be short..<user>Two and two?.<assistant>Four..",
+            ["Four.."],
+        ),
+        (
+            {"messages": [{"role": "system", "content": ""}, {"role": "user", "content": PARTS}, ANSWER]},
+            "<user>Two and two?.<assistant>Four..",
+            ["Four.."],
+        ),
+        (
+            {"messages": [USER, CALL, {"role": "tool", "content": ""}, ANSWER]},
+            "<user>Two and two?.<assistant>.<tool>.<assistant>Four..",
+            [".", "Four.."],
+        ),
+        (
+            {"messages": [USER, {**ANSWER, "weight": 0}, USER, {**ANSWER, "weight": 1}]},
+            "<user>Two and two?.<assistant>Four..<user>Two and two?.<assistant>Four..",
+            ["Four.."],
+        ),
+        # Nothing asks for the first answer: how its role is written is not part of it.
+        (
+            {"messages": [{"role": "assistant", "content": "Yes?"}, USER, ANSWER]},
+            "<assistant>Yes?.<user>Two and two?.<assistant>Four..",
+            ["Yes?.", "Four.."],
+        ),
         ({"prompt": [USER], "completion": [ANSWER]}, "<user>Two and two?.<assistant>Four..", ["Four.."]),
     ],
 )
@@ -68,13 +99,18 @@ def test_all_of_a_plain_text_is_learnt(script: ModuleType) -> None:
         ({"a": 1, "b": 2}, "has a, b; expected one of: messages; conversations; prompt and completion; "),
         ({"instruction": "Add.", "output": "  "}, "output is empty"),
         ({"prompt": "x", "completion": ""}, "completion is empty"),
-        ({"messages": [USER]}, "has no answer: no message of the assistant"),
+        ({"messages": [USER]}, "has no answer: no message of the assistant that counts"),
         ({"messages": []}, "messages is empty"),
         ({"messages": "hello"}, "messages is not a list of messages"),
         ({"messages": [{"role": "bot", "content": "x"}]}, "messages, message 1: the role is 'bot', expected system, "),
         (
             {"messages": [USER, {"role": "assistant", "content": ""}]},
             r"messages, message 2 \(assistant\): there is no ",
+        ),
+        ({"messages": [USER, {**ANSWER, "weight": 0}]}, "has no answer: no message of the assistant that counts"),
+        (
+            {"messages": [{"role": "user", "content": [*PARTS, {"type": "image_url"}]}, ANSWER]},
+            r"messages, message 1 \(user\): there is no text in it",
         ),
         ({"text": 7}, "text is not a text: 7"),
     ],
@@ -100,7 +136,7 @@ def test_a_template_that_drops_earlier_reasoning_gives_a_text_for_each_answer(sc
 
 
 def test_a_template_that_answers_otherwise_than_it_asks(script: ModuleType) -> None:
-    with pytest.raises(script.InputError, match="the chat template does not begin answer 2 as it asks for one"):
+    with pytest.raises(script.InputError, match="the chat template writes message 2, an answer, otherwise than"):
         script.texts({"messages": [USER, ANSWER]}, lambda messages, asks: render(messages, False) + "?" * asks)
 
 
@@ -163,6 +199,14 @@ class Letters:
         offsets = [[(place, place + 1) for place in range(len(text))] for text in texts]
         return {"input_ids": [[ord(letter) for letter in text] for text in texts], "offset_mapping": offsets}
 
+    chat_template = "given to the tokenizer below"
+
+    def apply_chat_template(
+        self, messages: list[dict[str, Any]], tools: Any, tokenize: bool, add_generation_prompt: bool
+    ) -> str:
+        shown = [{**one, "content": f"{one['content']}{json.dumps(one.get('tool_calls', ''))}"} for one in messages]
+        return f"{json.dumps(tools)} {render(shown, add_generation_prompt)}"
+
 
 def samples(script: ModuleType, max_length: int, *rows: dict[str, Any]) -> tuple[list[Any], Any]:
     counts = script.Counts()
@@ -175,6 +219,21 @@ def test_only_answers_are_labelled(script: ModuleType) -> None:
     assert ids == [*map(ord, "abcd"), 0]
     assert labels == [script.IGNORED, script.IGNORED, ord("c"), ord("d"), 0]
     assert (counts.rows, counts.samples, counts.tokens, counts.answers, counts.cut) == (1, 1, 5, 3, 0)
+
+
+@pytest.mark.parametrize("declared", [[{"name": "add"}], '[{"name": "add"}]'])
+def test_a_template_gets_tools_and_calls_as_templates_write_them(script: ModuleType, declared: Any) -> None:
+    row = {"messages": [USER, CALL, {"role": "tool", "content": "4"}, ANSWER], "tools": declared}
+    ((ids, _labels),) = samples(script, 999, row)[0]
+    text = "".join(map(chr, ids))
+    assert text.startswith(json.dumps([{"name": "add"}]))
+    assert json.dumps([ARGUMENTS]) in text
+
+
+@pytest.mark.parametrize("declared", ["{", '{"name": "add"}', 7])
+def test_tools_that_are_none(script: ModuleType, declared: Any) -> None:
+    with pytest.raises(script.InputError, match="row 1: tools"):
+        samples(script, 999, {"messages": [USER, ANSWER], "tools": declared})
 
 
 def test_chats_are_cut_and_left_out_where_no_answer_is_left(script: ModuleType) -> None:
