@@ -30,21 +30,22 @@ def of_job(job: Job) -> list[str]:
     if job.inference:
         errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
     trains = job.of_kind().takes_trainer_arguments
-    if trains and os.path.normpath(str(job.args.get("output_dir", "output"))) != "output":
+    # HfArgumentParser takes its arguments with dashes, too.
+    args = {name.replace("-", "_") if trains else name: value for name, value in job.args.items()}
+    if trains and os.path.normpath(str(args.get("output_dir", "output"))) != "output":
         errors.append(
-            f"args: output_dir: {job.args['output_dir']} is not where checkpoints and results are looked for: "
-            "leave it out"
+            f"args: output_dir: {args['output_dir']} is not where checkpoints and results are looked for: leave it out"
         )
     for name in ("save_strategy", "save_steps", "save_total_limit"):
-        if job.checkpoints and name in job.args:
+        if job.checkpoints and name in args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
     if job.sharding != "none":
         errors += [
             f"args: {name}: and sharding: {job.sharding} both decide how the model is sharded: leave one of them out"
             for name in ("fsdp", "fsdp_config", "deepspeed")
-            if job.args.get(name)
+            if args.get(name)
         ]
-        if job.args.get("use_peft"):
+        if args.get("use_peft"):
             errors.append(
                 f"args: use_peft: LoRA leaves the model as it is, and sharding: {job.sharding} is for training all of "
                 "it: leave one of them out"

@@ -110,10 +110,8 @@ def arguments(
     # What is sharded needs a group also where one rank is left to go on with its checkpoint.
     distributed = stack["distributed"] if world_size > 1 or "fsdp" in own else {}
     distributed = {name: backend if name in BACKEND_ARGUMENTS else value for name, value in distributed.items()}
-    kept = {
-        name: value
-        for name, value in own.items()
-        if name not in DEVICE_ARGUMENTS and (not distributed or name not in BACKEND_ARGUMENTS)
-    }
+    # HfArgumentParser takes its arguments with dashes, too.
+    never = (*DEVICE_ARGUMENTS, *(BACKEND_ARGUMENTS if distributed else ()))
+    kept = {name: value for name, value in own.items() if name.replace("-", "_") not in never}
     bf16 = stack["bf16"] if precision == "bf16" else {}
     return {"output_dir": "output", **distributed, **bf16, **stack.get("ipex", {}), **kept, **stack["cpu"]}

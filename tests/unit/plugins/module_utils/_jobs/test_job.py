@@ -234,6 +234,14 @@ WRONG_MEANING = [
         "args: fsdp: and sharding: full both decide how the model is sharded: leave one of them out",
     ),
     (
+        "{args: {fsdp-config: a.json}, sharding: full}",
+        "args: fsdp_config: and sharding: full both decide how the model is sharded: leave one of them out",
+    ),
+    (
+        "{args: {output-dir: elsewhere}}",
+        "args: output_dir: elsewhere is not where checkpoints and results are looked for: leave it out",
+    ),
+    (
         "{args: {use_peft: true}, sharding: full}",
         "args: use_peft: LoRA leaves the model as it is, and sharding: full is for training all of it: leave one of "
         "them out",

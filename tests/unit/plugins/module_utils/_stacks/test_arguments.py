@@ -61,7 +61,7 @@ def test_versions_that_cannot(version: str, backend: str, error: str) -> None:
 
 
 def test_one_job_on_two_versions() -> None:
-    own = {"seed": 1, "use_cpu": False, "no_cuda": False, "ddp_backend": "nccl"}
+    own = {"seed": 1, "use_cpu": False, "no_cuda": False, "ddp_backend": "nccl", "ddp-backend": "nccl"}
     old = arguments.arguments(arguments.by_version("4.24.0", "ccl", True), own, 8, "bf16", "ccl")
     assert old == {
         "output_dir": "output", "seed": 1, "no_cuda": True, "xpu_backend": "ccl", "use_ipex": True, "bf16": True,
