@@ -317,11 +317,11 @@ def tokens(
                     [one.text for one in chosen], add_special_tokens=special, return_offsets_mapping=True
                 )
                 for one, ids, offsets in zip(chosen, encoded["input_ids"], encoded["offset_mapping"]):
-                    yield from _samples(one, ids, offsets, tokenizer.eos_token_id, max_length, counts)
+                    yield from _samples(one, ids, offsets, tokenizer, max_length, counts)
 
 
 def _samples(
-    text: Text, ids: list[int], offsets: Sequence[tuple[int, int]], end: int | None, max_length: int, counts: Counts
+    text: Text, ids: list[int], offsets: Sequence[tuple[int, int]], tokenizer: Any, max_length: int, counts: Counts
 ) -> Iterator[tuple[list[int], list[int]]]:
     if text.answers is None:
         labels = list(ids)
@@ -329,6 +329,9 @@ def _samples(
         # A token on the border belongs to the answer. Special tokens that the tokenizer added have no characters.
         counted = [any(a < last and b > first for first, last in text.answers) for a, b in offsets]
         labels = [token if counts_ else IGNORED for token, counts_ in zip(ids, counted)]
+    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    if begin is not None and ids[:2] == [begin, begin]:  # the text has the mark that the tokenizer adds
+        ids, labels = ids[1:], labels[1:]
     if text.special and end is not None and ids[-1:] != [end]:
         ids, labels = [*ids, end], [*labels, end]
     counts.cut += text.answers is not None and len(ids) > max_length
@@ -425,15 +428,17 @@ def linear_layers(config: Any) -> dict[str, tuple[int, int]]:
     """Return {name: (inputs, outputs)} of a model's linear layers, the output layer left out. Loads no weights."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.pytorch_utils import Conv1D
 
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
-    output = model.get_output_embeddings()
-    return {
+    layers = {name: layer for name, layer in model.named_modules() if layer is not model.get_output_embeddings()}
+    linear = {
         name: (layer.in_features, layer.out_features)
-        for name, layer in model.named_modules()
-        if isinstance(layer, torch.nn.Linear) and layer is not output
+        for name, layer in layers.items()
+        if isinstance(layer, torch.nn.Linear)
     }
+    return linear | {name: layer.weight.shape for name, layer in layers.items() if isinstance(layer, Conv1D)}  # GPT-2's
 
 
 def check_lora(data: Arguments, layers: dict[str, tuple[int, int]]) -> None:

@@ -134,6 +134,17 @@ def test_all_weights(place: Place) -> None:
     assert said["merged"] != said["before"]
 
 
+def test_tied_weights_are_written_once_in_the_format_they_came_in(place: Place, tmp_path: Path) -> None:
+    shutil.copytree(place.folder / "models/decoder", tmp_path / "half")
+    config = json.loads((tmp_path / "half/config.json").read_text())
+    (tmp_path / "half/config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}))
+    place.train(model_name_or_path=tmp_path / "half", max_steps=1, eval_before=False, max_eval_samples=1)
+    with (place.folder / "output/model.safetensors").open("rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    assert header["model.embed_tokens.weight"]["dtype"] == "BF16"
+    assert "lm_head.weight" not in header
+
+
 @only_at_length("peft loads it, as where the merged model is judged")
 def test_an_adapter_goes_on(place: Place, merged: dict[str, Any]) -> None:
     more = place.train(**{**LORA, "merge": False, "num_train_epochs": 0.2}, adapter="models/adapter")
@@ -168,6 +179,15 @@ def test_refused_before_a_rank_starts(place: Place, merged: dict[str, Any], tmp_
         ({"model_name_or_path": tmp_path / "bare"}, "own/train.jsonl, row 11: the tokenizer has no chat template: "),
         (wider, f"--adapter {adapter} is for another model: it changes model.layers.0.mlp."),
         ({"model_name_or_path": tmp_path / "other"}, "--packing: that a model of type gpt2 keeps packed texts apart "),
+        (
+            {
+                "model_name_or_path": tmp_path / "other",
+                "packing": False,
+                "use_peft": True,
+                "lora_target_modules": "query",
+            },
+            "--lora_target_modules query: the model has c_attn, c_fc, c_proj",
+        ),
         ({"use_peft": True, "adapter": "models/none"}, "--adapter models/none: it has no adapter_config.json"),
         ({"validation_split_percentage": 100}, "--validation_split_percentage 100: expected 0 to 99"),
     ]

@@ -191,9 +191,9 @@ def test_best_fit(script: ModuleType) -> None:
 
 
 class Letters:
-    """A tokenizer of which each letter is a token; 0 ends a text."""
+    """A tokenizer of which each letter is a token; 0 ends a text, and "^" begins one."""
 
-    eos_token_id = 0
+    bos_token_id, eos_token_id = ord("^"), 0
 
     def __call__(self, texts: list[str], **_options: bool) -> dict[str, Any]:
         offsets = [[(place, place + 1) for place in range(len(text))] for text in texts]
@@ -252,6 +252,11 @@ def test_plain_text_is_split_and_nothing_is_lost(script: ModuleType) -> None:
 def test_an_error_names_the_row(script: ModuleType) -> None:
     with pytest.raises(script.InputError, match="row 2: completion is empty"):
         samples(script, 9, {"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": ""})
+
+
+def test_the_mark_that_begins_a_text_is_there_once(script: ModuleType) -> None:
+    ((ids, labels),), _counts = samples(script, 9, {"text": "^^ab"})
+    assert (ids, labels) == ([*map(ord, "^ab"), 0], [script.IGNORED, ord("a"), ord("b"), 0])
 
 
 def test_half_a_surrogate_pair_is_refused_with_its_row(script: ModuleType) -> None:
