@@ -130,13 +130,15 @@ def save(trainer: Any, data: Arguments, tokenizer: Any) -> None:
                 model = model.merge_and_unload()
                 state = model.state_dict()
             dtype = AutoConfig.from_pretrained(data.model_name_or_path).dtype or torch.float32
-            model.config.dtype, model.config.use_cache = dtype, True
+            model.config.use_cache = True
             # Weights that are tied have several names in the state, and one here.
             names = {name for name, _one in (*model.named_parameters(), *model.named_buffers())} & set(state)
             as_it_came = {
                 name: one.to(dtype) if one.is_floating_point() else one for name, one in state.items() if name in names
             }
             model.save_pretrained(output, state_dict=as_it_came)
+            model.config.dtype = dtype  # where save_pretrained has noted that of the weights that were trained
+            model.config.save_pretrained(output)
     if trainer.is_world_process_zero():
         tokenizer.save_pretrained(output)
 

@@ -142,6 +142,7 @@ def test_tied_weights_are_written_once_in_the_format_they_came_in(place: Place, 
     with (place.folder / "output/model.safetensors").open("rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert header["model.embed_tokens.weight"]["dtype"] == "BF16"
+    assert json.loads((place.folder / "output/config.json").read_text())["dtype"] == "bfloat16"
     assert "lm_head.weight" not in header
 
 
