@@ -63,16 +63,30 @@ def main() -> None:
         num_attention_heads=4,
         num_key_value_heads=2,
     )
-    trainer = Trainer(model=LlamaForCausalLM(config), args=args, train_dataset=Words(), callbacks=[Dying()])
+    words = Words()
+    trainer = Trainer(
+        model=LlamaForCausalLM(config), args=args, train_dataset=words, eval_dataset=words, callbacks=[Dying()]
+    )
+    before = trainer.evaluate()["eval_loss"]
+    # accelerate 1.15 would train a model that was evaluated without DistributedDataParallel.
+    trainer.accelerator.free_memory()
+    vars(trainer.model).pop("_is_accelerate_prepared", None)
     loaded = peak()
     trainer.train(resume_from_checkpoint=args.resume_from_checkpoint)
     trained = peak()
     trainer.save_model()
+    evaluated = [before, trainer.evaluate()["eval_loss"]]
     own = sum(getattr(part, "_local_tensor", part).numel() for part in trainer.model.parameters())
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     print(f"rank {args.process_index}: {loaded:.0f} MiB at the start, {trained:.0f} MiB at most", flush=True)
     if args.process_index == 0:
-        results = {"losses": losses, "own_parameters": own, "peak_mib": trained, "ranks": args.world_size}
+        results = {
+            "losses": losses,
+            "evaluated": evaluated,
+            "own_parameters": own,
+            "peak_mib": trained,
+            "ranks": args.world_size,
+        }
         Path(args.output_dir, "all_results.json").write_text(json.dumps(results))
 
 

@@ -1,8 +1,9 @@
 """sharding: full or optimizer - transformers' Trainer shards its model over the ranks by FSDP2, also on CPUs.
 
-The launch gives the Trainer its arguments `fsdp` and `fsdp_config`. Three things are missing there (accelerate 1.15,
-transformers 5.23): accelerate ignores FSDP, without a word, where it trains on CPUs; the Trainer saves no model where
-the state is saved in shards; and it removes old checkpoints on the host of rank 0 only.
+The launch gives the Trainer its arguments `fsdp` and `fsdp_config`. Four things are missing there (accelerate 1.15,
+transformers 5.23): accelerate ignores FSDP, without a word, where it trains on CPUs; the Trainer cannot evaluate before
+it trains; it saves no model where the state is saved in shards; and it removes old checkpoints on the host of rank 0
+only.
 """
 
 from __future__ import annotations
@@ -41,9 +42,24 @@ def watch_accelerate(module: Any) -> None:
 
 
 def watch_trainer(module: Any) -> None:
-    """Have the Trainer save the model in one piece: at the end of its training, and where the script requests it."""
+    """Have the Trainer evaluate a model before it trains it, and save it in one piece: at the end of its training, and
+    where the script requests it."""
     trainer = module.Trainer
-    train, save_model = trainer.train, trainer.save_model
+    evaluation_loop, train, save_model = trainer.evaluation_loop, trainer.train, trainer.save_model
+
+    @functools.wraps(evaluation_loop)
+    def unsharded_evaluation(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self.is_fsdp_enabled or self.accelerator._models:
+            return evaluation_loop(self, *args, **kwargs)
+        # FSDP2 takes a model with its optimizer only, which there is not yet. Each rank has loaded the whole model.
+        self.is_fsdp_enabled = False
+        try:
+            return evaluation_loop(self, *args, **kwargs)
+        finally:
+            self.is_fsdp_enabled = True
+            self.accelerator._models.clear()
+            model = self.accelerator.unwrap_model(self.model, keep_fp32_wrapper=False)
+            vars(model).pop("_is_accelerate_prepared", None)
 
     @functools.wraps(train)
     def merging_train(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -58,7 +74,7 @@ def watch_trainer(module: Any) -> None:
             merge(self, output_dir or self.args.output_dir)
         return save_model(self, output_dir, _internal_call)
 
-    trainer.train, trainer.save_model = merging_train, merging_save
+    trainer.evaluation_loop, trainer.train, trainer.save_model = unsharded_evaluation, merging_train, merging_save
 
 
 def merge(trainer: Any, folder: str) -> None:
@@ -72,8 +88,17 @@ def merge(trainer: Any, folder: str) -> None:
         trainer._amx_cluster_merged = made
 
 
-def refuse_unsharded(model: Any, wanted: str) -> None:
-    """End a rank whose Trainer is about to train a model that is not sharded. Raises RuntimeError."""
+def refuse(rank: Rank, args: Any, model: Any) -> None:
+    """End a rank whose Trainer is about to train a model that is not sharded, or would miss parts of its best one.
+
+    Raises RuntimeError.
+    """
+    wanted = rank.sharding
+    if args.load_best_model_at_end and len(rank.together) < rank.size:
+        raise RuntimeError(
+            f"sharding: {wanted} is set, and hosts that do not share their output directory have a part of each "
+            "checkpoint only: leave load_best_model_at_end out of the job file's args"
+        )
     kinds = {base.__name__ for module in model.modules() for base in type(module).__mro__}
     if not kinds & {"FSDPModule", "FullyShardedDataParallel"}:
         raise RuntimeError(

@@ -33,7 +33,7 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
         ) -> None:
             group.refuse_alone(getattr(args, "world_size", None))
             if rank.sharding:
-                sharding.refuse_unsharded(model, rank.sharding)
+                sharding.refuse(rank, args, model)
             with contextlib.suppress(Exception):
                 gradients.trainer(model, optimizer)
             self.began = time.time()
