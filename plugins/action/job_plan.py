@@ -46,7 +46,7 @@ class ActionModule(ControlNodeAction):
         plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
         memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}
         cache = Path(options["cache"]).expanduser()
-        plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory))
+        plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, options["stack"]["packages"]))
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
             text = plan_text.render(plan, colour=screen.current().colours, full=full)

@@ -18,6 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import Lora, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import SHARDING, number
 from ansible_collections.amx.cluster.plugins.module_utils._text import names, size
 
 DECODER_SCRIPT = "train_decoder.py"
@@ -29,11 +30,25 @@ SCRIPTS = {
 }
 """Scripts that are known to load weights in fp32 (LoRA's in bf16), with their argument for the length of a row."""
 
+AS_STORED = ("run_glue.py", "run_qa.py")
+"""Those of them that leave the number format to transformers: from 5.0 on, that of the files."""
+
 TRAIN_IF_SET = ("run_glue.py", "run_qa.py")
 """Scripts that train with do_train only; others do unless do_eval is set alone."""
 
-BY_ITSELF = ("auto_find_batch_size", "deepspeed", "fsdp", "torch_compile")
-"""Arguments of the Trainer with which memory is another."""
+BY_ITSELF = (
+    "auto_find_batch_size",
+    "deepspeed",
+    "fsdp",
+    "torch_compile",
+    "torch_compile_backend",
+    "torch_compile_mode",
+    "adapter",
+)
+"""Arguments of the Trainer and of train_decoder.py with which memory is another."""
+
+NO = ("", "0", "f", "false", "n", "no", "none")
+"""Values, in lower case, with which an argument is off: those of transformers' HfArgumentParser, and none."""
 
 NEAR = 0.9
 """Share of a host's memory above which the plan warns."""
@@ -49,15 +64,39 @@ def shape_of(job: Job, cache: Path) -> model_shape.Shape:
 
     cache: cluster_cache, the directory in which the control node keeps what it has downloaded.
     """
-    value = job.args.get("config_name", job.args.get("model_name_or_path"))
+    args = arguments(job)
+    value = args.get("config_name", args.get("model_name_or_path"))
     if not isinstance(value, str):
         raise ValueError("the job has no argument model_name_or_path")
     path = _directory(job, value, cache) / "config.json"
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError:
         raise ValueError(f"{value} has no config.json on the control node yet") from None
-    return model_shape.of_config({**config, **_overrides(str(job.args.get("config_overrides", "")))})
+    except ValueError:
+        config = None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    shape = model_shape.of_config({**config, **_overrides(str(args.get("config_overrides", "")))})
+    if job.script.name in SCRIPTS and shape.decoder != (job.script.name == DECODER_SCRIPT):
+        raise ValueError(f"with {job.script.name}, a model of type {shape.model_type} has another head")
+    dtype = config.get("dtype", config.get("torch_dtype"))
+    if job.script.name in AS_STORED and dtype not in (None, "float32"):
+        raise ValueError(f"{job.script.name} may load its weights in {dtype}")
+    return shape
+
+
+def arguments(job: Job) -> dict[str, Any]:
+    """Return a job's arguments, by names with underscores: transformers' parser takes hyphens, too."""
+    args = {name.replace("-", "_"): value for name, value in job.args.items()}
+    # The versions before 5 have it, and prefer it.
+    old = args.get("per_gpu_train_batch_size")
+    return {**args, "per_device_train_batch_size": old} if old else args
+
+
+def _on(value: object) -> bool:
+    """Return whether the value of an argument switches it on."""
+    return bool(value) and str(value).lower() not in NO
 
 
 def _directory(job: Job, value: str, cache: Path) -> Path:
@@ -91,27 +130,30 @@ def _overrides(text: str) -> dict[str, Any]:
 
 def settings_of(job: Job, shape: model_shape.Shape, precision: str) -> Settings:
     """Return what of a job decides about memory, for one rank. Raises ValueError where that cannot be known."""
-    args = job.args
-    given = next((name for name in BY_ITSELF if args.get(name)), None)
+    args = arguments(job)
+    given = next((name for name in BY_ITSELF if _on(args.get(name))), None)
     if given:
         raise ValueError(f"it sets the argument {given}")
-    if not args.get("do_train", job.script.name not in TRAIN_IF_SET and not args.get("do_eval")):
+    evaluates = [name for name in ("eval_strategy", "evaluation_strategy") if _on(args.get(name))]
+    trains = job.script.name not in TRAIN_IF_SET and (not _on(args.get("do_eval")) or bool(evaluates))
+    if not (_on(args.get("do_train")) or trains):
         raise ValueError("it does not train (do_train)")
-    optimizer = str(args.get("optim", "adamw_torch"))
+    # With a switch of its own in the versions before 5.
+    optimizer = "adafactor" if _on(args.get("adafactor")) else str(args.get("optim", "adamw_torch"))
     kinds = [name for name in memory_forecast.STATES if optimizer.split("_")[0] == name]
     if not kinds or "bit" in optimizer:
         raise ValueError(f"the optimizer {optimizer} is not one of {', '.join(memory_forecast.STATES)}")
-    lora = _lora(args, shape) if args.get("use_peft") else None
+    lora = _lora(args, shape) if _on(args.get("use_peft")) else None
     dtype = args.get("dtype", "auto")
     if dtype == "bfloat16" and not lora:
         raise ValueError("dtype is bfloat16")
-    bf16 = precision == "bf16"
+    bf16 = _on(args.get("bf16", precision == "bf16"))
     return Settings(
         batch=_whole(args, "per_device_train_batch_size", 8),
-        length=_length(job, shape),
+        length=_length(job, args, shape),
         bf16=bf16,
         bf16_weights=bool(lora) and (bf16 if dtype == "auto" else dtype == "bfloat16"),
-        checkpointing=bool(args.get("gradient_checkpointing") or args.get("activation_checkpointing")),
+        checkpointing=_on(args.get("gradient_checkpointing")) or _on(args.get("activation_checkpointing")),
         state_bytes=memory_forecast.STATES[kinds[0]],
         lora=lora,
         sharding=job.sharding,
@@ -119,15 +161,23 @@ def settings_of(job: Job, shape: model_shape.Shape, precision: str) -> Settings:
     )
 
 
-def _length(job: Job, shape: model_shape.Shape) -> int:
+def _length(job: Job, args: Mapping[str, Any], shape: model_shape.Shape) -> int:
     if not shape.vocabulary:
         return shape.positions
     name, default = SCRIPTS.get(job.script.name, ("", 0))
-    name = name or next((one for one in ("max_length", "max_seq_length", "block_size") if one in job.args), "")
+    name = name or next((one for one in ("max_length", "max_seq_length", "block_size") if one in args), "")
     if not name:
         raise ValueError(f"the length of a row in {job.script.name} is not known")
-    length = _whole(job.args, name, default)
+    length = _whole(args, name, default)
     return length if shape.decoder else min(length, shape.positions)
+
+
+def _rows_are_full(job: Job, shape: model_shape.Shape) -> bool:
+    """Return whether each batch is as long as settings_of has it, not as the longest of its texts."""
+    args = arguments(job)
+    if job.script.name == DECODER_SCRIPT:
+        return _on(args.get("packing"))
+    return not shape.vocabulary or (job.script.name in AS_STORED and _on(args.get("pad_to_max_length", True)))
 
 
 def _whole(args: Mapping[str, Any], name: str, default: int) -> int:
@@ -139,18 +189,24 @@ def _whole(args: Mapping[str, Any], name: str, default: int) -> int:
 
 def _lora(args: Mapping[str, Any], shape: model_shape.Shape) -> Lora:
     targets = args.get("lora_target_modules", ["all-linear"])
-    targets = [targets] if isinstance(targets, str) else targets
+    targets = targets if isinstance(targets, (list, tuple)) else [targets]
     targets = list(shape.matrices()) if targets == ["all-linear"] else targets
     unknown = [str(name) for name in targets if name not in shape.matrices()]
     if unknown or not shape.decoder:
         raise ValueError(f"LoRA of {unknown[0] if unknown else shape.model_type} is not known")
-    return Lora(_whole(args, "lora_r", 16), tuple(targets), float(args.get("lora_dropout", 0.05)))
+    try:
+        dropout = float(args.get("lora_dropout", 0.05))
+    except (TypeError, ValueError):
+        raise ValueError(f"the argument lora_dropout is {args['lora_dropout']!r}") from None
+    return Lora(_whole(args, "lora_r", 16), tuple(targets), dropout)
 
 
-def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int]) -> dict[str, Any]:
-    """Return {note, hosts: {host: bytes by part, total, has}, warnings}: what the plan shows; {} where nothing trains.
+def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages: Mapping[str, str]) -> dict[str, Any]:
+    """Return {note, hosts: {host: bytes by part, total, has}, warnings, rows}: what the plan shows; {} where nothing
+    trains. rows: tokens of a row, where these are the most that it can have, and texts decide.
 
-    memory: bytes of each host, 0 where that is not known. Raises ValueError for what is known not to fit.
+    memory: bytes of each host, 0 where that is not known. packages: of the stack, with their versions. Raises
+    ValueError for what is known not to fit.
     """
     if not job.of_kind().takes_trainer_arguments:
         return {}
@@ -160,6 +216,9 @@ def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int]) -> dict[
     except ValueError as error:
         return {"note": f"Memory is not forecast: {error}.", "hosts": {}, "warnings": []}
     found: dict[str, Any] = {"note": "", "hosts": {}, "warnings": []}
+    full = _rows_are_full(job, shape)
+    if not full:
+        found["rows"] = wanted.length
     errors: list[str] = []
     beyond = False
     for same in _alike(plan, memory):
@@ -173,12 +232,15 @@ def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int]) -> dict[
         if not has or forecast.host <= NEAR * has:
             continue
         text = f"{names(hosts)}: training would take {size(forecast.host)} at its peak, of {size(has)}"
+        text += "" if full else f", with rows of {wanted.length} tokens"
         if forecast.host <= has:
             found["warnings"].append(f"{text}: other processes have little room.")
             continue
-        listed = "\n".join(f"  - {one}" for one in changes(job, shape, here, has, len(plan.hosts)))
+        listed = "\n".join(f"  - {one}" for one in changes(job, shape, here, has, len(plan.hosts), packages))
         errors.append(f"{text}. Each of these changes of the job makes it smaller:\n{listed}")
-        beyond = beyond or forecast.host > BEYOND * has
+        # What texts decide is no reason to refuse: a single token is the least that they have.
+        least = forecast.host if full else _peak(shape, here, {"length": 1})
+        beyond = beyond or least > BEYOND * has
     if beyond and job.script.name in SCRIPTS and DERIVED not in job.name:
         raise ValueError(f"Job {job.name} does not fit into memory:\n" + "\n".join(errors))
     found["warnings"] += errors
@@ -192,38 +254,52 @@ def _alike(plan: Plan, memory: Mapping[str, int]) -> list[list[Any]]:
     return list(groups.values())
 
 
-def changes(job: Job, shape: model_shape.Shape, wanted: Settings, has: int, hosts: int) -> list[str]:
+def changes(
+    job: Job, shape: model_shape.Shape, wanted: Settings, has: int, hosts: int, packages: Mapping[str, str]
+) -> list[str]:
     """Return three changes of a job that take less memory, with their figures: those that fit, singly or two together.
 
-    hosts: of the job. Where fewer fit, those that come nearest follow.
+    hosts: of the job. packages: as check has them. Where fewer fit, those that come nearest follow.
     """
+    args = arguments(job)
     tried: list[tuple[str, dict[str, Any]]] = []
     if not wanted.checkpointing:
-        tried.append(("gradient_checkpointing: true", {"checkpointing": True}))
+        tried.append(("the argument gradient_checkpointing: true", {"checkpointing": True}))
     halves = [{"batch": wanted.batch >> power, "accumulates": True} for power in range(1, wanted.batch.bit_length())]
     if halves:
         best = _first(shape, wanted, halves, has)
-        steps = -(-wanted.batch // int(best["batch"])) * _whole(job.args, "gradient_accumulation_steps", 1)
-        tried.append((f"per_device_train_batch_size: {best['batch']}, gradient_accumulation_steps: {steps}", best))
-    if wanted.ranks > 1 and wanted.sharding != memory_forecast.FULL and not wanted.lora:
-        tried.append(("sharding: full", {"sharding": memory_forecast.FULL}))
+        steps = -(-wanted.batch // int(best["batch"])) * _whole(args, "gradient_accumulation_steps", 1)
+        text = f"the arguments per_device_train_batch_size: {best['batch']}, gradient_accumulation_steps: {steps}"
+        tried.append((text, best))
+    if (
+        wanted.ranks > 1
+        and wanted.sharding != memory_forecast.FULL
+        and not wanted.lora
+        and number(packages.get("transformers", "0")) >= SHARDING
+        and job.gradient_compression == "none"
+        and not _on(args.get("load_best_model_at_end"))
+    ):
+        tried.append(("the field sharding: full", {"sharding": memory_forecast.FULL}))
     fewer = [
         {"on_host": number, "ranks": wanted.ranks - hosts * (wanted.on_host - number)}
         for number in range(wanted.on_host - 1, 0, -1)
     ]
     if fewer:
         best = _first(shape, wanted, fewer, has)
-        tried.append((f"ranks_per_node: {best['on_host']}", best))
+        tried.append((f"the field ranks_per_node: {best['on_host']}", best))
     if (
         not wanted.lora
         and wanted.sharding == memory_forecast.UNSHARDED
         and shape.decoder
         and job.script.name == DECODER_SCRIPT
+        and "peft" in packages
+        and not _on(args.get("from_scratch"))
     ):
         lora = Lora(16, tuple(shape.matrices()))
-        tried.append(("use_peft: true (LoRA)", {"lora": lora, "bf16_weights": wanted.bf16}))
+        tried.append(("the argument use_peft: true (LoRA)", {"lora": lora, "bf16_weights": wanted.bf16}))
     if shape.vocabulary and wanted.length > 64 and job.script.name in SCRIPTS:
-        tried.append((f"{SCRIPTS[job.script.name][0]}: {wanted.length // 2}", {"length": wanted.length // 2}))
+        text = f"the argument {SCRIPTS[job.script.name][0]}: {wanted.length // 2}"
+        tried.append((text, {"length": wanted.length // 2}))
     sized = [(text, _peak(shape, wanted, made)) for text, made in tried]
     alone = [one for one in sized if one[1] <= has]
     left = [one for one, (_text, peak) in zip(tried, sized) if peak > has]
@@ -256,8 +332,9 @@ def lines(found: Mapping[str, Any]) -> list[str]:
     groups: dict[str, list[str]] = {}
     for host, parts in found.get("hosts", {}).items():
         of_host = f" of {size(parts['has'])}" if parts["has"] else ""
+        rows = f", with rows of {found['rows']} tokens" if found.get("rows") else ""
         listed = ", ".join(
             f"{'optimizer states' if name == 'states' else name} {size(parts[name])}" for name in _ROOMS if parts[name]
         )
-        groups.setdefault(f"{size(parts['total'])}{of_host} at the peak ({listed})", []).append(host)
+        groups.setdefault(f"{size(parts['total'])}{of_host} at the peak{rows} ({listed})", []).append(host)
     return [f"Memory of {names(hosts)}: {text}." for text, hosts in groups.items()]

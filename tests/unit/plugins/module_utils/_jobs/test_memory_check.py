@@ -13,8 +13,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from support.runs import host, plan, run
 
 GIB = 2**30
-LLAMA = json.loads((Path(__file__).parent / "memory_measured.json").read_text(encoding="utf-8"))[0]["config"]
-ARGS = {"model_name_or_path": "models/tiny", "max_length": 512, "per_device_train_batch_size": 4}
+MEASURED = json.loads((Path(__file__).parent / "memory_measured.json").read_text(encoding="utf-8"))
+LLAMA = MEASURED[0]["config"]
+BERT = next(row["config"] for row in MEASURED if row["name"] == "bert-full")
+ARGS = {"model_name_or_path": "models/tiny", "max_length": 512, "per_device_train_batch_size": 4, "packing": True}
+NATIVE = {"transformers": "5.23.0", "peft": "0.21.0"}
 
 
 @pytest.fixture
@@ -24,7 +27,12 @@ def model(tmp_path: Path) -> Path:
 
 
 def check(
-    model: Path, memory: float = 64, args: dict[str, Any] | None = None, ranks: int = 1, **fields: Any
+    model: Path,
+    memory: float = 64,
+    args: dict[str, Any] | None = None,
+    ranks: int = 1,
+    packages: Any = NATIVE,
+    **fields: Any,
 ) -> dict[str, Any]:
     made = {
         "script": Path("/jobs/train_decoder.py"),
@@ -34,7 +42,7 @@ def check(
     }
     planned = Plan.from_json(plan(host("node0", ranks), host("node1", ranks)))
     return memory_check.check(
-        run(**made).job, planned, model / "cache", dict.fromkeys(("node0", "node1"), int(memory * GIB))
+        run(**made).job, planned, model / "cache", dict.fromkeys(("node0", "node1"), int(memory * GIB)), packages
     )
 
 
@@ -66,7 +74,7 @@ def test_what_does_not_fit_is_refused_with_three_changes_and_their_figures(model
     changes = lines[2:]
     assert len(changes) == 3
     assert all(" GiB with " in change for change in changes)
-    assert changes[0].endswith(" with per_device_train_batch_size: 2, gradient_accumulation_steps: 4")
+    assert changes[0].endswith(" with the arguments per_device_train_batch_size: 2, gradient_accumulation_steps: 4")
     assert not any("does not fit" in change for change in changes)
 
 
@@ -111,6 +119,10 @@ def test_a_host_whose_memory_is_not_known_is_not_refused(model: Path) -> None:
         ({"dtype": "bfloat16"}, "dtype is bfloat16"),
         ({"use_peft": True, "lora_target_modules": ["wq"]}, "LoRA of wq is not known"),
         ({"per_device_train_batch_size": "many"}, "the argument per_device_train_batch_size is 'many'"),
+        ({"lora_dropout": "some", "use_peft": True}, "the argument lora_dropout is 'some'"),
+        ({"adapter": "models/tiny", "use_peft": "true"}, "it sets the argument adapter"),
+        ({"torch-compile-backend": "inductor"}, "it sets the argument torch_compile_backend"),
+        ({"do_eval": "yes", "do_train": "no"}, "it does not train (do_train)"),
         ({"model_name_or_path": "models/other"}, "models/other is not among the job's models"),
         ({"model_name_or_path": 3}, "the job has no argument model_name_or_path"),
         ({"model_name_or_path": "models/tiny/part"}, "models/tiny/part has no config.json on the control node yet"),
@@ -125,7 +137,7 @@ def test_why_nothing_is_forecast(model: Path, args: dict[str, Any], reason: str)
 def test_a_script_whose_rows_are_of_unknown_length(model: Path) -> None:
     args = {name: value for name, value in ARGS.items() if name != "max_length"}
     job = run(models={"tiny": Source(directory=str(model))}, args={**args, "do_train": True}).job
-    found = memory_check.check(job, Plan.from_json(plan(host("node0", 1))), model, {"node0": 1})
+    found = memory_check.check(job, Plan.from_json(plan(host("node0", 1))), model, {"node0": 1}, NATIVE)
     assert "the length of a row in train.py is not known" in found["note"]
 
 
@@ -163,3 +175,85 @@ def test_lora_and_its_length_come_from_the_arguments(model: Path) -> None:
     found = check(model, args={"use_peft": True, "lora_r": 8, "lora_target_modules": ["q_proj"]})["hosts"]["node0"]
     assert found["gradients"] == 4 * 8 * 8 * (512 + 512)
     assert found["total"] < check(model)["hosts"]["node0"]["total"]
+
+
+@pytest.mark.parametrize(
+    ("args", "same"),
+    [
+        ({"per-device-train-batch-size": 8}, {"per_device_train_batch_size": 8}),
+        ({"per_gpu_train_batch_size": 8}, {"per_device_train_batch_size": 8}),
+        ({"gradient_checkpointing": "true"}, {"gradient_checkpointing": True}),
+        ({"gradient-checkpointing": "False"}, {}),
+        ({"use_peft": "no", "auto_find_batch_size": "0", "fsdp": "", "deepspeed": "false"}, {}),
+        ({"do_eval": True, "eval_strategy": "epoch"}, {}),
+        ({"adafactor": True}, {"optim": "adafactor"}),
+        ({"bf16": False}, {"bf16": "n"}),
+        ({"use_peft": True, "lora_target_modules": "q_proj"}, {"use_peft": True, "lora_target_modules": ["q_proj"]}),
+    ],
+)
+def test_arguments_are_read_as_transformers_reads_them(model: Path, args: dict[str, Any], same: dict[str, Any]) -> None:
+    assert check(model, args=args)["hosts"] == check(model, args=same)["hosts"] != {}
+
+
+def test_own_switch_of_bf16_wins(model: Path) -> None:
+    assert check(model, args={"bf16": "false"})["hosts"] != check(model)["hosts"]
+
+
+def test_texts_decide_how_long_rows_are_where_nothing_fills_them_up(model: Path) -> None:
+    """A job is refused for what it takes with the shortest of rows only."""
+    needed = check(model, 0)["hosts"]["node0"]["total"] / GIB
+    found = check(model, needed / 1.5, {"packing": False})
+    assert " GiB at the peak, with rows of 512 tokens (process" in memory_check.lines(found)[0]
+    assert ", with rows of 512 tokens. Each of these changes" in found["warnings"][0]
+    for memory, args in ((needed / 1.5, {}), (1, {"packing": False})):
+        with pytest.raises(ValueError, match="does not fit into memory"):
+            check(model, memory, args)
+
+
+def test_rows_of_the_examples_are_filled_up(model: Path) -> None:
+    (model / "config.json").write_text(json.dumps(BERT))
+    fields = {"script": Path("/jobs/run_glue.py")}
+    args = {"do_train": True, "max_seq_length": 512}
+    assert "rows" not in check(model, args=args, **fields)
+    assert check(model, args={**args, "pad_to_max_length": "false"}, **fields)["rows"] == 512
+
+
+def test_a_script_that_gives_the_model_another_head(model: Path) -> None:
+    found = check(model, 1, script=Path("/jobs/train_text.py"))
+    assert found["note"] == "Memory is not forecast: with train_text.py, a model of type llama has another head."
+    (model / "config.json").write_text(json.dumps(BERT))
+    assert "a model of type bert has another head" in check(model, 1)["note"]
+
+
+def test_an_example_that_loads_weights_as_they_are_stored(model: Path) -> None:
+    (model / "config.json").write_text(json.dumps({**BERT, "torch_dtype": "float16"}))
+    note = check(model, 1, {"do_train": True}, script=Path("/jobs/run_glue.py"))["note"]
+    assert note == "Memory is not forecast: run_glue.py may load its weights in float16."
+
+
+@pytest.mark.parametrize("text", ["[1]", "{", "\u00e4"])
+def test_a_config_that_cannot_be_read(model: Path, text: str) -> None:
+    (model / "config.json").write_text(text, encoding="latin-1")
+    assert check(model, 1)["note"] == f"Memory is not forecast: {model}/config.json is not a JSON object."
+
+
+@pytest.mark.parametrize(
+    ("gone", "fields"),
+    [
+        ("sharding: full", {"packages": {**NATIVE, "transformers": "4.55.4"}}),
+        ("sharding: full", {"gradient_compression": "bf16"}),
+        ("sharding: full", {"args": {"load_best_model_at_end": True}}),
+        ("use_peft: true", {"packages": {"transformers": "4.55.4"}}),
+        ("use_peft: true", {"args": {"from_scratch": True}}),
+    ],
+)
+def test_only_changes_that_the_job_can_have_are_offered(model: Path, gone: str, fields: dict[str, Any]) -> None:
+    def offered(**fields: Any) -> str:
+        args = {"per_device_train_batch_size": 1, "max_length": 64, "gradient_checkpointing": True}
+        args |= fields.pop("args", {})
+        with pytest.raises(ValueError, match="does not fit into memory") as caught:
+            check(model, 1.4, args, **fields)
+        return str(caught.value)
+
+    assert gone in offered()
+    assert gone not in offered(**fields)
