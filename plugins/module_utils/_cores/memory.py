@@ -26,6 +26,8 @@ SET_MEMPOLICY = 238  # on x86-64
 MODES = {"preferred": 1, "interleave": 3, "preferred_many": 5}
 """Modes of linux/mempolicy.h by the names that the kernel's documentation has; rank.py has the same."""
 
+_NODES = "sys/devices/system/node"
+
 HBM_DISTANCE = 13
 """From a node with CPUs to the HBM of the same package; memory on CXL and Optane is 14 or more away."""
 
@@ -150,10 +152,13 @@ def read(root: Path) -> Memory:
 def total(root: Path) -> int:
     """Return the bytes that a process may use: the machine's memory, or the smallest limit of its control groups.
 
-    0 where neither is there.
+    Left out are pages that were reserved for hugetlbfs, and NUMA nodes that a cpuset forbids. 0 where nothing is known.
     """
-    found = re.search(r"^MemTotal:\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE)
-    amounts = [int(found.group(1)) * 1024] if found else []
+    seen = dict(re.findall(r"^(MemTotal|Hugetlb):\s+(\d+) kB", _text(root / "proc/meminfo"), re.MULTILINE))
+    amounts = [(int(seen["MemTotal"]) - int(seen.get("Hugetlb", 0))) * 1024] if "MemTotal" in seen else []
+    online, usable = _usable(root)
+    if usable and usable < online:
+        amounts.append(sum(_node_bytes(root, number) for number in usable))
     for line in _text(root / "proc/self/cgroup").splitlines():
         _number, controllers, path = line.split(":", 2)
         if controllers and "memory" not in controllers.split(","):
@@ -186,21 +191,29 @@ def probe(nodes: Sequence[int]) -> tuple[str, bool]:
 
 
 def _nodes(root: Path) -> tuple[Node, ...]:
-    base = root / "sys/devices/system/node"
-    numbers = sorted(parse_cpus(_text(base / "online")))
-    # Absent where the kernel has no cpusets or the tree no process: then there is nothing that forbids a node.
-    allowed = re.search(r"^Mems_allowed_list:\s*(\S+)$", _text(root / "proc/self/status"), re.MULTILINE)
-    usable = parse_cpus(allowed.group(1)) if allowed else frozenset(numbers)
+    online, usable = _usable(root)
     found = []
-    for number in numbers:
-        place = base / f"node{number}"
-        total = re.search(r"MemTotal:\s+(\d+) kB", _text(place / "meminfo"))
-        if number in usable and total and int(total.group(1)):
-            far = dict(zip(numbers, map(int, _text(place / "distance").split())))
+    for number in sorted(usable):
+        place = root / _NODES / f"node{number}"
+        if _node_bytes(root, number):
+            far = dict(zip(sorted(online), map(int, _text(place / "distance").split())))
             speed = _text(place / "access0/initiators/read_bandwidth").strip()
             cpus = bool(_text(place / "cpulist").strip())
             found.append(Node(number, cpus, far, int(speed) if speed.isdigit() else 0))
     return tuple(found)
+
+
+def _usable(root: Path) -> tuple[frozenset[int], frozenset[int]]:
+    """Return (the NUMA nodes that are online, those of them that the process may use)."""
+    online = frozenset(parse_cpus(_text(root / _NODES / "online")))
+    # Absent where the kernel has no cpusets or the tree no process: then there is nothing that forbids a node.
+    allowed = re.search(r"^Mems_allowed_list:\s*(\S+)$", _text(root / "proc/self/status"), re.MULTILINE)
+    return online, online & parse_cpus(allowed.group(1)) if allowed else online
+
+
+def _node_bytes(root: Path, number: int) -> int:
+    found = re.search(r"MemTotal:\s+(\d+) kB", _text(root / _NODES / f"node{number}" / "meminfo"))
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def _text(path: Path) -> str:

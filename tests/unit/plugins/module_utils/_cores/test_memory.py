@@ -155,3 +155,20 @@ def test_total_is_the_smallest_limit(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
         found.append(memory.total(tmp_path))
     assert found == [1024000, 1024000, 1024000, 500000, 400000]
+
+
+def test_total_leaves_out_what_processes_do_not_get(tmp_path: Path) -> None:
+    """Pages reserved for hugetlbfs, and nodes that a cpuset forbids."""
+    files = {
+        "proc/meminfo": "MemTotal:       1000 kB\nHugePages_Total: 1\nHugetlb:          300 kB\n",
+        "sys/devices/system/node/online": "0,2\n",
+        "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:    400 kB\n",
+        "sys/devices/system/node/node2/meminfo": "Node 2 MemTotal:    600 kB\n",
+        "proc/self/status": "Mems_allowed_list:\t0-3\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert memory.total(tmp_path) == 700 * 1024
+    (tmp_path / "proc/self/status").write_text("Mems_allowed_list:\t0\n")
+    assert memory.total(tmp_path) == 400 * 1024
