@@ -218,6 +218,6 @@ def _node_bytes(root: Path, number: int) -> int:
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="ascii")
+        return path.read_text(encoding="ascii").rstrip("\0")  # with which some kernels end a list of nodes
     except OSError:
         return ""

@@ -161,7 +161,7 @@ def test_total_leaves_out_what_processes_do_not_get(tmp_path: Path) -> None:
     """Pages reserved for hugetlbfs, and nodes that a cpuset forbids."""
     files = {
         "proc/meminfo": "MemTotal:       1000 kB\nHugePages_Total: 1\nHugetlb:          300 kB\n",
-        "sys/devices/system/node/online": "0,2\n",
+        "sys/devices/system/node/online": "0,2\n\0",
         "sys/devices/system/node/node0/meminfo": "Node 0 MemTotal:    400 kB\n",
         "sys/devices/system/node/node2/meminfo": "Node 2 MemTotal:    600 kB\n",
         "proc/self/status": "Mems_allowed_list:\t0-3\n",
