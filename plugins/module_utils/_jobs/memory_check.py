@@ -33,6 +33,9 @@ SCRIPTS = {
 AS_STORED = ("run_glue.py", "run_qa.py")
 """Those of them that leave the number format to transformers: from 5.0 on, that of the files."""
 
+EVALUATED = ("validation_file", "validation_split_percentage")
+"""Arguments of train_decoder.py with which it evaluates."""
+
 TRAIN_IF_SET = ("run_glue.py", "run_qa.py")
 """Scripts that train with do_train only; others do unless do_eval is set alone."""
 
@@ -213,6 +216,7 @@ def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages
     try:
         shape = shape_of(job, cache)
         wanted = settings_of(job, shape, plan.precision)
+        rows = _evaluated(job)
     except ValueError as error:
         return {"note": f"Memory is not forecast: {error}.", "hosts": {}, "warnings": []}
     found: dict[str, Any] = {"note": "", "hosts": {}, "warnings": []}
@@ -226,6 +230,8 @@ def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages
         here = replace(wanted, ranks=plan.world_size, on_host=ranks)
         forecast = memory_forecast.forecast(shape, here)
         hosts = [host.host for host in same]
+        if rows and has:
+            found["warnings"] += _of_evaluation(shape, here, rows, names(hosts), has)
         parts = {name: value * ranks for name, value in asdict(forecast).items() if name in _ROOMS}
         for host in hosts:
             found["hosts"][host] = {**parts, "total": forecast.host, "has": has}
@@ -245,6 +251,28 @@ def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages
         raise ValueError(f"Job {job.name} does not fit into memory:\n" + "\n".join(errors))
     found["warnings"] += errors
     return found
+
+
+def _evaluated(job: Job) -> int:
+    """Return how many rows of the vocabulary's logits an evaluation has at once; 0 where there is none."""
+    args = arguments(job)
+    evaluates = job.script.name == DECODER_SCRIPT and any(_on(args.get(name)) for name in EVALUATED)
+    return _whole(args, "per_device_eval_batch_size", 8) if evaluates else 0
+
+
+def _of_evaluation(shape: model_shape.Shape, wanted: Settings, rows: int, hosts: str, has: int) -> list[str]:
+    """Warn of an evaluation that takes more than training and than hosts have.
+
+    Nothing is refused for it: there may be fewer rows to evaluate.
+    """
+    peaks = {
+        rows >> power: memory_forecast.evaluation(shape, wanted, rows >> power) for power in range(rows.bit_length())
+    }
+    if peaks[rows] <= max(NEAR * has, memory_forecast.forecast(shape, wanted).host):
+        return []
+    fits = next((fewer for fewer, peak in peaks.items() if peak <= NEAR * has), 0)
+    change = f": set the argument per_device_eval_batch_size: {fits}" if fits else ""
+    return [f"{hosts}: evaluating {rows} rows at once would take up to {size(peaks[rows])}, of {size(has)}{change}."]
 
 
 def _alike(plan: Plan, memory: Mapping[str, int]) -> list[list[Any]]:

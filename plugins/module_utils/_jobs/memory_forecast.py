@@ -106,9 +106,7 @@ def forecast(shape: Shape, wanted: Settings) -> Forecast:
     layer = tokens * _of_layer(shape, wanted)
     kept = shape.layers * (tokens * shape.hidden * _residual(wanted) if wanted.checkpointing else layer)
     written = 12 * shape.heads * wanted.length * tokens if shape.writes_attention else 0  # for attention's gradients
-    # Autocast keeps the bf16 copies of fp32 weights until the forward pass ends, and autograd those that it saved.
-    copied = shape.layers * shape.layer() + (shape.head or shape.embedding) * shape.decoder
-    casts = 2 * copied if wanted.bf16 and not (wanted.lora and wanted.bf16_weights) else 0
+    casts = _casts(shape, wanted)
     outer = 0 if wanted.lora else 4 * (shape.embedding + shape.head)
     head = tokens * _of_head(shape, wanted)
     buffers = 0
@@ -137,6 +135,25 @@ def forecast(shape: Shape, wanted: Settings) -> Forecast:
         buffers=buffers,
         on_host=wanted.on_host,
     )
+
+
+def evaluation(shape: Shape, wanted: Settings, batch: int) -> int:
+    """Return what the ranks of a host take while a decoder is evaluated after a step, with so many rows at once.
+
+    There are no gradients then, and of activations those of one layer. Logits are there in fp32, and again as their
+    logarithms, from which the loss is taken; those that autocast computed are in bfloat16 besides.
+    """
+    trained = forecast(shape, wanted)
+    of_token = (10 if wanted.bf16 else 8) * shape.vocabulary + _of_layer(shape, wanted)
+    kept = trained.process + trained.parameters + trained.states + trained.buffers
+    return (kept + _casts(shape, wanted) + batch * wanted.length * of_token) * wanted.on_host
+
+
+def _casts(shape: Shape, wanted: Settings) -> int:
+    """Return the bytes of weights in bfloat16 beside those in fp32: autocast keeps them until the forward pass ends,
+    and autograd those that it saved."""
+    copied = shape.layers * shape.layer() + (shape.head or shape.embedding) * shape.decoder
+    return 2 * copied if wanted.bf16 and not (wanted.lora and wanted.bf16_weights) else 0
 
 
 def _adapters(shape: Shape, lora: Lora | None) -> int:

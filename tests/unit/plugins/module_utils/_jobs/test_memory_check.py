@@ -257,3 +257,19 @@ def test_only_changes_that_the_job_can_have_are_offered(model: Path, gone: str, 
 
     assert gone in offered()
     assert gone not in offered(**fields)
+
+
+@pytest.mark.parametrize("at", ["validation_file", "validation-split-percentage"])
+def test_an_evaluation_that_takes_more_than_training(model: Path, at: str) -> None:
+    args = {"per_device_train_batch_size": 1, "per_device_eval_batch_size": 32, at: "2"}
+    [warning] = check(model, 3, args)["warnings"]
+    assert warning == (
+        "node0, node1: evaluating 32 rows at once would take up to 6.9 GiB, of 3.0 GiB: set the argument "
+        "per_device_eval_batch_size: 4."
+    )
+    assert check(model, 3, {**args, "per_device_eval_batch_size": 4})["warnings"] == []
+    assert check(model, 3, {name: value for name, value in args.items() if name != at})["warnings"] == []
+    assert (
+        "the argument per_device_eval_batch_size is 'x'"
+        in check(model, 3, {**args, "per_device_eval_batch_size": "x"})["note"]
+    )
