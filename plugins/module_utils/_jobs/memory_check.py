@@ -285,7 +285,7 @@ def _alike(plan: Plan, memory: Mapping[str, int]) -> list[list[Any]]:
 def changes(
     job: Job, shape: model_shape.Shape, wanted: Settings, has: int, hosts: int, packages: Mapping[str, str]
 ) -> list[str]:
-    """Return three changes of a job that take less memory, with their figures: those that fit, singly or two together.
+    """Return three changes of a job that take less memory, with their figures: those that fit, singly or together.
 
     hosts: of the job. packages: as check has them. Where fewer fit, those that come nearest follow.
     """
@@ -331,12 +331,16 @@ def changes(
     sized = [(text, _peak(shape, wanted, made)) for text, made in tried]
     alone = [one for one in sized if one[1] <= has]
     left = [one for one, (_text, peak) in zip(tried, sized) if peak > has]
-    together = [
-        (f"{one} and {other}", _peak(shape, wanted, {**made, **also}))
-        for (one, made), (other, also) in itertools.combinations(left, 2)
-        if not {"lora", "sharding"} <= {*made, *also}  # of which a job can have one
-    ]
-    fitting = alone + sorted((one for one in together if one[1] <= has), key=lambda one: one[1])
+    together: list[tuple[str, int]] = []
+    fitting = alone
+    for number_of_them in range(2, len(left) + 1):
+        if number_of_them > 2 and fitting:
+            break
+        for some in itertools.combinations(left, number_of_them):
+            every = {name: value for _text, made in some for name, value in made.items()}
+            if not {"lora", "sharding"} <= set(every):  # of which a job can have one
+                together.append((" and ".join(text for text, _made in some), _peak(shape, wanted, every)))
+        fitting = alone + sorted((one for one in together if one[1] <= has), key=lambda one: one[1])
     short = sorted((one for one in [*sized, *together] if one[1] > has), key=lambda one: one[1])
     return [
         f"{size(peak)} with {text}{'' if peak <= has else ', which does not fit either'}"

@@ -84,6 +84,14 @@ def test_changes_that_do_not_suffice_are_joined(model: Path) -> None:
     assert " and " in str(caught.value)
 
 
+def test_more_than_two_changes_are_joined_where_two_do_not_suffice(model: Path) -> None:
+    with pytest.raises(ValueError, match="does not fit into memory") as caught:
+        check(model, 2.2, {"per_device_train_batch_size": 64, "max_length": 2048}, ranks=2)
+    first = str(caught.value).splitlines()[2]
+    assert first.count(" and ") >= 2
+    assert "does not fit" not in first
+
+
 @pytest.mark.parametrize(
     ("fields", "args"),
     [
