@@ -83,7 +83,7 @@ def of_config(config: Mapping[str, Any]) -> Shape:
     model_type = config.get("model_type")
     if model_type not in KNOWN:
         raise ValueError(f"model_type {model_type} is not one of {', '.join(KNOWN)}")
-    if config.get("quantization_config"):
+    if config.get("quantization_config") or config.get("compression_config"):
         raise ValueError("its weights are quantized")
 
     def measure(*names: str, default: int = 0) -> int:
@@ -95,7 +95,10 @@ def of_config(config: Mapping[str, Any]) -> Shape:
     def share(*names: str) -> float:
         """BERT's and ViT's own defaults are 0.1 and 0, those of decoders 0."""
         default = 0.1 if model_type in ENCODERS else 0.0
-        return float(next((config[name] for name in names if config.get(name) is not None), default))
+        value = next((config[name] for name in names if config.get(name) is not None), default)
+        if not isinstance(value, (int, float)):
+            raise ValueError(f"{names[0]}: {value!r}")
+        return value
 
     hidden, layers = measure("hidden_size", "dim"), measure("num_hidden_layers", "n_layers")
     heads = measure("num_attention_heads", "n_heads")

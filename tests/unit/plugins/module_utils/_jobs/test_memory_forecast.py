@@ -78,6 +78,10 @@ def test_more_takes_more(batch: int, length: int, bf16: bool, checkpointing: boo
         ({"model_type": "llama"}, "config.json has no hidden_size"),
         ({"model_type": "llama", "hidden_size": "big"}, "hidden_size: 'big'"),
         ({**MEASURED[0]["config"], "quantization_config": {"bits": 4}}, "its weights are quantized"),
+        ({**MEASURED[0]["config"], "compression_config": {"format": "x"}}, "its weights are quantized"),
+        ({**MEASURED[0]["config"], "attention_dropout": [0.1]}, "attention_probs_dropout_prob: "),
+        ({"model_type": "llava", "text_config": MEASURED[0]["config"]}, "model_type llava is not one of "),
+        ({"model_type": "qwen3_moe", "hidden_size": 2048}, "model_type qwen3_moe is not one of "),
     ],
 )
 def test_a_model_that_is_not_known(config: dict[str, Any], reason: str) -> None:
@@ -107,3 +111,30 @@ def test_evaluation_is_within_15_percent_of_what_was_measured() -> None:
     qwen = next(row["config"] for row in MEASURED if row["config"]["model_type"] == "qwen2")
     found = memory_forecast.evaluation(model_shape.of_config(qwen), Settings(batch=1, length=128), 32)
     assert found == pytest.approx(3.31 * 2**30, rel=0.15)
+
+
+GROUPED = {"num_key_value_heads": 8}
+TIED = {"tie_word_embeddings": True}
+ONE_TYPE = {"max_position_embeddings": 514, "type_vocab_size": 1}
+
+
+@pytest.mark.parametrize(
+    ("number", "model_type", "sizes", "vocabulary", "more"),
+    [
+        (1235814400, "llama", (2048, 8192, 16, 32), 128256, {**GROUPED, **TIED, "head_dim": 64}),  # Llama 3.2 1B
+        (6278656, "llama", (512, 1024, 2, 8), 1000, {"attention_bias": True, "mlp_bias": True}),
+        (1543714304, "qwen2", (1536, 8960, 28, 12), 151936, {"num_key_value_heads": 2, **TIED}),  # Qwen2.5 1.5B
+        (7615616512, "qwen2", (3584, 18944, 28, 28), 152064, {"num_key_value_heads": 4}),  # Qwen2.5 7B
+        (596049920, "qwen3", (1024, 3072, 28, 16), 151936, {**GROUPED, **TIED}),  # Qwen3 0.6B
+        (12247782400, "mistral", (5120, 14336, 40, 32), 131072, {**GROUPED, "head_dim": 128}),  # Mistral Nemo
+        (559892482, "xlm-roberta", (1024, 4096, 24, 16), 250002, ONE_TYPE),
+        (305609730, "vit", (1024, 4096, 24, 16), 0, {"image_size": 384, "patch_size": 32}),
+    ],
+)
+def test_parameters_of_published_models(
+    number: int, model_type: str, sizes: tuple[int, ...], vocabulary: int, more: dict[str, Any]
+) -> None:
+    """The numbers are those of transformers 5.23 (from_config on the device meta)."""
+    names = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    config = {"model_type": model_type, **dict(zip(names, sizes)), "vocab_size": vocabulary, **more}
+    assert model_shape.of_config(config).parameters() == pytest.approx(number, rel=1e-4)
