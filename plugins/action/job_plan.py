@@ -30,6 +30,7 @@ class ActionModule(ControlNodeAction):
         "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
         "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
         "cache": {"type": "str", "default": "~/.cache/amx.cluster"},
+        "refuse_memory": {"type": "bool", "default": True},
         "full": {"type": "bool", "default": True},
         **document.ARGUMENTS,
     }
@@ -46,7 +47,8 @@ class ActionModule(ControlNodeAction):
         plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
         memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}
         cache = Path(options["cache"]).expanduser()
-        plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, options["stack"]["packages"]))
+        packages, refuses = options["stack"]["packages"], options["refuse_memory"]
+        plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, refuses))
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
             text = plan_text.render(plan, colour=screen.current().colours, full=full)

@@ -53,6 +53,9 @@ BY_ITSELF = (
 NO = ("", "0", "f", "false", "n", "no", "none")
 """Values, in lower case, with which an argument is off: those of transformers' HfArgumentParser, and none."""
 
+OVERRIDE = "job_refuse_memory"
+"""Variable of the role job: false makes a warning of a refusal."""
+
 NEAR = 0.9
 """Share of a host's memory above which the plan warns."""
 
@@ -204,12 +207,14 @@ def _lora(args: Mapping[str, Any], shape: model_shape.Shape) -> Lora:
     return Lora(_whole(args, "lora_r", 16), tuple(targets), dropout)
 
 
-def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages: Mapping[str, str]) -> dict[str, Any]:
+def check(
+    job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages: Mapping[str, str], refuses: bool = True
+) -> dict[str, Any]:
     """Return {note, hosts: {host: bytes by part, total, has}, warnings, rows}: what the plan shows; {} where nothing
     trains. rows: tokens of a row, where these are the most that it can have, and texts decide.
 
-    memory: bytes of each host, 0 where that is not known. packages: of the stack, with their versions. Raises
-    ValueError for what is known not to fit.
+    memory: bytes of each host, 0 where that is not known. packages: of the stack, with their versions. refuses:
+    whether what is known not to fit raises ValueError, instead of being a warning.
     """
     if not job.of_kind().takes_trainer_arguments:
         return {}
@@ -247,8 +252,12 @@ def check(job: Job, plan: Plan, cache: Path, memory: Mapping[str, int], packages
         # What texts decide is no reason to refuse: a single token is the least that they have.
         least = forecast.host if full else _peak(shape, here, {"length": 1})
         beyond = beyond or least > BEYOND * has
-    if beyond and job.script.name in SCRIPTS and DERIVED not in job.name:
-        raise ValueError(f"Job {job.name} does not fit into memory:\n" + "\n".join(errors))
+    if refuses and beyond and job.script.name in SCRIPTS and DERIVED not in job.name:
+        raise ValueError(
+            f"Job {job.name} does not fit into memory:\n"
+            + "\n".join(errors)
+            + f"\n-e {OVERRIDE}=false starts it all the same."
+        )
     found["warnings"] += errors
     return found
 

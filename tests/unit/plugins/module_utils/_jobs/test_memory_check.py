@@ -32,6 +32,7 @@ def check(
     args: dict[str, Any] | None = None,
     ranks: int = 1,
     packages: Any = NATIVE,
+    refuses: bool = True,
     **fields: Any,
 ) -> dict[str, Any]:
     made = {
@@ -41,9 +42,8 @@ def check(
         **fields,
     }
     planned = Plan.from_json(plan(host("node0", ranks), host("node1", ranks)))
-    return memory_check.check(
-        run(**made).job, planned, model / "cache", dict.fromkeys(("node0", "node1"), int(memory * GIB)), packages
-    )
+    has = dict.fromkeys(("node0", "node1"), int(memory * GIB))
+    return memory_check.check(run(**made).job, planned, model / "cache", has, packages, refuses)
 
 
 def test_what_fits_is_shown_for_hosts_alike(model: Path) -> None:
@@ -71,8 +71,9 @@ def test_what_does_not_fit_is_refused_with_three_changes_and_their_figures(model
     lines = str(caught.value).splitlines()
     assert lines[1].startswith("node0, node1: training would take ")
     assert lines[1].endswith("makes it smaller:")
-    changes = lines[2:]
+    changes = lines[2:-1]
     assert len(changes) == 3
+    assert lines[-1] == "-e job_refuse_memory=false starts it all the same."
     assert all(" GiB with " in change for change in changes)
     assert changes[0].endswith(" with the arguments per_device_train_batch_size: 2, gradient_accumulation_steps: 4")
     assert not any("does not fit" in change for change in changes)
@@ -97,6 +98,7 @@ def test_more_than_two_changes_are_joined_where_two_do_not_suffice(model: Path) 
     [
         ({"script": Path("/jobs/own.py")}, {}),  # of which it is not known how it loads its model
         ({"name": "demo+trial"}, {}),  # a measurement goes on with others
+        ({"refuses": False}, {}),
     ],
 )
 def test_a_guess_only_warns(model: Path, fields: dict[str, Any], args: dict[str, Any]) -> None:
