@@ -43,8 +43,9 @@ class Progress:
         """Show what is new. seen: status, progress and ranks, as the job's files have them."""
         if seen["progress"]:
             self.recent.add(seen["progress"])
-        progress = describe(seen["progress"], self.recent) if seen["progress"] else ""
         ended = seen["status"]["state"] != "running"
+        now = None if ended else time.time()
+        progress = describe(seen["progress"], self.recent, now) if seen["progress"] else ""
         notes = seen["status"].get("notes", [])
         for note in notes[self.notes :]:
             display.display(f"  restarted: {note}")
@@ -84,6 +85,7 @@ class Progress:
                 "name": self.name,
                 "progress": seen["progress"],
                 "lately": self.recent.seconds_per_step(),
+                "now": time.time(),
                 "hosts": self.hosts,
                 "waited": time.monotonic() - self.began,
             }

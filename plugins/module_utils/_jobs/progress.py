@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
@@ -23,6 +24,8 @@ METRICS = {"loss": "loss", "eval_loss": "evaluation loss", "eval_accuracy": "eva
 
 # Seconds over which the rate is formed while a job is followed.
 WINDOW = 30.0
+# Steps of an attempt after which its end is forecast.
+FORECAST = 20
 _BAR = (20, 4)  # cells of the progress bar, where there is room, and at least
 
 
@@ -58,26 +61,27 @@ class Recent:
         return (now - then) / (after - before) if now > then else None
 
 
-def describe(progress: Mapping[str, Any], recent: Recent | None = None) -> str:
+def describe(progress: Mapping[str, Any], recent: Recent | None = None, now: float | None = None) -> str:
     """Say in one line how far a job is.
 
     progress: progress.json, as a rank's observer writes it: step, max_steps, epoch, samples_per_step (over all ranks),
     began and time (seconds since the Unix epoch), first_step (that it began after, where it goes on from a checkpoint),
-    metrics ({name: latest value}); or what of_rows returns. recent: from which the rate and the time left are formed,
-    where it has seen enough, rather than from the job's beginning.
+    steady ({step, time} after the warm-up), metrics ({name: latest value}); or what of_rows returns. recent: from which
+    the rate is formed, where it has seen enough, rather than from the job's beginning. now: seconds since the Unix
+    epoch, for a job that runs, whose end is shown then.
     """
     parts = [f"{progress.get('unit', 'step')} {progress['step']}/{progress['max_steps']}"]
     if progress.get("epoch") is not None:
         parts.append(f"epoch {progress['epoch']:.2f}")
     seconds = recent.seconds_per_step() if recent else None
-    return _screen.joined([*parts, *_metrics(progress), *_speed(progress, seconds)])
+    return _screen.joined([*parts, *_metrics(progress), *_speed(progress, seconds, now)])
 
 
 def _metrics(progress: Mapping[str, Any]) -> list[str]:
     return [f"{words} {progress['metrics'][key]:.4g}" for key, words in METRICS.items() if key in progress["metrics"]]
 
 
-def _speed(progress: Mapping[str, Any], lately: float | None) -> tuple[str, str]:
+def _speed(progress: Mapping[str, Any], lately: float | None, now: float | None = None) -> tuple[str, str]:
     """Return the rate and the time left as text, empty where not known. lately: seconds of a step, if known."""
     elapsed = progress["time"] - progress["began"]
     made = progress["step"] - progress.get("first_step", 0)
@@ -87,7 +91,33 @@ def _speed(progress: Mapping[str, Any], lately: float | None) -> tuple[str, str]
     things = "rows" if progress.get("unit") == "row" else "samples"
     left = progress["max_steps"] - progress["step"]
     rate = f"{progress['samples_per_step'] / seconds:.1f} {things}/s"
-    return rate, f"{duration(left * seconds)} left" if left > 0 else ""
+    mean = _mean(progress)
+    took = f"{duration(left * (mean or seconds))} left"
+    end = clock(progress["time"] + left * mean, now) if mean and now is not None else ""
+    return rate, "" if left <= 0 else f"ends about {end} ({took})" if end else took
+
+
+def _mean(progress: Mapping[str, Any]) -> float | None:
+    """Return the mean seconds of a step since the warm-up, in which evaluations and checkpoints count.
+
+    None in the first steps of an attempt: a mean over few of them says little.
+    """
+    since = progress.get("steady")
+    if not since or progress["step"] < progress.get("first_step", 0) + FORECAST:
+        return None
+    return max(0.0, progress["time"] - since["time"]) / (progress["step"] - since["step"]) or None
+
+
+def clock(at: float, now: float) -> str:
+    """Return a time (seconds since the Unix epoch) in this process' time zone, with the date where it is another day.
+
+    Empty for one that has passed: the forecast did not hold.
+    """
+    if at < now:
+        return ""
+    then = datetime.fromtimestamp(at).astimezone()
+    same = then.date() == datetime.fromtimestamp(now).astimezone().date()
+    return f"{then:%H:%M}" if same else f"{then:%Y-%m-%d %H:%M}"
 
 
 def left(progress: Mapping[str, Any]) -> str:
@@ -95,15 +125,17 @@ def left(progress: Mapping[str, Any]) -> str:
     return _speed(progress, None)[1].removesuffix(" left")
 
 
-def line(name: str, progress: Mapping[str, Any], lately: float | None, screen: Screen) -> str:
+def line(name: str, progress: Mapping[str, Any], lately: float | None, screen: Screen, now: float | None = None) -> str:
     """Return how far a job is as a line with a bar that is no wider than the screen; what has no room is left out.
 
-    progress: as in describe. lately: seconds of a step (Recent.seconds_per_step).
+    progress, now: as in describe. lately: seconds of a step (Recent.seconds_per_step).
     """
     done, total = progress["step"], progress["max_steps"]
-    rate, left = _speed(progress, lately)
+    rate, left = _speed(progress, lately, now)
     metrics = [words.replace("evaluation", "eval") for words in _metrics(progress)]
     steps = f"{done}/{total}"
+    if _screen.cells(_screen.joined([name, steps, left, *metrics[:1]])) > screen.columns - 1:
+        left = _speed(progress, lately)[1]
     # The most important first, which are kept.
     kept = [name, steps, left, *metrics[:1], rate, *metrics[1:]]
     while len(kept) > 2 and _screen.cells(_screen.joined(kept)) > screen.columns - 1:
@@ -141,12 +173,12 @@ def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def lines(content: Mapping[str, Any], screen: Screen) -> list[str]:
     """Return what is drawn of a running job: a line, and below it what its hosts do, dimmed.
 
-    content: {name, progress (as in describe, or empty), lately, hosts (describe_hosts), waited: seconds since one
-    began to follow it}.
+    content: {name, progress (as in describe, or empty), lately, now (as in describe), hosts (describe_hosts), waited:
+    seconds since one began to follow it}.
     """
     columns = screen.columns - 1
     if content["progress"]:
-        first = line(content["name"], content["progress"], content["lately"], screen)
+        first = line(content["name"], content["progress"], content["lately"], screen, content.get("now"))
     else:
         text = f"{content['name']}  running, {duration(content['waited'])}"
         first = _screen.fit(text, columns, screen.characters)

@@ -40,7 +40,7 @@ def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, no
     beside = screen.columns - width >= _LAST
     shown = []
     for line, row, job in zip(lines, [{"state": ""}, *rows], [None, *newest_first]):
-        last = wrapped("", _how_far(job) if job else "progress", screen.columns - (width if beside else 4))
+        last = wrapped("", _how_far(job, now) if job else "progress", screen.columns - (width if beside else 4))
         if beside:
             first = f"{_screen.padded(line, width)}{last[0]}" if last else line
             below = [" " * width + part.strip() for part in last[1:]]
@@ -73,8 +73,17 @@ def _row(job: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[st
     }
 
 
-def _how_far(job: Mapping[str, Any]) -> str:
-    return job["status"]["reason"] or (progress.describe(job["progress"]) if job["progress"] else "")
+def _how_far(job: Mapping[str, Any], now: datetime | None) -> str:
+    return job["status"]["reason"] or progress_of(job, now)
+
+
+def progress_of(job: Mapping[str, Any], now: datetime | None) -> str:
+    """Return how far a job is, with its end while it runs."""
+    if not job["progress"]:
+        return ""
+    running = job["status"]["state"] == "running"
+    at = (now or datetime.now(timezone.utc)).timestamp()
+    return progress.describe(job["progress"], now=at if running else None)
 
 
 def _width(titles: Sequence[str], rows: Sequence[Mapping[str, str]]) -> int:
@@ -144,7 +153,7 @@ def details(
             "once the host answers"
         )
     if job["progress"]:
-        lines.append(progress.describe(job["progress"]))
+        lines.append(progress_of(job, now))
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]
     rows += [
         (

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import elapsed
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import elapsed, progress_of
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration
 
 
@@ -32,7 +31,7 @@ def details(job: Mapping[str, Any], now: datetime) -> str:
     if "advice" in status:
         lines.append(str(status["advice"]))
     if job["progress"]:
-        lines.append(progress.describe(job["progress"]))
+        lines.append(progress_of(job, now))
     rows = [("pod", "node", "state", "restarts", "reason")]
     rows += [
         (pod["pod"], pod["node"] or "none", pod["phase"], str(pod["restarts"]), pod["reason"]) for pod in place["pods"]

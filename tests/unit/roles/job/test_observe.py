@@ -348,6 +348,7 @@ def test_progress(rank: Rank) -> None:
     progress = rank.read("progress.json")
     assert progress.pop("began") <= progress.pop("time")
     assert progress.pop("metrics") == {"loss": 0.25}
+    assert (progress.pop("steady"), progress.pop("training")) == (None, {"epochs": None})
     assert progress == {"step": 5, "first_step": 0, "max_steps": 10, "epoch": 0.5, "samples_per_step": 32}
 
 
@@ -355,6 +356,72 @@ def test_progress_of_a_run_that_goes_on_from_a_checkpoint(rank: Rank) -> None:
     ran = rank.run(TRAINER.replace("global_step=0", "global_step=3"))
     assert ran.stderr == ""
     assert rank.read("progress.json")["first_step"] == 3
+
+
+@pytest.mark.parametrize(("first", "steady"), [(0, 5), (3, 8)])
+def test_when_the_warm_up_ended(rank: Rank, first: int, steady: int) -> None:
+    script = TRAINER.replace("global_step=0", f"global_step={first}").replace("max_steps=10", "max_steps=20")
+    steps = "\nfor state.global_step in range({}, 15):\n    callback.on_step_end(args, state, None)\n"
+    report = "callback.on_log(args, state, None)\n"
+    ran = rank.run(textwrap.dedent(script) + steps.format(first + 1) + report)
+    assert ran.stderr == ""
+    told = rank.read("progress.json")
+    assert (told["step"], told["steady"]["step"]) == (14, steady)
+    assert told["began"] <= told["steady"]["time"] <= told["time"]
+
+
+MODEL = """
+    class Tensor:
+        def __init__(self, rows, width, trained=True, used=()):
+            self.shape, self.requires_grad, self.grad, self.used = (rows, width), trained, self, used
+
+        def numel(self):
+            return self.shape[0] * self.shape[1]
+
+        def element_size(self):
+            return 4
+
+        def ne(self, _zero):
+            return self
+
+        def any(self, dim):
+            return self
+
+        def sum(self):
+            return len(self.used)
+
+    class Embedding:
+        weight = Tensor(100, 8, used=range(7))
+
+    class Linear:
+        weight = Tensor(8, 8)
+
+    class Frozen:
+        weight = Tensor(1000, 8, trained=False)
+
+    class Model:
+        def modules(self):
+            return [self, Embedding(), Linear(), Frozen()]
+
+        def parameters(self):
+            return [Embedding.weight, Linear.weight, Frozen.weight]
+
+    model, loader = Model(), SimpleNamespace(dataset=range(500))
+    args.num_train_epochs = 3.0
+    callback.on_train_begin(args, state, None, model=model, train_dataloader=loader)
+    callback.on_pre_optimizer_step(args, state, None, model=model)
+    callback.on_log(args, state, None)
+"""
+
+
+@pytest.mark.parametrize("measured", [False, True])
+def test_what_a_training_is_made_up_of(rank: Rank, measured: bool) -> None:
+    ran = rank.run(
+        textwrap.dedent(TRAINER) + textwrap.dedent(MODEL), plan={"measure": {"warmup_steps": 5}} if measured else {}
+    )
+    assert ran.stderr == ""
+    found = {"epochs": 3.0, "samples": 500, "parameters": 864, "gradient_bytes": 3456, "embedding_bytes": 3200}
+    assert rank.read("progress.json")["training"] == {**found, **({"touched": 0.07} if measured else {})}
 
 
 def test_only_rank_0_tells_its_progress(rank: Rank) -> None:

@@ -13,6 +13,9 @@ from _amx_cluster_observer.group import Group
 from _amx_cluster_observer.saving import mark_saved
 from _amx_cluster_observer.wire import PROGRESS
 
+# Steps of an attempt in which libraries and caches warm up.
+WARMUP = 5
+
 
 def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
     """Have transformers' Trainer report its steps to progress.json, at most once a second, on rank 0."""
@@ -21,15 +24,21 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
     rank, activity = group.rank, group.activity
 
     class Progress(TrainerCallback):
-        """Keeps progress.json: {step, max_steps, epoch, samples_per_step, began, first_step, time, metrics}."""
+        """Keeps progress.json.
+
+        That is {step, max_steps, epoch, samples_per_step, began, first_step, steady, time, metrics, training}.
+        """
 
         def __init__(self) -> None:
             self.metrics: dict[str, float] = {}
             self.began = self.wrote = 0.0
             self.first_step = 0
+            # Which step ended the warm-up of this attempt, and when.
+            self.steady: dict[str, float] | None = None
+            self.training: dict[str, Any] = {}
 
         def on_train_begin(
-            self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **_others: Any
+            self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any
         ) -> None:
             group.refuse_alone(getattr(args, "world_size", None))
             if rank.sharding:
@@ -37,8 +46,13 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
             with contextlib.suppress(Exception):
                 gradients.trainer(model, optimizer)
             self.began = time.time()
-            self.first_step = state.global_step
+            self.first_step, self.steady = state.global_step, None
+            self.training = training(args, model, others.get("train_dataloader"))
             self.report(args, state)
+
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_others: Any) -> None:
+            if rank.measure and not rank.sharding and "touched" not in self.training:
+                self.training["touched"] = touched(model)
 
         def on_substep_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             activity.note()
@@ -54,6 +68,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             activity.step()
+            if self.steady is None and state.global_step >= self.first_step + WARMUP:
+                self.steady = {"step": state.global_step, "time": time.time()}
             if time.time() - self.wrote >= 1:
                 self.report(args, state)
 
@@ -75,11 +91,45 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
                     "samples_per_step": args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
                     "began": self.began,
                     "first_step": self.first_step,
+                    "steady": self.steady,
                     "time": self.wrote,
                     "metrics": self.metrics,
+                    "training": self.training,
                 },
             )
 
     trainer.DEFAULT_CALLBACKS.append(Progress)
     if rank.sharding:
         sharding.watch_trainer(trainer)
+
+
+def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
+    """Return what a training is made up of, as far as it can be seen.
+
+    {samples (of an epoch), epochs (that are set), parameters (that are trained), gradient_bytes, embedding_bytes (of
+    them, of embeddings, which are complete last)}.
+    """
+    found: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
+    with contextlib.suppress(Exception):
+        found["samples"] = len(loader.dataset)
+    with contextlib.suppress(Exception):
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        found["parameters"] = sum(parameter.numel() for parameter in trained)
+        found["gradient_bytes"] = sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        found["embedding_bytes"] = sum(table.numel() * table.element_size() for table in embeddings(model))
+    return found
+
+
+def embeddings(model: Any) -> list[Any]:
+    """Return the tables of embeddings that are trained."""
+    tables = [module.weight for module in model.modules() if type(module).__name__ == "Embedding"]
+    return [table for table in {id(table): table for table in tables}.values() if table.requires_grad]
+
+
+def touched(model: Any) -> float | None:
+    """Return the share of the embeddings' rows that have a gradient; None where that cannot be seen."""
+    with contextlib.suppress(Exception):
+        tables = [table.grad for table in embeddings(model)]
+        rows = sum(int(table.ne(0).any(dim=1).sum()) for table in tables)
+        return rows / sum(table.shape[0] for table in tables)
+    return None

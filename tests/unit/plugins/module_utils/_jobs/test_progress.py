@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -44,6 +47,82 @@ def test_rows_of_all_ranks() -> None:
     }
     assert progress.describe(progress.of_rows(ranks)) == "row 140/200  5.0 rows/s  12 s left"
     assert progress.of_rows({"0": {"host": "node0"}}) == {}
+
+
+NOON = datetime(2026, 11, 25, 12, 0, tzinfo=timezone.utc).timestamp()
+
+
+@pytest.fixture
+def berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The control node's time zone, an hour before UTC."""
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def at(step: int, seconds: float, **changes: Any) -> dict[str, Any]:
+    """Progress of a job that made its first 5 steps in 1000 s, and all others until NOON in so many seconds."""
+    steady = {"step": 5 + changes.get("first_step", 0), "time": NOON - seconds}
+    times = {"began": NOON - seconds - 1000, "time": NOON, "steady": steady}
+    return {**AT_40, "step": step, "max_steps": 1000, "epoch": None, "metrics": {}, **times, **changes}
+
+
+@pytest.mark.usefixtures("berlin")
+@pytest.mark.parametrize(
+    ("shown", "now", "text"),
+    [
+        (at(25, 20), NOON, "ends about 13:16 (16 min 15 s left)"),
+        (at(25, 200), NOON, "ends about 15:42 (2 h 42 min left)"),
+        (at(25, 2000), NOON, "ends about 2026-11-26 16:05 (27 h 5 min left)"),
+        # 11 h are left at noon, in UTC, and it is the next day in Berlin.
+        (at(25, 813), NOON, "ends about 2026-11-26 00:00 (11 h 0 min left)"),
+        # Too few steps of this attempt: the time left is that of the mean, with the warm-up.
+        (at(19, 14), NOON, "14 h 32 min left"),
+        (at(49, 14, first_step=30), NOON, "14 h 5 min left"),
+        (at(55, 20, first_step=30), NOON, "ends about 13:15 (15 min 45 s left)"),
+        # It should have ended: what it does is not what was forecast.
+        (at(25, 20), NOON + 980, "16 min 15 s left"),
+        # It does not run any more, or has ended.
+        (at(25, 20), None, "16 min 15 s left"),
+        (at(1000, 20), NOON, ""),
+        (at(25, 20, steady=None), NOON, "11 h 3 min left"),
+        (at(25, -3), NOON, "10 h 48 min left"),
+    ],
+)
+def test_the_end_of_a_job(shown: dict[str, Any], now: float | None, text: str) -> None:
+    assert progress.describe(shown, now=now).partition("samples/s")[2].strip() == text
+
+
+@pytest.mark.usefixtures("berlin")
+def test_the_end_of_a_job_that_evaluates() -> None:
+    """A step takes 1 s, and an evaluation 60 s after each 50 steps; the latest steps do not tell of it."""
+
+    def clock(step: int) -> float:
+        return NOON + 100 + step + 60 * (step // 50)
+
+    recent = progress.Recent()
+    for step in range(1, 500):
+        shown = at(step, 0, time=clock(step), began=NOON, steady={"step": 5, "time": clock(5)})
+        recent.add(shown)
+        if step >= 100:
+            told = progress.describe(shown, recent, clock(step))
+            hours, minutes = map(int, told.partition("ends about ")[2][:5].split(":"))
+            error = (hours * 60 + minutes - 60) * 60 - (12 * 3600 + clock(1000) - NOON)
+            assert abs(error) < 0.25 * (clock(1000) - clock(step)) + 60, told
+    assert told.startswith("step 499/1000  32.0 samples/s")
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_narrow_line_has_the_time_left_alone() -> None:
+    shown = at(25, 20, metrics={"loss": 0.546})
+    lines = [progress.line("demo", shown, None, Screen(columns), NOON) for columns in (80, 70, 50)]
+    assert lines == [
+        "demo 25/1000  loss 0.546  0.8 samples/s  ends about 13:16 (16 min 15 s left)",
+        "demo ...... 25/1000  loss 0.546  ends about 13:16 (16 min 15 s left)",
+        "demo ..... 25/1000  loss 0.546  16 min 15 s left",
+    ]
 
 
 LOG = """\
