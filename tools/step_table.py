@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction import BUCKET, BUCKETS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.step_model import (
+    PER_BYTE,
     Link,
     Weight,
     all_reduce,
@@ -27,8 +28,6 @@ CORES = 112
 CORE, MEMORY = 1.3e12, 40e9
 # AdamW reads the weight, its gradient and two means, and writes three of them.
 UPDATED = 7
-# Seconds of a processor for each byte of gradients: all_reduce of 64 MiB between two hosts that do nothing else.
-PER_BYTE = {"mpi": 40.1e-3 / (64 << 20), "gloo": 63.8e-3 / (64 << 20)}
 MIB = 1 << 20
 SIZES = (1 * MIB, 25 * MIB, 100 * MIB)
 HOSTS, RATES = (4, 16, 64), (10, 25, 100)

@@ -20,6 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     installed_here(folder)
     (folder / "tiny.py").write_text("raise SystemExit('started')\n")
     (folder / "tiny.yml").write_text(TRAINING)
+    (folder / "trainer.yml").write_text("name: trainer\nscript: tiny.py\nranks_per_node: 1\n")
     (folder / "speed.yml").write_text(INFERENCE)
     (folder / "rows.csv").write_text("text\none\ntwo\n")
     (folder / "model").mkdir()
@@ -45,6 +46,7 @@ def tree(folder: Path) -> dict[str, str]:
         ("tune", ["-e", "job=tiny.yml"], "Would be tried: the job's own settings,"),
         ("infer", ["-e", "job=speed.yml"], "Would be measured: "),
         ("scale", ["-e", "job=tiny.yml"], "0 runs have been made, "),
+        ("plan", ["-e", "job=trainer.yml", "-e", "estimate=true"], "Would be run: trainer+estimate (10 steps on "),
         ("network", [], "Job +network: "),
         pytest.param(
             *("network", ["-e", "job=tiny.yml"], "Job +network: 1 rank on 1 host"),
@@ -63,7 +65,7 @@ def tree(folder: Path) -> dict[str, str]:
             marks=only_at_length("as with a file on the control node"),
         ),
     ],
-    ids=["tune", "infer", "scale", "network", "network of a job", "verify", "predict", "predict on the head"],
+    ids=["tune", "infer", "scale", "estimate", "network", "network of a job", "verify", "predict", "predict on the head"],
 )
 def test_check_mode_shows_what_would_be_run(folder: Path, playbook: str, options: list[str], shown: str) -> None:
     before = tree(folder)

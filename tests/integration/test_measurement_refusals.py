@@ -15,6 +15,7 @@ from support.refusals import Cluster
 JOBS = {
     "scale": "{name: demo, script: script.py, args: {per_device_train_batch_size: 16}}",
     "tune": "{name: demo, script: script.py}",
+    "plan": "{name: demo, script: script.py, kind: torch}",
     "infer": "{name: demo, kind: inference, inference: {models: [distilbert-small]}}",
 }
 JOB = "job=job.yml"
@@ -45,6 +46,9 @@ def refused(cluster: Cluster, playbook: str, *options: str, of: str = "") -> str
         ("infer", [JOB, "p99_ms=fast"], "inference: p99_ms: 'fast' is not a number above 0"),
         ("scale", [JOB, "{warm_up_steps: 3}"], "warm_up_steps: unknown option; did you mean warmup_steps?"),
         ("infer", [JOB, "budgt=3"], "budgt: unknown option; did you mean budget?"),
+        ("plan", [JOB, "estimate=true"], "job demo is of kind torch, which decides itself how many steps it makes"),
+        ("plan", ["estimate=true"], "no job was named: add -e job=FILE"),
+        ("plan", [JOB, "estimate=perhaps"], "estimate: 'perhaps' is not true or false"),
         ("tune", [JOB, "repeat=2"], "repeat: unknown option; did you mean repeats?"),
         ("scale", [JOB, "query=runs"], "query is for JSON: add -e format=json"),
     ],

@@ -37,5 +37,6 @@ TRIAL = Purpose("trial", provides_once=True)
 MEASURE = Purpose("measure", named=False, changes=False)
 VERIFY = Purpose("verify", named=False, refuses_locked=False, changes=False)
 PLAN = Purpose("plan", named=False, changes=False, shows_plan=True)
+ESTIMATE = Purpose("estimate", changes=False)
 
-PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, TRIAL, MEASURE, VERIFY, PLAN)}
+PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, TRIAL, MEASURE, VERIFY, PLAN, ESTIMATE)}

@@ -14,15 +14,17 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership, _text
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts, cores_of
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
+    estimate,
     inference,
     inference_choice,
     inference_document,
     inference_matrix,
     inference_text,
+    runs,
     sweep,
     sweep_request,
     sweep_text,
@@ -37,7 +39,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement i
     Measurement,
     Stopped,
     contents,
+    truth,
+    whole,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run
 
 
 class Sweep(Measurement[sweep.Sweep]):
@@ -283,5 +288,96 @@ class InferenceBenchmark(Measurement[Benchmark]):
         return inference.failed(content)
 
 
-KINDS: dict[str, type[Measurement]] = {"sweep": Sweep, "tuning": Tuning, "inference": InferenceBenchmark}
+class Estimate(Measurement[estimate.Estimate]):
+    """A few steps of the job on its first host, from which the time on more hosts is computed; always made anew."""
+
+    TITLE, PLAYBOOK, DIRECTORY = "estimate", "playbooks/plan.yml -e estimate=true", "estimate"
+    FILE, VERSION, DOCUMENT, OPTIONS = estimate.FILE, estimate.VERSION, estimate.Estimate, estimate.OPTIONS
+
+    def prepare(self) -> None:
+        truth("estimate", self.options["estimate"])
+        steps, warmup = (whole(name, self.options[name], least) for name, least in (("steps", 1), ("warmup_steps", 0)))
+        if not self.job.of_kind().takes_trainer_arguments:
+            raise ValueError(
+                f"job {self.job.name} is of kind {self.job.kind}, which decides itself how many steps it makes: its "
+                f"time can be estimated for scripts of transformers' Trainer (kind: trainer); playbooks/scale.yml -e "
+                f"job={self.job.file} measures it on 1, 2, 4, ... hosts"
+            )
+        self.hosts = choose_hosts(self.job, self.cluster.hosts)
+        self.most = len(choose_hosts(replace(self.job, hosts=None), self.cluster.hosts))
+        if isinstance(self.job.hosts, list):
+            self.most = len(self.hosts)
+        try:
+            name = derived_name(self.job.name, self.DIRECTORY)
+        except ValueError as error:
+            raise ValueError(f"{error}; set a shorter name in {self.job.file}") from None
+        run = Run(name, 1, self.hosts[:1], 1, None)
+        version, now = self.VERSION, _text.now()
+        self.content = estimate.Estimate(version, self.job.name, len(self.hosts), steps, warmup, now, run)
+
+    def earlier(self) -> None:
+        return None
+
+    def begin(self, found: Found, dry: bool) -> estimate.Estimate:
+        if not dry:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self.begun(self.content, found)
+
+    def continued(self, earlier: estimate.Estimate) -> estimate.Estimate:
+        return earlier
+
+    def questions(self) -> dict[str, Any]:
+        return {"links": True}
+
+    def begun(self, content: estimate.Estimate, found: Found) -> estimate.Estimate:
+        return replace(content, links=found.hosts)
+
+    def ended(self, content: estimate.Estimate) -> bool:
+        return content.run.state != "pending"
+
+    def unfinished(self, content: estimate.Estimate) -> list[str]:
+        return [content.run.job] if content.run.state == "pending" and content.run.started else []
+
+    def next(self, content: estimate.Estimate, now: float) -> tuple[estimate.Estimate, Run | None]:
+        if self.ended(content):
+            return content, None
+        run = replace(content.run, started=_text.now())
+        return replace(content, run=run), run
+
+    def trial(self, content: estimate.Estimate, run: Run, now: float) -> dict[str, Any]:
+        steps, warmup = content.steps, content.warmup_steps
+        return {"suffix": self.DIRECTORY, "steps": steps, "warmup_steps": warmup, "fields": {"hosts": run.names}}
+
+    def recorded(
+        self, content: estimate.Estimate, tried: Mapping[str, Any], found: Found, now: float
+    ) -> tuple[estimate.Estimate, str]:
+        came = runs.record(tried)
+        if came["state"] == "failed" or not came["measured"]:
+            content = replace(content, run=replace(content.run, state="failed", reason=came["reason"]))
+            warnings = (tried.get("plan") or {}).get("memory", {}).get("warnings", [])
+            reason = came["reason"] or "its steps were not measured"
+            told = "\n".join([f"Job {self.job.name} has no estimate: {content.run.job} failed: {reason}", *warnings])
+            raise Stopped(told, content)
+        network = _io.read_json(self.results / "network" / "network.json") or {}
+        content = estimate.estimated(content, self.job, tried, network, self.hosts, self.most)
+        return content, sweep_text.line(content.run, 1, 1)
+
+    def status(self, content: estimate.Estimate) -> str:
+        where = f"Estimate of job {self.job.name}"
+        return f"{where}: {content.steps} steps on {content.run.names[0]}, after {content.warmup_steps} of warm-up"
+
+    def planned(self, content: estimate.Estimate) -> str:
+        steps = content.steps + content.warmup_steps
+        return f"Would be run: {content.run.job} ({_text.count(steps, 'step')} on {content.run.names[0]})"
+
+    def text(self, content: estimate.Estimate, wrote: str) -> str:
+        return estimate.text(content, str(self.path))
+
+
+KINDS: dict[str, type[Measurement]] = {
+    "sweep": Sweep,
+    "tuning": Tuning,
+    "inference": InferenceBenchmark,
+    "estimate": Estimate,
+}
 """The kinds of measurement by the name that the role measure gives them."""

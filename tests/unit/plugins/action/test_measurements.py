@@ -228,9 +228,56 @@ def test_refusals(options: dict[str, Any], request_: dict[str, Any], message: st
     assert message in run_action(measurement_check, wanting(options, **request_))["msg"]
 
 
+def test_an_estimate_is_made_anew_each_time(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    options = {**options, "kind": "estimate", "request": {"job": options["request"]["job"]}}
+    links = {"node0": 10000, "node1": 10000}
+    measurement = run_action(measurement_check, options)["measurement"]
+    assert capsys.readouterr().out == "Estimate of job demo: 5 steps on node0, after 5 of warm-up\n"
+    run_action(measurement_next, {"measurement": measurement}, check=True)
+    assert capsys.readouterr().out == "Would be run: demo+estimate (10 steps on node0)\n"
+    assert not Path(options["results"]).exists()
+    chosen = step(options, found=links)
+    assert chosen["trial"]["fields"] == {"hosts": ["node0"]}
+    read = run_action(
+        job_read, {"file": options["request"]["job"], "hosts": HOSTS, "derive": chosen["trial"], "purpose": "trial"}
+    )
+    assert (read["hosts"], read["job"]["args"]["max_steps"]) == (["node0"], 10)
+    assert run_action(measurement_check, options)["interrupted"] == ["demo+estimate"]
+    said = step(options, tried=tried(chosen, None))["msg"]
+    assert said == "Job demo has no estimate: demo+estimate failed: no space left on node1"
+    assert run_action(measurement_check, options)["interrupted"] == []
+    chosen = step(options, found=links)
+    came = tried(chosen, 20.0)
+    rank = {"compute": 0.5, "communication": 0.0, "input": 0.0, "other": 0.0}
+    measured = {"step_seconds": {"mean": 0.5}, "samples_per_second": 20.0, "samples_per_step": 10, "ranks": [rank]}
+    came["outcome"]["measured"] = measured
+    training = {"samples": 100, "epochs": 2.0, "parameters": 1000, "gradient_bytes": 4000}
+    came["progress"] = {"samples_per_step": 10, "training": training}
+    capsys.readouterr()
+    assert step(options, tried=came)["run"] == {}
+    shown = {"measurement": measurement, "format": "json", "query": "rows[].[hosts, steps]"}
+    run_action(measurement_report, shown)
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == [[1, 20], [2, 10]]
+    assert [path.name for path in Path(options["results"]).iterdir()] == ["demo-estimate"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "request_", "message"),
+    [
+        ("torch", {}, "job demo is of kind torch, which decides itself how many steps it makes"),
+        ("trainer", {"steps": 0}, "steps: 0 is not a whole number of at least 1"),
+        ("trainer", {"estimate": "perhaps"}, "estimate: 'perhaps' is not true or false"),
+    ],
+)
+def test_refusals_of_an_estimate(options: dict[str, Any], kind: str, request_: dict[str, Any], message: str) -> None:
+    Path(options["request"]["job"]).write_text(f"{{name: demo, script: train.py, kind: {kind}}}")
+    request = {"job": options["request"]["job"], **request_}
+    assert message in run_action(measurement_check, {**options, "kind": "estimate", "request": request})["msg"]
+
+
 def test_a_kind_that_there_is_not(options: dict[str, Any]) -> None:
     said = run_action(measurement_check, {**options, "kind": "search"})["msg"]
-    assert said == "kind: 'search' is not one of sweep, tuning, inference"
+    assert said == "kind: 'search' is not one of sweep, tuning, inference, estimate"
 
 
 @pytest.mark.parametrize(
