@@ -65,7 +65,17 @@ def tree(folder: Path) -> dict[str, str]:
             marks=only_at_length("as with a file on the control node"),
         ),
     ],
-    ids=["tune", "infer", "scale", "estimate", "network", "network of a job", "verify", "predict", "predict on the head"],
+    ids=[
+        "tune",
+        "infer",
+        "scale",
+        "estimate",
+        "network",
+        "network of a job",
+        "verify",
+        "predict",
+        "predict on the head",
+    ],
 )
 def test_check_mode_shows_what_would_be_run(folder: Path, playbook: str, options: list[str], shown: str) -> None:
     before = tree(folder)

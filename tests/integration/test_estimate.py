@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._measure import estimate
 from ansible_collections.amx.cluster.plugins.module_utils._measure.estimate import Estimate
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run
@@ -27,8 +27,9 @@ SCRIPT = ROOT / "tests/integration/zoo/decoder.py"
 HOSTS = ["node0", "node1"]
 STEPS, WARMUP, EPOCHS, BATCH, ROWS = 5, 5, 6, 16, 64
 SIZE = {"HIDDEN": "512", "LAYERS": "6"}
-# What a busy machine adds to the one or the other.
 NEAR = 1.35
+# Between the same steps at the beginning and at the end: a machine that is busier at one of them says nothing.
+QUIET = 1.15
 REDUCES = """
 import json, statistics, time
 from pathlib import Path
@@ -91,9 +92,12 @@ def test_what_was_estimated_is_what_it_takes(tmp_path: Path, environment: Path) 
     """The samples, steps and bytes exactly, the times nearly."""
     (tmp_path / "reduces.py").write_text(REDUCES)
     trial = ran(tmp_path / "trial", environment, 1, args=args(max_steps=STEPS + WARMUP), measure=Measure(WARMUP))
-    reduced = ran(tmp_path / "network", environment, 2, tmp_path / "reduces.py", kind="torch", watch=no_gradients())
+    reduced = ran(
+        tmp_path / "network", environment, 2, tmp_path / "reduces.py", kind="torch", watch=Watch(gradients=False)
+    )
     one = ran(tmp_path / "one", environment, 1, args=args())
     two = ran(tmp_path / "two", environment, 2, args=args())
+    again = ran(tmp_path / "again", environment, 1, args=args(max_steps=STEPS + WARMUP), measure=Measure(WARMUP))
     tried = {
         "job": "demo",
         "state": "succeeded",
@@ -119,11 +123,10 @@ def test_what_was_estimated_is_what_it_takes(tmp_path: Path, environment: Path) 
         print(
             f"{row.hosts} hosts: {row.step_seconds:.3f} s estimated, {real:.3f} s made: {row.step_seconds / real:.2f}"
         )
+    before, after = (
+        (read_json(made.folder / "results.json") or {})["measured"]["step_seconds"]["mean"] for made in (trial, again)
+    )
+    if not 1 / QUIET < before / after < QUIET:
+        pytest.skip(f"the machine is not quiet: a step took {before:.2f} s, and later {after:.2f} s")
     for row, real in zip(content.rows, found):
         assert 1 / NEAR < row.step_seconds / real < NEAR, (row, real)
-
-
-def no_gradients() -> Any:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Watch
-
-    return Watch(gradients=False)
