@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import fetched
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import curves, fetched
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import known
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.action import RuntimeAction, job_name
@@ -41,6 +41,7 @@ class ActionModule(RuntimeAction):
             fetched.unpack(packed, to, outcome.get("started", ""))
             for name, path in found.files.items():
                 shutil.copy(path, to / name)
+            events = curves.write_events(to)
         finally:
             shutil.rmtree(private, ignore_errors=True)
         if options["format"] == "json":
@@ -48,4 +49,6 @@ class ActionModule(RuntimeAction):
         else:
             note = f", {found.note}" if found.note else ""
             screen.show(f"{outcome.get('state', 'not ended')}: model, metrics and log are in {to}{note}")
+            if events:
+                screen.show(f"Its curves: tensorboard --logdir {every}")
         return {"changed": True, "job": job, "outcome": outcome}

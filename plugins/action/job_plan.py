@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text, readiness, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text, readiness
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import of_inventory
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
@@ -42,7 +43,7 @@ class ActionModule(ControlNodeAction):
         if refusal:
             raise ValueError(refusal)
         # Their values are looked up again when they are handed over: nothing of them is returned here.
-        secret_env.from_inventory(run.job.env_from, options["job_env"], run.job.name, run.job.file)
+        of_inventory(run.job, options["job_env"])
         venv = answers[run.settings.head].venv
         plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
         memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, Measure
 
@@ -48,15 +48,16 @@ SHORT = {"do_train": True, "save_strategy": "no"}
 def derived(job: Job, suffix: str, **changes: Any) -> Job:
     """Return `job` under the name NAME+SUFFIX with these fields changed; a mapping is merged with the job's own.
 
-    What is None in such a mapping is left out. Nothing is expected of its results but that it ends: `expect` is empty
-    unless given. Raises ValueError when the name is none for a derived job.
+    What is None in such a mapping is left out. Nothing is expected of its results but that it ends, and nobody is told:
+    `expect` and `on_end` are empty unless given. Raises ValueError when the name is none for a derived job.
     """
     name = derived_name(job.name, suffix)
     merged: dict[str, Any] = {
         field: _merged(getattr(job, field), value) if isinstance(value, dict) else value
         for field, value in changes.items()
     }
-    everything: dict[str, Any] = {"expect": {}, **merged, "name": name}
+    secrets = {variable: value for variable, value in job.secrets.items() if variable != on_end.SECRET}
+    everything: dict[str, Any] = {"expect": {}, "on_end": None, "secrets": secrets, **merged, "name": name}
     return replace(job, **everything)
 
 

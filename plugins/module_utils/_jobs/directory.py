@@ -23,7 +23,7 @@ from typing import IO, Any
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, progress, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
 
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
@@ -44,7 +44,7 @@ JOB, DERIVED = "job", "derived job"
 # Files of a job directory that a run writes besides those that its directory was created with, and its results.
 OF_A_RUN = re.compile(
     r"(lock\..*|supervisor\.lock|supervise\.log|(status|progress|world|ranks|resumed|parts|secrets|observed|verified)\.json"
-    r"|ranks|__pycache__|host|\.amx-cluster\.json)"
+    r"|curves\.jsonl|on_end\.(json|log)|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
 PLACES = _ownership.Places("jobs", ("jobs",))
 # The script of a job that playbooks/predict.yml has made.
@@ -230,9 +230,9 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resume
             **{key: earlier.get(key) for key in ("ranks", "accumulation", "per_device")},
         }
         (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
-        told = folder / PARTS
-        if told.exists():
-            shutil.copy(told, part / PARTS)
+        for name in (PARTS, curves.CURVES):
+            if (folder / name).exists():
+                shutil.copy(folder / name, part / name)
     for name, target in links.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -290,8 +290,8 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
 
     Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
     most `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone
-    has the state "lost". Where a job that did not succeed can go on, status has the key "advice". Raises ValueError
-    when there is no job in the folder.
+    has the state "lost". Where a job that did not succeed can go on, status has the key "advice"; once its on_end is
+    over, "on_end", what came of it. Raises ValueError when there is no job in the folder.
     """
     status = read_json(folder / "status.json")
     if status is None:
@@ -303,6 +303,9 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
             status.update(
                 state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?"
             )
+    done = read_json(folder / on_end.OUTCOME)
+    if done:
+        status[on_end.FIELD] = done
     how_to_go_on = advice(folder, status)
     if how_to_go_on:
         status["advice"] = how_to_go_on

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     inference_field,
     job_fields,
     kinds,
+    on_end,
     secret_env,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
@@ -299,8 +300,22 @@ class Job:
         of_script=True,
         compared=False,
     )
+    on_end: on_end.OnEnd | None = row(
+        on_end.form(job_fields.VARIABLE),
+        "what the head does when the job has ended, also where it failed or was stopped; see [The end of a job]"
+        "(#the-end-of-a-job)",
+        None,
+        inference="leave it out",
+        of_script=True,
+        compared=False,
+        hosts_only="is done by the supervisor on the head, and pods have none: leave it out, and watch the object of "
+        "the job",
+    )
 
     def __post_init__(self) -> None:
+        if self.on_end and self.on_end.url and not self.on_end.url.endswith(on_end.HIDDEN):
+            object.__setattr__(self, "secrets", {**self.secrets, on_end.SECRET: self.on_end.url})
+            object.__setattr__(self, "on_end", replace(self.on_end, url=on_end.hidden(self.on_end.url)))
         found = secret_env.found_in(self.env)
         if found:
             public = {name: value for name, value in self.env.items() if name not in found}
@@ -418,11 +433,15 @@ def without_secrets(path: Path) -> str:
     import yaml  # as in load
 
     data = yaml.safe_load(text)
-    env = data.get("env", {}) if isinstance(data, dict) else {}
-    hidden = secret_env.found_in(env) if isinstance(env, dict) else {}
-    if not hidden:
+    if not isinstance(data, dict):
         return text
-    shown = {**data, "env": {**env, **dict.fromkeys(hidden, secret_env.MASK)}}
+    env, ending = data.get("env", {}), data.get(on_end.FIELD)
+    hidden = secret_env.found_in(env) if isinstance(env, dict) else {}
+    shown = {**data, "env": {**env, **dict.fromkeys(hidden, secret_env.MASK)}} if hidden else data
+    if isinstance(ending, dict) and "url" in ending:
+        shown = {**shown, on_end.FIELD: {**ending, "url": on_end.hidden(str(ending["url"]))}}
+    if shown is data:
+        return text
     return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
 
 

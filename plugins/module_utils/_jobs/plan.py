@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, secret_env, trackers
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -230,7 +230,7 @@ def make_plan(
         watch=replace(job.watch, group=job.watch.group and job.of_kind().needs_group),
         secrets={
             **dict.fromkeys(job.env_from, secret_env.INVENTORY),
-            **dict.fromkeys(job.secrets, secret_env.JOB_FILE),
+            **{name: secret_env.JOB_FILE for name in job.secrets if name != on_end.SECRET},
         },
         stack=stack["name"],
         backend=backend,
@@ -261,6 +261,7 @@ def make_plan(
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",
+                    **trackers.variables(job, run.settings.start),
                     **job.env,
                 },
                 ranks=placed[host.host][0],

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
@@ -37,6 +37,19 @@ def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str,
     }
 
 
+def of_inventory(job: Job, job_env: object) -> dict[str, str]:
+    """Return {variable: value} of those secrets of a job that are the inventory's. Raises ValueError as `secrets`."""
+    values = secret_env.from_inventory(job.env_from, job_env, job.name, job.file)
+    if job.on_end and job.on_end.url_from:
+        name = job.on_end.url_from
+        url = secret_env.from_inventory([name], job_env, job.name, job.file, f"{on_end.FIELD}.url_from")[name]
+        try:
+            values[on_end.SECRET] = on_end.checked_url(url)
+        except ValueError as error:
+            raise ValueError(f"Job {job.name} cannot be started: {name} in job_env of the inventory {error}.") from None
+    return values
+
+
 def secrets(run: Run, job_env: object, override: object = None) -> dict[str, str]:
     """Return {variable: value} of a run's secrets, which none of its files has.
 
@@ -44,7 +57,7 @@ def secrets(run: Run, job_env: object, override: object = None) -> dict[str, str
     has the names only. Raises ValueError when job_env or the job file does not have one of them.
     """
     job = run.job
-    values = secret_env.from_inventory(job.env_from, job_env, job.name, job.file)
+    values = of_inventory(job, job_env)
     if job.secrets:
         own = load(job.file, override).secrets
         gone = [name for name in job.secrets if name not in own]

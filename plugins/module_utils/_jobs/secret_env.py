@@ -38,11 +38,13 @@ def found_in(env: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in env.items() if looks_secret(name) or masked(str(value)) != str(value)}
 
 
-def from_inventory(names: Sequence[str], job_env: object, job: str, file: Path) -> dict[str, str]:
+def from_inventory(
+    names: Sequence[str], job_env: object, job: str, file: Path, field: str = "env_from"
+) -> dict[str, str]:
     """Return the variables of a job that its inventory has under job_env.
 
-    names: env_from of the job. job, file: its name and file, for messages. Raises ValueError when job_env does not have
-    one of them as text; no message has a value.
+    names: those in a field of the job. job, file: its name and file, for messages. Raises ValueError when job_env does
+    not have one of them as text; no message has a value.
     """
     if not names:
         return {}
@@ -56,10 +58,10 @@ def from_inventory(names: Sequence[str], job_env: object, job: str, file: Path) 
         there = f"it has {', '.join(map(str, job_env))}" if job_env else "it is empty"
         example = missing[0]
         raise ValueError(
-            f"Job {job} cannot be started: env_from names {', '.join(missing)}, and job_env in the inventory does not "
+            f"Job {job} cannot be started: {field} names {', '.join(missing)}, and job_env in the inventory does not "
             f'have it ({there}): add job_env: {{{example}: "{{{{ vault_{example.lower()} }}}}"}} to the inventory '
             f"(group_vars/cluster.yml) and vault_{example.lower()} to a file that ansible-vault encrypts, or correct "
-            f"env_from in {file}."
+            f"{field} in {file}."
         )
     values = {}
     for name in names:

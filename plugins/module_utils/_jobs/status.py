@@ -146,6 +146,8 @@ def details(
     lines.append(f"{started}{ended}" + (f", {'ran' if ended else 'running for'} {took}" if took else ""))
     if "advice" in status:
         lines.append(status["advice"])
+    if "on_end" in status:
+        lines.append(status["on_end"]["text"])
     if status.get("secrets_left"):
         left = ", ".join(status["secrets_left"])
         lines.append(

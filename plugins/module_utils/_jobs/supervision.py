@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, directory, measured, utilization
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, curves, directory, measured, utilization
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, WORLD
@@ -150,11 +150,18 @@ class Supervision:
         for beat in messages:
             if 0 <= beat["rank"] < self.plan["world_size"]:
                 self.utilization.take(beat, at)
+            if beat.get("logged") and isinstance(beat["logged"], list):
+                self.keep_logged(beat["logged"])
         for name, content in self.watch.take(messages).items():
             if self.first_rank_is_elsewhere():
                 with contextlib.suppress(OSError):
                     (self.folder / name).parent.mkdir(exist_ok=True)
                 self.keep(name, content)
+
+    def keep_logged(self, entries: list[dict[str, Any]]) -> None:
+        """Add to the job's curves what its Trainer has logged. Without room for it the job goes on."""
+        with contextlib.suppress(OSError), (self.folder / curves.CURVES).open("a", encoding="utf-8") as stream:
+            stream.write("".join(map(curves.line, entries)))
 
     def report(self) -> None:
         """Write what the ranks have told, where that is due."""

@@ -31,6 +31,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     exchange,
     faults,
     heartbeats,
+    on_end,
     processes,
     remote,
     resuming,
@@ -74,7 +75,11 @@ class Supervisor(Supervision):
         self.told: resuming.Told = read_json(self.folder / directory.PARTS) or {}
         # The hosts with the file of secrets: the head as long as the job lasts, others until their ranks have begun.
         shared = self.run.settings.shared_directory
-        self.with_secrets = set([self.here] if shared else self.members) if self.plan.get("secrets") else set()
+        told = self.run.job.on_end
+        secret = self.plan.get("secrets") or (told and told.is_secret)
+        self.with_secrets = set([self.here] if shared else self.members) if secret else set()
+        # For what is done at the end, when the file is gone.
+        self.secrets = (read_json(self.folder / secret_env.FILE) or {}) if told else {}
         # The other host whose output was brought here last.
         self.fetched_from = ""
         self.process: subprocess.Popen[bytes] | None = None
@@ -94,6 +99,24 @@ class Supervisor(Supervision):
         # First: once it has ended, another run may have its directory.
         self.remove_all_secrets()
         self.finish(reason, code, time.monotonic() - self.begun)
+
+    def after_the_end(self, place: Path) -> None:
+        """Do what the job's file requests for its end, when another run may have its hosts and its path already.
+
+        place: the job's directory, wherever it is moved.
+        """
+        job = self.run.job
+        if job.on_end is None:
+            return
+        results = read_json(place / "results.json") or {}
+        ended = {
+            **{key: self.status[key] for key in ("job", "state", "reason")},
+            "host": self.here,
+            "directory": str(self.folder),
+            "results": results,
+        }
+        outcome = on_end.carry_out(job.on_end, place, {**os.environ, **job.env}, self.umask, self.secrets, ended)
+        print(f"{outcome['time']} {outcome['text']}", flush=True)
 
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
@@ -429,7 +452,9 @@ def detach(folder: Path, umask: int, start: str) -> None:
     supervisor.save()
     os.close(writer)
     supervisor.supervise()
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     holding.close()
+    supervisor.after_the_end(Path(f"/proc/self/fd/{place}"))
 
 
 def main(arguments: list[str]) -> None:

@@ -34,6 +34,8 @@ COMPLETE, PART, SAVED = "complete.json", "part.json", ".saved."
 # The parts of a measured step's time, and its percentiles.
 PARTS = ("compute", "communication", "input", "other")
 SHARES = {"low": 0.1, "median": 0.5, "high": 0.9}
+# Entries of curves in one message, and that a rank keeps for a supervisor that does not answer.
+LOGGED, LOGGED_KEPT = 1000, 100_000
 
 
 class Heartbeat(TypedDict, total=False):
@@ -69,6 +71,8 @@ class Heartbeat(TypedDict, total=False):
     stack: str
     # {name: content} of WRITTEN_BY_RANK_0.
     files: dict[str, Any]
+    # What the Trainer of rank 0 has logged since the last message, at most LOGGED entries as curves.py has them.
+    logged: list[dict[str, Any]]
 
 
 # What a message has at least: others, and those that lack something, are discarded.

@@ -90,7 +90,8 @@ class Heartbeat:
             self.ended = True
             self.ending.set()
             self.thread.join(self.SECONDS)
-            self.send()
+            for _message in range(1 + len(self.rank.logged) // wire.LOGGED):
+                self.send()
 
     def send(self) -> None:
         """Send one message. Whatever goes wrong: the script must not suffer from being watched."""
@@ -99,7 +100,9 @@ class Heartbeat:
         try:
             with self.sending:
                 files = dict(self.rank.unsent)
-                self.connection.send(json.dumps({**self.message(), "files": files}).encode() + b"\n")
+                with self.rank.logged_until_sent() as logged:
+                    message = {**self.message(), "files": files, "logged": logged}
+                    self.connection.send(json.dumps(message).encode() + b"\n")
                 self.reached, self.cut_off = True, None
                 for name, content in files.items():
                     if self.rank.unsent.get(name) is content:  # else there is a newer one

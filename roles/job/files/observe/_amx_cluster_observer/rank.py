@@ -6,6 +6,8 @@ import contextlib
 import json
 import os
 import sys
+from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 from _amx_cluster_observer import wire
@@ -35,6 +37,8 @@ class Rank:
         self._start = f"{supervisor} {os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         # What was written since the last heartbeat, for a supervisor on another host.
         self.unsent: dict[str, Any] = {}
+        # What the Trainer has logged since then.
+        self.logged: deque[dict[str, Any]] = deque(maxlen=wire.LOGGED_KEPT)
 
     def speaks(self) -> bool:
         """Tell whether this process is the rank. A forked child has all that the rank had, but is not."""
@@ -49,6 +53,16 @@ class Rank:
         import hashlib
 
         return hashlib.sha256(self._start.encode()).hexdigest()[:16]
+
+    @contextlib.contextmanager
+    def logged_until_sent(self) -> Iterator[list[dict[str, Any]]]:
+        """Take the oldest entries of `logged` for a message; they are put back where it cannot be sent."""
+        taken = [self.logged.popleft() for _entry in range(min(len(self.logged), wire.LOGGED))]
+        try:
+            yield taken
+        except BaseException:
+            self.logged.extendleft(reversed(taken))
+            raise
 
     def write(self, name: str, content: Any) -> None:
         """Put a JSON file into the job directory, complete or not at all, and have the next heartbeat bring it."""

@@ -29,6 +29,8 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
         That is {step, max_steps, epoch, samples_per_step, began, first_step, steady, time, metrics, training}.
         """
 
+        begun = 0  # of all Trainers of the script
+
         def __init__(self) -> None:
             self.metrics: dict[str, float] = {}
             self.began = self.wrote = 0.0
@@ -36,6 +38,7 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
             # Which step ended the warm-up of this attempt, and when.
             self.steady: dict[str, float] | None = None
             self.training: dict[str, Any] = {}
+            self.number: int | None = None
 
         def on_train_begin(
             self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any
@@ -48,6 +51,7 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
             self.began = time.time()
             self.first_step, self.steady = state.global_step, None
             self.training = training(args, model, others.get("train_dataloader"))
+            self.keep({"begin": state.global_step})
             self.report(args, state)
 
         def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_others: Any) -> None:
@@ -75,8 +79,18 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_others: Any) -> None:
             activity.note()
-            self.metrics.update({key: value for key, value in (logs or {}).items() if isinstance(value, (int, float))})
+            logged = {key: value for key, value in (logs or {}).items() if isinstance(value, (int, float))}
+            self.metrics.update(logged)
+            self.keep({"step": state.global_step, "metrics": logged})
             self.report(args, state)
+
+        def keep(self, entry: dict[str, Any]) -> None:
+            """Have the supervisor add an entry to the job's curves."""
+            if rank.number != 0 or not rank.speaks():
+                return
+            if self.number is None:
+                self.number, Progress.begun = Progress.begun, Progress.begun + 1
+            rank.logged.append({"trainer": self.number, "time": time.time(), **entry})
 
         def report(self, args: Any, state: Any) -> None:
             if rank.number != 0 or not state.max_steps:

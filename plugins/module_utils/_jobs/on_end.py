@@ -1,0 +1,219 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is done when a job has ended (`on_end` in its file): a command, or a request to a URL. The job's head does it.
+
+Both get the same JSON: the command on its standard input, the URL by POST. Whatever comes of that is no part of the
+job's outcome, and is kept in OUTCOME, beside what a command prints in LOG.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._forms import (
+    Field,
+    Form,
+    Place,
+    check_fields,
+    text,
+    type_name,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, now
+
+FIELD, OUTCOME, LOG = "on_end", "on_end.json", "on_end.log"
+# Under this name the URL is among the job's secrets: nothing else has more of it than its host.
+SECRET = "AMX_CLUSTER_ON_END"
+HIDDEN = "/***"
+# Seconds before the second, third and fourth try; that a request may take; that a command may.
+PAUSES: Sequence[float] = (2, 10, 30)
+REQUEST, COMMAND = 10.0, 600.0
+EXAMPLE = "{command: 'mail -s done me@example.com'}, {url: https://example.com/hook} or {url_from: HOOK_URL}"
+
+
+def hidden(url: str) -> str:
+    """Return a URL without all that may be a secret in it: its login, path and query."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{HIDDEN}"
+
+
+def checked_url(url: str) -> str:
+    """Return a URL that can be sent to. Raises ValueError, without what may be a secret in it."""
+    try:
+        parts = urlsplit(url)
+        sound = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) and url.isascii()
+    except ValueError:
+        sound = False
+    if not sound or not url.isprintable() or " " in url:
+        raise ValueError("is not a URL such as https://example.com/hook")
+    return url
+
+
+@dataclass(frozen=True)
+class OnEnd:
+    """One of: a command for bash, a URL, or the name of a variable in job_env that has the URL.
+
+    The URL of a job that was read from a file is among its secrets, and hidden here.
+    """
+
+    command: str = ""
+    url: str = ""
+    url_from: str = ""
+
+    @property
+    def is_secret(self) -> bool:
+        return bool(self.url or self.url_from)
+
+
+def _url(value: object, _place: Place) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{type_name(value)} where a URL is expected")
+    return checked_url(value)
+
+
+def form(variable: Form) -> Form:
+    """Return the form of the field. variable: names of environment variables."""
+    one_each = {
+        "command": Field(text()),
+        "url": Field(Form({"type": "string", "pattern": "^https?://"}, "a URL", _url)),
+        "url_from": Field(variable),
+    }
+
+    def check(value: object, place: Place) -> OnEnd:
+        if not isinstance(value, dict):
+            raise ValueError(f"{type_name(value)} where a mapping is expected: {EXAMPLE}")
+        values, errors = check_fields(one_each, value, place, ())
+        if errors:
+            raise ValueError("; ".join(errors))
+        if len(values) != 1:
+            raise ValueError(
+                f"{' and '.join(values) or 'nothing'} where one of {', '.join(one_each)} is expected: {EXAMPLE}"
+            )
+        return OnEnd(**values)
+
+    schema = {
+        "oneOf": [
+            {"type": "object", "properties": {name: row.form.schema}, "required": [name], "additionalProperties": False}
+            for name, row in one_each.items()
+        ]
+    }
+    return Form(schema, "`command`, `url` or `url_from`", check, lambda content: OnEnd(**content))
+
+
+class Failed(Exception):
+    """A try that failed. again: whether another one may succeed."""
+
+    def __init__(self, message: str, again: bool = True) -> None:
+        super().__init__(message)
+        self.again = again
+
+
+def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
+    """Send JSON to a URL; return what came of it. Raises Failed, without what may be a secret of the URL."""
+    import urllib.error
+    import urllib.request  # only here: it takes long, and every look at a job imports this file
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        """A redirected POST would become a GET without the content."""
+
+        def redirect_request(self, *_arguments: Any, **_more: Any) -> None:
+            return None
+
+    headers = {"Content-Type": "application/json", "User-Agent": "amx.cluster"}
+    try:
+        request = urllib.request.Request(url, data=content, headers=headers, method="POST")
+        with urllib.request.build_opener(NoRedirect).open(request, timeout=seconds) as answer:
+            return f"HTTP {answer.status}"
+    except urllib.error.HTTPError as error:
+        raise Failed(f"HTTP {error.code}", error.code >= 500 or error.code in (408, 425, 429)) from None
+    except urllib.error.URLError as error:
+        raise Failed(str(error.reason).replace(url, hidden(url))) from None
+    except Exception as error:  # http.client's, and what else a URL can bring about
+        raise Failed(type(error).__name__) from None
+
+
+def run(
+    command: str, folder: Path, env: Mapping[str, str], umask: int, content: bytes, seconds: float = COMMAND
+) -> str:
+    """Run a command of a job in its directory; return what came of it. Raises Failed."""
+    with (folder / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            ["bash", "-c", command],
+            cwd=folder,
+            env=dict(env),
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            umask=umask,
+        )
+        try:
+            process.communicate(content, timeout=seconds)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            raise Failed(f"it did not end within {seconds:.0f} s", again=False) from None
+    if process.returncode:
+        raise Failed(f"exit code {process.returncode}")
+    return "exit code 0"
+
+
+def attempts(what: str, act: Callable[[], str], pauses: Sequence[float] = PAUSES) -> dict[str, Any]:
+    """Call `act` until it succeeds, at most once more than there are pauses (seconds); return {ok, text, tries, time}.
+
+    what: such as "its command", for the text.
+    """
+    tries = 0
+    for pause in (*pauses, None):
+        tries += 1
+        try:
+            return {"ok": True, "text": f"on_end: {what}: {act()}{_after(tries)}", "tries": tries, "time": now()}
+        except Failed as error:
+            reason, again = str(error), error.again
+        except OSError as error:  # no bash, no room
+            reason, again = f"{error.strerror}", True
+        if pause is None or not again:
+            break
+        time.sleep(pause)
+    return {"ok": False, "text": f"on_end: {what} failed: {reason}{_after(tries)}", "tries": tries, "time": now()}
+
+
+def _after(tries: int) -> str:
+    return f", after {count(tries, 'try', 'tries')}" if tries > 1 else ""
+
+
+def carry_out(
+    wanted: OnEnd,
+    folder: Path,
+    env: Mapping[str, str],
+    umask: int,
+    secrets: Mapping[str, str],
+    ended: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Do what a job's file requests for its end, and keep what came of it in OUTCOME, which is returned.
+
+    env: of a command, with the job's variables. secrets: secret_env.FILE, which is removed before. ended: what is sent.
+    """
+    content = json.dumps(ended).encode()
+    if wanted.command:
+        what = "its command"
+        outcome = attempts(what, lambda: run(wanted.command, folder, {**env, **secrets}, umask, content))
+    else:
+        url = secrets.get(SECRET, "")
+        what = f"POST to {hidden(url)}" if url else "POST"
+        outcome = attempts(what, lambda: post(url, content))
+    with contextlib.suppress(OSError):
+        _io.write_json(folder / OUTCOME, outcome, 0o600)
+    return outcome
