@@ -21,7 +21,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import curves
@@ -60,7 +60,7 @@ class Server:
         if environ.get(TOKEN):
             self._headers["Authorization"] = f"Bearer {environ[TOKEN]}"
         elif user or login:
-            pair = f"{user}:{password}" if user else login
+            pair = f"{user}:{password}" if user else unquote(login)
             self._headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
 
     def ask(self, path: str, content: Mapping[str, Any] | None = None, **query: str) -> dict[str, Any]:

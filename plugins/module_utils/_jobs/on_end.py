@@ -9,8 +9,10 @@ job's outcome, and is kept in OUTCOME, beside what a command prints in LOG.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
+import math
 import os
 import signal
 import subprocess
@@ -19,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
@@ -131,14 +133,19 @@ def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
             return None
 
     headers = {"Content-Type": "application/json", "User-Agent": "amx.cluster"}
+    parts = urlsplit(url)
+    login, at, address = parts.netloc.rpartition("@")
+    if at:  # which urllib would take for a part of the host's name
+        headers["Authorization"] = f"Basic {base64.b64encode(unquote(login).encode()).decode()}"
     try:
-        request = urllib.request.Request(url, data=content, headers=headers, method="POST")
+        bare = parts._replace(netloc=address).geturl()
+        request = urllib.request.Request(bare, data=content, headers=headers, method="POST")
         with urllib.request.build_opener(NoRedirect).open(request, timeout=seconds) as answer:
             return f"HTTP {answer.status}"
     except urllib.error.HTTPError as error:
         raise Failed(f"HTTP {error.code}", error.code >= 500 or error.code in (408, 425, 429)) from None
     except urllib.error.URLError as error:
-        raise Failed(str(error.reason).replace(url, hidden(url))) from None
+        raise Failed(str(error.reason)) from None
     except Exception as error:  # http.client's, and what else a URL can bring about
         raise Failed(type(error).__name__) from None
 
@@ -190,6 +197,15 @@ def attempts(what: str, act: Callable[[], str], pauses: Sequence[float] = PAUSES
     return {"ok": False, "text": f"on_end: {what} failed: {reason}{_after(tries)}", "tries": tries, "time": now()}
 
 
+def _finite(value: Any) -> Any:
+    """Return a value with null for numbers that JSON does not have, such as the loss of a training that diverged."""
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _after(tries: int) -> str:
     return f", after {count(tries, 'try', 'tries')}" if tries > 1 else ""
 
@@ -206,7 +222,7 @@ def carry_out(
 
     env: of a command, with the job's variables. secrets: secret_env.FILE, which is removed before. ended: what is sent.
     """
-    content = json.dumps(ended).encode()
+    content = json.dumps(_finite(ended)).encode()
     if wanted.command:
         what = "its command"
         outcome = attempts(what, lambda: run(wanted.command, folder, {**env, **secrets}, umask, content))

@@ -24,6 +24,7 @@ VALUES = {
     "HTTPS_PROXY": "http://me:pass%20word@proxy.example:3128",
     "OVERRIDE_PASSWORD": "given-for-one-start",
 }
+HOOK = {"AMX_CLUSTER_ON_END": "https://hooks.example/services/T0/in-the-path"}
 JOB = """
 name: demo
 script: train.py
@@ -34,10 +35,11 @@ env:
   # was: written: "here-and-nowhere", #1
   WANDB_API_KEY: &key 'written: "here-and-nowhere", #1'
   HTTPS_PROXY: http://me:pass%20word@proxy.example:3128
+on_end: {url: https://hooks.example/services/T0/in-the-path}
 """
 JOB_ENV = {"HF_TOKEN": VALUES["HF_TOKEN"], "PLAIN_NAME": VALUES["PLAIN_NAME"], "NOT_ASKED_FOR": "kept to itself"}
 OVERRIDE = {"env": {"OVERRIDE_PASSWORD": VALUES["OVERRIDE_PASSWORD"]}}
-HIDDEN = (*VALUES.values(), "kept to itself", "pass%20word", "here-and-nowhere")
+HIDDEN = (*VALUES.values(), "kept to itself", "pass%20word", "here-and-nowhere", "in-the-path")
 
 
 class Played:
@@ -91,13 +93,13 @@ def test_values_are_in_one_file_that_only_its_user_reads(tmp_path: Path, capsys:
     assert [line.split() for line in shown.splitlines() if "***" in line] == [[name, "***"] for name in sorted(VALUES)]
     assert "Note: the job file has the value of WANDB_API_KEY, HTTPS_PROXY, OVERRIDE_PASSWORD in plain text" in shown
 
-    assert played.module_args["secrets"] == VALUES
+    assert played.module_args["secrets"] == {**VALUES, **HOOK}
     assert hidden_in(json.dumps({**played.module_args, "secrets": {}})) == []
     assert not played.made.get("failed"), played.made
 
     files = [path for path in played.path.rglob("*") if path.is_file()]
     assert {path.name for path in files if hidden_in(path.read_text())} == {"secrets.json"}
-    assert json.loads((played.path / "secrets.json").read_text()) == VALUES
+    assert json.loads((played.path / "secrets.json").read_text()) == {**VALUES, **HOOK}
     modes = {path: path.stat().st_mode & 0o777 for path in [played.path, *played.path.rglob("*")]}
     assert {mode for path, mode in modes.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in modes.items() if path.is_file() and path.suffix != ".sh"} == {0o600}
@@ -109,9 +111,11 @@ def test_the_files_say_which_secrets_there_are(tmp_path: Path) -> None:
     job_yml = (played.path / "job.yml").read_text()
     assert "WANDB_API_KEY: '***'" in job_yml
     assert "KMP_BLOCKTIME: 3" in job_yml
+    assert "url: https://hooks.example/***" in job_yml
     job = json.loads((played.path / "job.json").read_text())["job"]
     assert (job["env"], job["env_from"]) == ({"KMP_BLOCKTIME": "3"}, ["HF_TOKEN", "PLAIN_NAME"])
-    assert job["secrets"] == {"WANDB_API_KEY": "***", "HTTPS_PROXY": "***", "OVERRIDE_PASSWORD": "***"}
+    assert job["secrets"] == dict.fromkeys(["WANDB_API_KEY", "HTTPS_PROXY", "OVERRIDE_PASSWORD", *HOOK], "***")
+    assert job["on_end"] == {"command": "", "url": "https://hooks.example/***", "url_from": ""}
     assert json.loads((played.path / "plan.json").read_text())["secrets"] == {
         "HF_TOKEN": "job_env",
         "PLAIN_NAME": "job_env",

@@ -352,6 +352,51 @@ def test_progress(rank: Rank) -> None:
     assert progress == {"step": 5, "first_step": 0, "max_steps": 10, "epoch": 0.5, "samples_per_step": 32}
 
 
+CURVES = """
+    from types import SimpleNamespace
+    from torch import distributed
+    from transformers import trainer
+    distributed.init_process_group("gloo")
+    args = SimpleNamespace(train_batch_size=8, gradient_accumulation_steps=2, world_size=2)
+    unused, first, second = [kind() for kind in 3 * trainer.DEFAULT_CALLBACKS]
+    for callback, step in ((first, 3), (second, 0)):
+        state = SimpleNamespace(global_step=step, max_steps=5000, epoch=0.0)
+        callback.on_train_begin(args, state, None)
+        for state.global_step in range(step + 1, 1503):
+            callback.on_log(args, state, None, logs={"loss": 0.5, "note": "text"})
+"""
+
+
+def test_all_that_rank_0_logs_reaches_the_supervisor(rank: Rank, supervisor: Supervisor) -> None:
+    ran = rank.run(CURVES, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.stderr == ""
+    told = supervisor.told()
+    assert max(len(beat["logged"]) for beat in told) <= 1000
+    entries = [entry for beat in told for entry in beat["logged"]]
+    assert all(before["time"] <= after["time"] for before, after in zip(entries, entries[1:]))
+    for entry in entries:
+        entry.pop("time")
+    expected: list[dict[str, Any]] = []
+    for number, step in ((0, 3), (1, 0)):
+        expected.append({"trainer": number, "begin": step})
+        expected += [{"trainer": number, "step": at, "metrics": {"loss": 0.5}} for at in range(step + 1, 1503)]
+    assert entries == expected
+
+
+def test_other_ranks_log_nothing(rank: Rank, supervisor: Supervisor) -> None:
+    assert rank.run(CURVES, rank=1, AMX_CLUSTER_BEAT=supervisor.endpoint).returncode == 0
+    assert not any(beat["logged"] for beat in supervisor.told())
+
+
+def test_what_cannot_be_sent_is_sent_later() -> None:
+    OBSERVED.logged.extend({"step": step} for step in range(3))
+    with pytest.raises(ConnectionError), OBSERVED.logged_until_sent() as taken:
+        assert [entry["step"] for entry in taken] == [0, 1, 2]
+        OBSERVED.logged.append({"step": 3})
+        raise ConnectionError
+    assert [entry["step"] for entry in OBSERVED.logged] == [0, 1, 2, 3]
+
+
 def test_progress_of_a_run_that_goes_on_from_a_checkpoint(rank: Rank) -> None:
     ran = rank.run(TRAINER.replace("global_step=0", "global_step=3"))
     assert ran.stderr == ""

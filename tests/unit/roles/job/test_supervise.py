@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
@@ -768,3 +769,54 @@ def test_a_job_that_is_stopped_while_hosts_exchange_messages(run: Run) -> None:
     os.kill(first["pid"], directory.STOP)
     status = run.ended()
     assert (status["state"], status["attempts"]) == ("stopped", [])
+
+
+# --- curves and the end ---
+
+
+def test_what_the_trainer_has_logged_is_kept_over_restarts(run: Run) -> None:
+    told = """beat 0 node0 'logged="no list"'
+        beat 0 node0 'stepped=true' 'logged=[{"step":1,"time":2.5,"metrics":{"loss":NaN}},{"step":2}]'
+        [ -e again ] || { touch again; exit 3; }"""
+    run.start(told + WORLD + TRAIN, restarts=1)
+    status = run.ended()
+    assert [attempt["returncode"] for attempt in status["attempts"]] == [3, 0]
+    entries = [json.loads(line) for line in (run.folder / "curves.jsonl").read_text().splitlines()]
+    assert [entry["step"] for entry in entries] == [1, 2, 1, 2]
+    assert (run.folder / "curves.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(("mpirun", "state"), [(WORLD + TRAIN, "succeeded"), ("exit 3", "failed")])
+def test_a_command_at_the_end(run: Run, mpirun: str, state: str) -> None:
+    """It gets what came of the job, when another run could begin in its place already."""
+    (run.folder / "secrets.json").write_text('{"HOOK_TOKEN": "t"}')
+    unlocked = "for lock in lock.*; do flock -n $lock true || exit 4; done"
+    command = f"cat > told.json; echo $HOOK_TOKEN $MINE; {unlocked}"
+    run.start(mpirun, on_end=OnEnd(command=command), env_from=["HOOK_TOKEN"], env={"MINE": "1"})
+    status = run.ended()
+    outcome = until(lambda: directory.look(run.folder)["status"].get("on_end"))
+    assert (outcome["ok"], outcome["text"]) == (True, "on_end: its command: exit code 0")
+    told = json.loads((run.folder / "told.json").read_text())
+    results = json.loads((run.folder / "results.json").read_text())
+    assert (told["job"], told["state"], told["reason"], told["host"]) == ("demo", state, status["reason"], "node0")
+    if results["metrics"]:
+        assert results["metrics"].pop("train_loss") != told["results"]["metrics"].pop("train_loss") is None
+    assert told["results"] == results
+    assert (run.folder / "on_end.log").read_text() == "t 1\n"
+    assert "on_end: its command: exit code 0" in (run.folder / "supervise.log").read_text()
+    assert not (run.folder / "secrets.json").exists()
+
+
+def test_the_end_of_a_job_whose_directory_was_moved_aside(run: Run) -> None:
+    command = "[ -e old ] && echo moved > proof || { touch waiting; sleep 0.2; exit 1; }"
+    run.start("exit 3", on_end=OnEnd(command=command))
+    run.ended()
+    until((run.folder / "waiting").exists)
+    aside = run.folder.with_name("demo.aside")
+    run.folder.rename(aside)
+    run.folder.mkdir()
+    (aside / "old").touch()
+    outcome = until(lambda: directory.read_json(aside / "on_end.json"))
+    assert outcome["ok"]
+    assert (aside / "proof").exists()
+    assert not list(run.folder.iterdir())

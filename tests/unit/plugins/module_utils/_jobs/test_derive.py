@@ -14,6 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
     Source,
     Watch,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from support.runs import run
 
 JOB = run(
@@ -29,6 +30,7 @@ JOB = run(
     launcher="torchrun",
     env={"KMP_BLOCKTIME": "0", "A_TOKEN": "hf_x"},
     env_from=["HF_TOKEN"],
+    on_end=OnEnd(url="https://example.com/hook"),
 ).job
 
 
@@ -59,6 +61,12 @@ def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
         env={"KMP_BLOCKTIME": "0"},
         watch=Watch(gradients=False),
     )
+
+
+def test_nobody_is_told_of_the_end_of_a_derived_job() -> None:
+    made = derive.derived(JOB, "tune-1")
+    assert JOB.on_end is not None
+    assert (made.on_end, made.secrets) == (None, {"A_TOKEN": "hf_x"})
 
 
 def test_mappings_are_merged() -> None:

@@ -172,6 +172,7 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
         (checkpoint / "deep" / "state").write_text("state")
     (folder / "output/checkpoint-5/complete.json").write_text('{"deep/state": 5}')
     (folder / "parts.json").write_text('{"node1": {"checkpoint-5": ["shard"]}}')
+    (folder / "curves.jsonl").write_text('{"begin": 0}')
     made = folder.with_name("next")
     directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoints.folders(folder / "output"))
     copy = made / "output" / "checkpoint-5"
@@ -182,7 +183,8 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     told: dict[str, Any] = {"directory": str(folder), "start": "", "hosts": []}
     told.update(ranks=None, accumulation=None, per_device=None)
     assert json.loads((made / "resumed.json").read_text()) == told
-    assert (made / "parts.json").read_text() == (folder / "parts.json").read_text()
+    for name in ("parts.json", "curves.jsonl"):
+        assert (made / name).read_text() == (folder / name).read_text()
     write_status(folder, ranks=3, accumulation=2, per_device=8, hosts=3)
     (folder / "job.json").write_text('{"settings": {"start": "s"}}')
     (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
