@@ -103,13 +103,12 @@ def test_the_end_is_told_once_the_server_answers(restarted: tuple[Path, list[dic
 
 def test_results_are_uploaded_by_the_playbook(trained: LocalCluster, tmp_path: Path) -> None:
     """The fetched results of a job become one run, however often; what cannot be uploaded is not fetched."""
-    folder = trained.folder
+    results = tmp_path / "results"
 
     def fetch(target: str, **environ: str) -> tuple[int, str]:
+        options = ["-e", "job=mine", "-e", f"upload={target}", "-e", f"job_results={results}"]
         env = {**checkout.environment(), **environ}
-        ran = playbooks.play(
-            folder, ROOT / "playbooks/results.yml", "-e", "job=mine", "-e", f"upload={target}", env=env
-        )
+        ran = playbooks.play(trained.folder, ROOT / "playbooks/results.yml", *options, env=env)
         return ran.returncode, " ".join(ran.stdout.split())
 
     for target, environ, message in (
@@ -119,7 +118,7 @@ def test_results_are_uploaded_by_the_playbook(trained: LocalCluster, tmp_path: P
         code, said = fetch(target, **environ)
         assert code != 0
         assert message in said
-        assert not (folder / "results").exists()
+        assert not results.exists()
     with mlflow_server.running() as (uri, store):
         for expected in ("Uploaded: ", "Was uploaded before: "):
             code, said = fetch("mlflow", MLFLOW_TRACKING_URI=uri)

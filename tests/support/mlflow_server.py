@@ -78,8 +78,8 @@ def running() -> Iterator[tuple[str, Store]]:
             self.reply({name: values[0] for name, values in parse_qs(urlsplit(self.path).query).items()})
 
         def reply(self, given: dict[str, Any]) -> None:
-            path = urlsplit(self.path).path.partition("/api/2.0/mlflow/")[2]
-            code, content = store.answer(path, given) if path else (404, {})
+            before, _api, path = urlsplit(self.path).path.partition("/api/2.0/mlflow/")
+            code, content = (404, {}) if before or not path else store.answer(path, given)
             if store.token and self.headers["Authorization"] != store.token:
                 code, content = 401, {}
             self.send_response(code)

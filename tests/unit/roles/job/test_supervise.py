@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
@@ -778,7 +779,7 @@ def test_what_the_trainer_has_logged_is_kept_over_restarts(run: Run) -> None:
     told = """beat 0 node0 'logged="no list"'
         beat 0 node0 'stepped=true' 'logged=[{"step":1,"time":2.5,"metrics":{"loss":NaN}},{"step":2}]'
         [ -e again ] || { touch again; exit 3; }"""
-    run.start(told + WORLD + TRAIN, restarts=1)
+    run.start(f"{told}\n{WORLD}{TRAIN}", restarts=1)
     status = run.ended()
     assert [attempt["returncode"] for attempt in status["attempts"]] == [3, 0]
     entries = [json.loads(line) for line in (run.folder / "curves.jsonl").read_text().splitlines()]
@@ -816,7 +817,7 @@ def test_the_end_of_a_job_whose_directory_was_moved_aside(run: Run) -> None:
     run.folder.rename(aside)
     run.folder.mkdir()
     (aside / "old").touch()
-    outcome = until(lambda: directory.read_json(aside / "on_end.json"))
+    outcome = until(lambda: read_json(aside / "on_end.json"))
     assert outcome["ok"]
     assert (aside / "proof").exists()
     assert not list(run.folder.iterdir())
