@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS
@@ -37,7 +36,7 @@ def test_the_published_example() -> None:
         ({"hosts": 5}, {}, ["hosts: 5 pods, and cluster_kubernetes has 4 workers"]),
         ({"min_hosts": 5}, {}, ["min_hosts: 5 of 4 pods"]),
         ({"min_hosts": 2}, {"kind": "TrainJob"}, ["min_hosts: 2 of 4: a TrainJob restarts with all of its nodes only"]),
-        ({"on_end": OnEnd(command="true")}, {}, ["on_end: is done by the supervisor on the head, and pods have none"]),
+        ({"on_end": {"command": "true"}}, {}, ["on_end: is done by the supervisor on the head, and pods have none"]),
         ({"env_launcher": {"I_MPI_DEBUG": "3"}}, {}, ["env_launcher: is for mpirun and torchrun on hosts"]),
         ({"wait": True, "keep_global_batch": True}, {}, ["keep_global_batch: is not available", "wait: is for hosts"]),
         ({"backend": "mpi"}, {}, ["launcher: kubernetes cannot start ranks with backend mpi; it works with gloo"]),
