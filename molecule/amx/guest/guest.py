@@ -20,7 +20,7 @@ ENV = {
 }
 
 os.environ.update(ENV)
-subprocess.run(["ip", "link", "set", "lo", "up"], check=False)
+subprocess.run(["ip", "link", "set", "lo", "up"], stderr=subprocess.DEVNULL, check=False)
 for name, command in json.loads((HERE / "commands.json").read_text(encoding="utf-8")).items():
     began = time.monotonic()
     ran = subprocess.run(

@@ -13,7 +13,7 @@ cat > /tmp/iso/isolinux/isolinux.cfg << END
 default linux
 label linux
 kernel vmlinuz
-append initrd=initrd console=ttyS0 mitigations=off nokaslr nolapic noapic nohpet tsc=unstable lpj=400000 nopku nopcid noinvpcid clearcpuid=580${cleared:+,$cleared}
+append initrd=initrd console=ttyS0,115200 mitigations=off nokaslr nolapic noapic nohpet tsc=unstable lpj=400000 nopku nopcid noinvpcid clearcpuid=580${cleared:+,$cleared}
 END
 xorriso -as mkisofs -quiet -o /tmp/boot.iso -b isolinux/isolinux.bin -c isolinux/boot.cat -no-emul-boot \
     -boot-load-size 4 -boot-info-table /tmp/iso
