@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,9 +16,12 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, amx_text, doctor, onednn
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job, run_files, verification
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
+from support import real_jobs, runs
 from support.amx_machine import Machine
+from support.checkout import ROOT
 from support.cluster import EPHEMERAL, PREFIX
 from support.journeys import check, make
 from support.sound_cluster import SHORT
@@ -71,6 +76,46 @@ REFUSED = {
     "killed": asked(*refusing("kill")),
     "verified_refused": verifying(*refusing("errno", f"{FILES}/job/verify_ranks.py")),
 }
+# What a launcher would give the rank of a job on this host alone.
+LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "29500"}
+STEPS = 3
+# oneDNN's line of a product of two matrices in bf16.
+PRODUCT = re.compile(
+    r",exec,cpu,matmul,(?P<name>[^,]+),.*\bsrc:(?:\w*:)*?bf16:.*,(?P<rows>\d+)x(?P<inner>\d+):(?P=inner)x\d+,", re.ASCII
+)
+
+
+def training() -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the command that makes three steps of jobs/smoke.yml, and the files of its job directory, `smoke`.
+
+    Data, plan, rank.py, observer and script are the job's own, without launcher and supervisor. The command prints the
+    products that oneDNN ran, and what the observer has written of the last step as the last line.
+    """
+    override = {
+        **{"launcher": "torchrun", "backend": "gloo", "env": {"ONEDNN_VERBOSE": "1"}},
+        "args": {"do_train": True, "max_steps": STEPS, "logging_steps": 1},
+    }
+    made = Run(job.load(ROOT / "jobs/smoke.yml", override), Settings(head=HOST))
+    stack = json.loads(MACHINE.installed_file(f"{ENV}/amx-cluster.json"))
+    allocation = {
+        "ranks": [{"compute_cpus": [0], "domain_cpus": [0]}],
+        "env": {"OMP_NUM_THREADS": "1"},
+        "threads_per_rank": 1,
+        "core_map": runs.core_map("0"),
+    }
+    host = {"host": HOST, "address": "127.0.0.1", "interface": "lo", "isa": "amx", "allocation": allocation}
+    plan = runs.planned(made, stack, [host], env=ENV)
+    files = {**real_jobs.directory_files(made, plan, stack), "host": HOST}
+    words = run_files.script_words(Plan.from_json(plan), made, stack)
+    assert made.job.prepare is not None
+    prepare = [PYTHON, made.job.prepare.script.name, *run_files.prepare_arguments(made.job)]
+    script = f"""
+        cp -r {FILES}/smoke /run/smoke; cd /run/smoke; {shlex.join(prepare)} >&2
+        set -a; . ./env; set +a; "$@" > printed 2>&1 || {{ tail --lines 60 printed; exit 1; }}
+        grep ,exec,cpu, printed || true; tr -d "\\n" < progress.json
+    """
+    command = {"argv": ["sh", "-euc", script, "sh", PYTHON, "-S", "rank.py", *words], "env": LAUNCHED}
+    return command, {f"smoke/{name}": content for name, content in files.items()}
 
 
 def answer(answers: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
@@ -172,6 +217,30 @@ def unusable(answers: Mapping[str, Mapping[str, Any]], reason: str, found: str, 
     return [*lines, f"verify: {row}", seconds(answers)]
 
 
+def trained(answers: Mapping[str, Mapping[str, Any]], here: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Check that training computed with AMX, backwards too, and learnt as on this machine's own CPU."""
+    progress = answer(answers, "trained")
+    same("the steps made", progress["step"], STEPS)
+    found = [PRODUCT.search(line) for line in answers["trained"]["output"].splitlines()]
+    products = [(one["name"], int(one["rows"]), int(one["inner"])) for one in found if one]
+    check(products, f"oneDNN ran no product in bf16:\n{answers['trained']['output'][-3000:]}")
+    for name, _rows, _inner in products:
+        check(onednn.is_amx(name), f"a product in training ran with {name}")
+    # The first is of the first layer, whose input has a row for each token. A gradient of weights is a sum over tokens.
+    tokens = products[0][1]
+    backward = sum(inner == tokens for _name, _rows, inner in products)
+    check(backward >= STEPS, f"{backward} of {len(products)} products are gradients of weights")
+    lines = [
+        f"{len(products)} products in {STEPS} steps ran with {products[0][0]}, {backward} are gradients of weights"
+    ]
+    wanted = answer(here, "trained")["metrics"]
+    for name in ("loss", "grad_norm"):
+        seen, other = progress["metrics"][name], wanted[name]
+        check(abs(seen - other) <= 0.02 * other, f"{name} of step {STEPS}: {seen}, and {other} on this machine's CPU")
+        lines.append(f"{name} of step {STEPS}: {seen:.5f}, and {other:.5f} on this machine's CPU")
+    return lines
+
+
 def a_kernel_with_amx() -> list[str]:
     return usable(MACHINE.run("6.1", {**ASKED, **PRODUCTS, **VERIFIED, **REFUSED}))
 
@@ -195,11 +264,18 @@ def this_machine_where_it_has_amx() -> list[str]:
     return usable(MACHINE.run_here({**ASKED, **PRODUCTS, **VERIFIED, **REFUSED}))
 
 
+def steps_of_a_job() -> list[str]:
+    command, files = training()
+    here = MACHINE.run_here({"trained": command}, files)
+    answers = MACHINE.run("6.1", {"trained": command}, more=files)
+    return [*trained(answers, here), seconds(answers)]
+
+
 # Two at a time: each takes a core.
 JOURNEYS: Sequence[Sequence[Any]] = (
     (this_machine_where_it_has_amx,),
     (a_kernel_with_amx, a_kernel_without_amx),
-    (flags_that_a_boot_parameter_clears,),
+    (flags_that_a_boot_parameter_clears, steps_of_a_job),
 )
 
 if __name__ == "__main__":

@@ -61,13 +61,15 @@ class Machine:
         self.directory, self.label = directory, label
         self.names: dict[str, str] = json.loads((directory / "machine.json").read_text(encoding="utf-8"))
 
-    def run(self, kernel: str, commands: Commands, cleared: Sequence[str] = ()) -> dict[str, Any]:
+    def run(
+        self, kernel: str, commands: Commands, cleared: Sequence[str] = (), more: Mapping[str, str] | None = None
+    ) -> dict[str, Any]:
         """Boot a kernel ("6.1", "5.10") and run commands in it; return the answer of each by its name.
 
-        An answer has code, output, errors and seconds. cleared: flags of the CPU that the kernel ignores. Raises
-        RuntimeError if not all commands have ended in time.
+        An answer has code, output, errors and seconds. cleared: flags of the CPU that the kernel ignores. more: further
+        files in /run/payload, {name: content}. Raises RuntimeError if not all commands have ended in time.
         """
-        with payload(commands) as files:
+        with payload(commands, more) as files:
             (files / "machine").mkdir()
             volumes = [f"{self.directory}:/disk:ro", f"{files}/machine:/machine", f"{files}/payload:/payload:ro"]
             words = [f"--label={self.label}", *(f"--volume={volume}" for volume in volumes)]
@@ -79,12 +81,16 @@ class Machine:
             finally:
                 docker("rm", "--force", "--volumes", container)
 
-    def run_here(self, commands: Commands) -> dict[str, Any]:
+    def run_here(self, commands: Commands, more: Mapping[str, str] | None = None) -> dict[str, Any]:
         """Run the commands in a container with the same files as the disk, on this machine's own CPU and kernel."""
-        with payload(commands) as files:
+        with payload(commands, more) as files:
             words = [f"--label={self.label}", "--rm", "--env=AMX_TEST_ENDS=1", "--entrypoint=python3"]
             words += [f"--volume={files}/payload:/run/payload:ro", self.names["installed"]]
             return read(docker("run", *words, "/run/payload/guest.py"))[0]
+
+    def installed_file(self, path: str) -> str:
+        """Return the text of a file of the disk."""
+        return docker("run", f"--label={self.label}", "--rm", "--entrypoint=cat", self.names["installed"], path)
 
 
 def wait(container: str, console: Path, commands: Commands) -> dict[str, Any]:
@@ -120,10 +126,14 @@ def read(console: str) -> tuple[dict[str, Any], bool]:
 
 
 @contextmanager
-def payload(commands: Commands) -> Iterator[Path]:
+def payload(commands: Commands, more: Mapping[str, str] | None) -> Iterator[Path]:
     """Yield a directory whose `payload` the guest gets: its program, the collection, and Ansible's part of modules."""
     with tempfile.TemporaryDirectory(prefix="amx_machine_") as temporary:
         write_payload(Path(temporary) / "payload", commands)
+        for name, content in (more or {}).items():
+            path = Path(temporary) / "payload" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content, encoding="utf-8")
         yield Path(temporary)
 
 

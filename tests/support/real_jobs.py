@@ -14,6 +14,7 @@ from ansible_collections.amx.cluster.plugins.action.job_directory import ROLE_FI
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from support import runs
 from support.checkout import ROOT
@@ -56,13 +57,7 @@ def start(
         for host in places
     ]
     plan = runs.planned(made, stack, hosts, env=str(environment))
-    sources = {str(path.relative_to(FILES)): path for name in ROLE_FILES for path in FILES.glob(name)}
-    content = {
-        **{name: source.read_text() for name, source in {**sources, script.name: script}.items()},
-        **library_files(),
-        **run_files(Plan.from_json(plan), made, stack),
-        **(files or {}),
-    }
+    content = {**directory_files(made, plan, stack), **(files or {})}
     for host, place in places.items():
         for name, text in {**content, "host": f"{host}\n"}.items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -71,6 +66,18 @@ def start(
     place = places[head]
     command = [python, "-S", "supervise.py", str(place)]
     subprocess.run(command, cwd=place, env={**os.environ, **(supervisor or {})}, check=True, timeout=60)
+
+
+def directory_files(made: Run, plan: Mapping[str, Any], stack: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name: content} of a job's directory, the same on every host but for `host`, which has the host's name.
+
+    plan: as plan.json has it. stack: an entry of the catalogue.
+    """
+    job = made.job
+    scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
+    sources = {str(path.relative_to(FILES)): path for name in ROLE_FILES for path in FILES.glob(name)}
+    programs = {name: path.read_text() for name, path in {**sources, **{one.name: one for one in scripts}}.items()}
+    return {**programs, **library_files(programs.values()), **run_files(Plan.from_json(plan), made, stack)}
 
 
 def ended(place: Path) -> tuple[dict[str, Any], str]:

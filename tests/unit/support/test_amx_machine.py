@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from support.amx_machine import read
+import json
+
+from support.amx_machine import payload, read
 
 CONSOLE = """\
 [    0.000000] Linux version 6.1.0-56-amd64\r
@@ -20,3 +22,11 @@ def test_answers_are_read_among_the_kernels_messages() -> None:
 
 def test_an_answer_that_is_being_written_is_none_yet() -> None:
     assert read(CONSOLE + 'amx-test: {"name": "products", "co') == ({"amx_info": ANSWER}, False)
+
+
+def test_a_guest_gets_its_commands_and_further_files() -> None:
+    commands = {"trained": {"argv": ["true"]}}
+    with payload(commands, {"smoke/host": "node0"}) as made:
+        assert json.loads((made / "payload/commands.json").read_text()) == commands
+        assert (made / "payload/smoke/host").read_text() == "node0"
+        assert (made / "payload/guest.py").exists()
