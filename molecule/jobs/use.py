@@ -16,9 +16,11 @@ from journeys import (
     prediction,
     project,
     reboot,
+    refusals,
     same_result,
     scaling,
     secret,
+    sharding,
     slow_network,
 )
 from support.cluster import HEAD, on, until
@@ -38,6 +40,10 @@ JOURNEYS = [
     [killed_rank.mpi_goes_on_after_a_killed_rank],
     [decoder.lora_goes_on_after_a_killed_rank_and_is_merged],
     [decoder.all_weights_learn_on_three_hosts],
+    [sharding.what_does_not_fit_is_refused],
+    [sharding.shards_go_on_on_three_hosts_and_on_two],
+    [sharding.shards_go_on_with_mpi],
+    [refusals.what_contradicts_a_decoder_is_refused_with_its_row_or_name],
     [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],
     [scaling.a_sweep_is_interrupted_and_continued],
@@ -51,6 +57,10 @@ JOURNEYS = [
 AT_LENGTH = {
     decoder.lora_goes_on_after_a_killed_rank_and_is_merged: "the same on one host is in the integration tests",
     decoder.all_weights_learn_on_three_hosts: "the same on one host is in the integration tests",
+    sharding.what_does_not_fit_is_refused: "figures and refusals are in test_memory_check.py",
+    sharding.shards_go_on_on_three_hosts_and_on_two: "test_sharding.py shards over two hosts, and goes on on one",
+    sharding.shards_go_on_with_mpi: "two ranks of one host are in test_sharding.py",
+    refusals.what_contradicts_a_decoder_is_refused_with_its_row_or_name: "its messages are in test_decoder.py",
     same_result.a_second_time: "the same seed on other hosts is compared; earlier directories are in the unit tests",
     reboot.reboot: "a power cut of the head is made in the scenario faults, other journeys stop and continue jobs",
     example.example: "what refuses such a script is in the integration tests",

@@ -1,14 +1,18 @@
-"""A model that is in a Python package: collected with the indexes and settings of the stack."""
+"""Packages as the stack has them: all are pinned, and a model in one comes from the indexes of the stack."""
 
 from __future__ import annotations
 
 import json
 import platform
+import re
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 from support import playbooks
+from support.checkout import ROOT
 from support.stand_ins import make_wheel
 
 
@@ -41,3 +45,12 @@ def test_a_package_comes_from_where_the_stack_does(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout
     model = Path(json.loads((tmp_path / "paths.json").read_text())["models/tiny"])
     assert (model / "config.json").read_text() == "{}"
+
+
+def test_all_that_a_stack_brings_along_is_pinned(environment: Path) -> None:
+    """Else a cluster that is installed later has other versions, which nobody has tested."""
+    stack = json.loads((environment / "amx-cluster.json").read_text())
+    text = (ROOT / "roles/torch_stack/files" / stack["constraints"]).read_text()
+    pins = {**dict(re.findall(r"^([^#=\s]+)==([^;\s]+)", text, re.M)), **stack["packages"]}
+    installed = metadata.distributions(path=[str(*environment.glob("lib/python3.*/site-packages"))])
+    assert {canonical(one.name): one.version for one in installed} == {canonical(n): v for n, v in pins.items()}

@@ -3,6 +3,8 @@
 FOLDER gets model/ (a Llama of 1.2 million weights that has read the docstrings of Python's standard library, with a
 tokenizer and a chat template of its own) and own/train.jsonl: what functions are for, as their docstrings begin. Runs
 with the Python of the stack native. Takes about 40 s on one core.
+
+`small_decoder.py FOLDER NAME=NUMBER ...` makes one with these values in its configuration, and without weights.
 """
 
 from __future__ import annotations
@@ -41,9 +43,7 @@ def sentences(library: Path) -> dict[str, str]:
     return found
 
 
-def make(folder: Path) -> None:
-    found = sentences(Path(sysconfig.get_path("stdlib")))
-    texts = list(found.values())
+def tokenizer_of(texts: list[str]) -> PreTrainedTokenizerFast:
     raw = Tokenizer(models.BPE())
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     raw.decoder = decoders.ByteLevel()
@@ -51,23 +51,41 @@ def make(folder: Path) -> None:
     raw.train_from_iterator(
         texts, trainers.BpeTrainer(vocab_size=2000, special_tokens=SPECIAL, initial_alphabet=alphabet)
     )
-    tokenizer = PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(
         tokenizer_object=raw, pad_token="<|pad|>", eos_token="<|end|>", model_max_length=512, chat_template=TEMPLATE
     )
+
+
+def make(folder: Path, **sizes: int) -> None:
+    """Make the decoder and its instructions. sizes: values of its configuration, with which it has no weights."""
+    found = sentences(Path(sysconfig.get_path("stdlib")))
+    texts = list(found.values())
+    tokenizer = tokenizer_of(texts)
     torch.manual_seed(0)
+    small = {"hidden_size": 128, "intermediate_size": 352, "num_hidden_layers": 4, "num_attention_heads": 4}
     config = LlamaConfig(
         vocab_size=len(tokenizer),
-        hidden_size=128,
-        intermediate_size=352,
-        num_hidden_layers=4,
-        num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=512,
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
+        architectures=["LlamaForCausalLM"],
+        **{**small, **sizes},
     )
+    tokenizer.save_pretrained(folder / "model")
+    if sizes:
+        config.save_pretrained(folder / "model")
+    else:
+        trained(config, tokenizer, texts).save_pretrained(folder / "model")
+    (folder / "own").mkdir()
+    with (folder / "own/train.jsonl").open("w", encoding="utf-8") as file:
+        for name, sentence in found.items():
+            file.write(json.dumps({"instruction": f"What is {name} for?", "output": sentence}) + "\n")
+
+
+def trained(config: LlamaConfig, tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> LlamaForCausalLM:
     model = LlamaForCausalLM(config)
     stream = torch.tensor(
         [token for text in texts for token in [*tokenizer(text)["input_ids"], tokenizer.eos_token_id]]
@@ -80,14 +98,9 @@ def make(folder: Path) -> None:
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-    model.save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
-    (folder / "own").mkdir()
-    with (folder / "own/train.jsonl").open("w", encoding="utf-8") as file:
-        for name, sentence in found.items():
-            file.write(json.dumps({"instruction": f"What is {name} for?", "output": sentence}) + "\n")
-    print(f"{len(found)} sentences, {len(stream)} tokens, {model.num_parameters()} weights, loss {loss.item():.2f}")
+    print(f"{len(texts)} sentences, {len(stream)} tokens, {model.num_parameters()} weights, loss {loss.item():.2f}")
+    return model
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]))
+    make(Path(sys.argv[1]), **{name: int(value) for name, value in (word.split("=") for word in sys.argv[2:])})

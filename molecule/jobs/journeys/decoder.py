@@ -14,15 +14,21 @@ from support.journeys import check
 
 RESULTS = EPHEMERAL / "results"
 PROJECT = EPHEMERAL / "decoder"
-# Makes the decoder on the head, where torch is, and then prepares the job's data as jobs/lora.yml does.
+# Makes the decoder on the head, where torch is, once, and then prepares the job's data as jobs/lora.yml does.
 PREPARE = """
+import shutil
 import sys
 from pathlib import Path
 
 from prepare_decoder import main
 from small_decoder import make
 
-make(Path("data"))
+made, making = Path("/tmp/small_decoder"), Path("/tmp/small_decoder.making")
+if not made.exists():
+    shutil.rmtree(making, ignore_errors=True)
+    make(making)
+    making.rename(made)
+shutil.copytree(made, "data", dirs_exist_ok=True)
 sys.exit(main())
 """
 ASKED = ("csv.reader", "shutil.copyfile", "calendar.monthrange", "textwrap.wrap")
