@@ -85,9 +85,9 @@ def what_does_not_fit_is_refused() -> list[str]:
     """Without sharding, the forecast refuses the job; a script that it does not know runs out of memory."""
     with small_hosts():
         said = train(job_file(large_job("too-large", SAVE_STEPS))).fail()
-        refusal = said[said.index("Job too-large does not fit") :].split("\n\n")[0]
+        refusal = said[said.index("Job too-large does not fit") :].partition("\nOrigin: ")[0]
         changes = [line.strip() for line in refusal.splitlines() if line.strip().startswith("- ")]
-        check("does not fit into memory: node0, node1 and node2: " in words(refusal), refusal)
+        check("does not fit into memory: node0, node1, node2: " in words(refusal), refusal)
         check(len(changes) == 3 and all("iB with " in one for one in changes), refusal)
         check(any("with sharding: full" in one and "not fit" not in one for one in changes), refusal)
         there = on(HEAD, f"ls -d {directory('too-large')} 2>/dev/null")
