@@ -68,7 +68,7 @@ def _answers(name: str, model: str) -> list[str]:
 def lora_goes_on_after_a_killed_rank_and_is_merged() -> list[str]:
     """jobs/lora.yml on three hosts; the merged model answers differently from the one before."""
     job = _job("lora", learning_rate=1e-2, lora_r=8)
-    found = train_and_kill(job, "project/train_decoder.py")
+    found = train_and_kill(job, "train_decoder.py")
     before, after = (_answers(f"lora-{place}", f"{directory('lora')}/{place}") for place in ("data/model", "output"))
     check(len(after) == len(ASKED) and after != before, f"before: {before}, after: {after}")
     lines = [f"LoRA on 3 hosts, rank 1 killed: continued from step {found['source']}, {_told(found['metrics'])}"]

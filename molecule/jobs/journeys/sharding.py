@@ -120,8 +120,8 @@ def _trained(name: str, steps: int, **fields: Any) -> list[str]:
             play = train(job_file(large_job(name, steps, sharding="full", **fields)))
             # All ranks have saved a checkpoint when they make the step after it.
             come_to(SAVE_STEPS + 1, name, play)
-            program = "project/train_decoder.py"
-            on(victim, KILL_RANK.format(directory=directory(name), program=program), user="root", fails=False)
+            killing = KILL_RANK.format(directory=directory(name), program="train_decoder.py")
+            on(victim, killing, user="root", fails=False)
             if "min_hosts" in fields:
                 # Then the newest checkpoint has parts that are on the lost host alone.
                 come_to(2 * SAVE_STEPS + 1, name, play)
