@@ -222,7 +222,7 @@ def test_texts_decide_how_long_rows_are_where_nothing_fills_them_up(model: Path)
 
 def test_rows_of_the_examples_are_filled_up(model: Path) -> None:
     (model / "config.json").write_text(json.dumps(BERT))
-    fields = {"script": Path("/jobs/run_glue.py")}
+    fields: dict[str, Any] = {"script": Path("/jobs/run_glue.py")}
     args = {"do_train": True, "max_seq_length": 512}
     assert "rows" not in check(model, args=args, **fields)
     assert check(model, args={**args, "pad_to_max_length": "false"}, **fields)["rows"] == 512
