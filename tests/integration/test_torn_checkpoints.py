@@ -107,6 +107,24 @@ def test_shards_of_another_run_are_none_of_this_one(hosts: Hosts) -> None:
     assert "__1_0.distcp is on no host of the job" in status["reason"], status
 
 
+def test_a_start_that_is_refused_loses_no_shards(hosts: Hosts, undisturbed: float) -> None:
+    """Without the host that has one of them, and then with it: it has not seen the start in between."""
+    hosts.start(SCRIPT, env={"FAULT": "6"})
+    assert hosts.ended()[0]["state"] == "failed"
+    away = hosts.places.pop("node1")
+    resume(hosts.folder)
+    hosts.start(SCRIPT, start="the second")
+    status, log = hosts.ended()
+    assert "bring node1 back" in status["reason"], f"{status}\n{log}"
+    hosts.places["node1"] = away
+    for place in hosts.places.values():
+        resume(place)
+    hosts.start(SCRIPT, start="the third")
+    status, log = hosts.ended()
+    assert (status["state"], hosts.result().get("resumed_from")) == ("succeeded", 4), f"{status}\n{log}"
+    assert hosts.result()["weights"] == pytest.approx(undisturbed, rel=1e-9)
+
+
 def resume(place: Path, start: str = "") -> None:
     """Have the job in a directory run again, from what its last run has left there."""
     earlier = place.with_name("earlier")
@@ -114,4 +132,4 @@ def resume(place: Path, start: str = "") -> None:
     place.rename(earlier)
     directory.create(place, {}, {}, checkpoints.folders(earlier / "output"))
     if start:
-        (place / directory.RESUMED).write_text(f'{{"start": "{start}"}}')
+        (place / directory.RESUMED).write_text(f'{{"start": "{start}", "starts": ["{start}"]}}')

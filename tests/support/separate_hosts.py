@@ -66,10 +66,10 @@ class Hosts:
             (self.bin / name).write_text(text.replace("{base}", str(base)))
             (self.bin / name).chmod(0o755)
 
-    def start(self, script: Path, **job: Any) -> None:
-        """Start the job in the directories that are there, or in new ones."""
+    def start(self, script: Path, start: str = "the first", **job: Any) -> None:
+        """Start the job in the directories that are there, or in new ones. start: tells it from other starts."""
         path = {"PATH": f"{self.bin}:{os.environ['PATH']}"}  # with the stand-ins
-        settings = {"start": "the first"}
+        settings = {"start": start}
         real_jobs.start(self.places, script, self.base / "env", [{}], settings=settings, supervisor=path, **job)
 
     def ended(self) -> tuple[dict[str, Any], str]:

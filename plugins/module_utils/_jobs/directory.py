@@ -223,12 +223,16 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resume
     if resumed:
         folder = resumed[0].parents[1]
         earlier, plan = read_json(folder / "status.json") or {}, read_json(folder / "plan.json") or {}
+        before = read_json(folder / RESUMED) or {}
+        start = (read_json(folder / "job.json") or {}).get("settings", {}).get("start", "")
         made_by = {
-            "directory": str(folder),
-            "start": (read_json(folder / "job.json") or {}).get("settings", {}).get("start", ""),
+            "start": start,
             "hosts": [host["host"] for host in plan.get("hosts", [])],
             **{key: earlier.get(key) for key in ("ranks", "accumulation", "per_device")},
         }
+        if before and not earlier.get("attempts"):  # its ranks have never started: what it has is of the run before it
+            made_by = {key: before.get(key) for key in made_by}
+        made_by.update(directory=str(folder), starts=[start, *before.get("starts", [])])
         (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
         for name in (PARTS, curves.CURVES):
             if (folder / name).exists():

@@ -37,10 +37,11 @@ def take(told: Told, messages: Iterable[dict[str, Any]]) -> bool:
 def here(folder: Path, start: str) -> dict[str, Any]:
     """Return the parts on this host as JSON can hold them, {checkpoint: Part.to_json()}. Raises OSError.
 
-    start: which run's they are to be, where the job has just been started: links to another run's are removed.
+    start: which run's they are to be, where the job has just been started: links to another run's are removed. Those of
+    a host on which later runs, whose ranks have never started, had linked them stay.
     """
     output = folder / "output"
-    if start and (read_json(folder / directory.RESUMED) or {}).get("start") != start:
+    if start and start not in (read_json(folder / directory.RESUMED) or {}).get("starts", []):
         for linked in output.glob("checkpoint-*"):
             shutil.rmtree(linked)
     return {name: part.to_json() for name, part in checkpoints.parts(output).items()}

@@ -180,7 +180,7 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     # Linked: it may be large. Of the other one this host may have a part.
     for name in ("checkpoint-5", "checkpoint-10"):
         assert (made / "output" / name / "deep/state").samefile(folder / "output" / name / "deep/state")
-    told: dict[str, Any] = {"directory": str(folder), "start": "", "hosts": []}
+    told: dict[str, Any] = {"directory": str(folder), "start": "", "hosts": [], "starts": [""]}
     told.update(ranks=None, accumulation=None, per_device=None)
     assert json.loads((made / "resumed.json").read_text()) == told
     for name in ("parts.json", "curves.jsonl"):
@@ -189,8 +189,27 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     (folder / "job.json").write_text('{"settings": {"start": "s"}}')
     (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
     directory.create(folder.with_name("another"), {}, {}, checkpoints.folders(folder / "output"))
-    told.update(start="s", hosts=["node0", "node1"], ranks=3, accumulation=2, per_device=8)
+    told.update(start="s", starts=["s"], hosts=["node0", "node1"], ranks=3, accumulation=2, per_device=8)
     assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
+
+
+def test_what_a_run_without_ranks_has_linked_is_of_the_run_before(folder: Path) -> None:
+    (folder / "output/checkpoint-5").mkdir(parents=True)
+    (folder / "job.json").write_text('{"settings": {"start": "first"}}')
+    (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
+    write_status(folder, ranks=2, attempts=[{"from": "the beginning"}])
+    refused, last = folder.with_name("refused"), folder.with_name("last")
+    directory.create(refused, {}, {}, checkpoints.folders(folder / "output"))
+    (refused / "job.json").write_text('{"settings": {"start": "second"}}')
+    write_status(refused, ranks=1, attempts=[])
+    directory.create(last, {}, {}, checkpoints.folders(refused / "output"))
+    found = json.loads((last / "resumed.json").read_text())
+    assert (found["start"], found["starts"], found["ranks"]) == ("first", ["second", "first"], 2)
+    assert found["hosts"] == ["node0", "node1"]
+    write_status(refused, ranks=1, attempts=[{"from": "checkpoint-5"}])
+    directory.create(folder.with_name("another"), {}, {}, checkpoints.folders(refused / "output"))
+    found = json.loads((folder.with_name("another") / "resumed.json").read_text())
+    assert (found["start"], found["starts"], found["ranks"]) == ("second", ["second", "first"], 1)
 
 
 def test_jobs_the_newest_first(folder: Path, supervisor: int) -> None:
