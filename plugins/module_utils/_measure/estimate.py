@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs, step_model
 from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
-from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction import BUCKET, BUCKETS, interpolated
+from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction import interpolated
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run, default_counts
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, duration, names, wrapped
 
@@ -186,7 +186,7 @@ def _step(
     compute = split.get("compute", measured["step_seconds"]["mean"])
     # Gradients are exchanged in the last of the batches that a step accumulates.
     last = compute / batches.of_arguments(job.args, 1).accumulation
-    parts = step_model.buckets(_weights(content.training, hosts, backend), BUCKETS.get(backend or "", BUCKET))
+    parts = step_model.buckets(_weights(content.training, hosts, backend))
     moving = [_moving(content, network, part.size, hosts, factor) for part in parts]
     step = step_model.step_seconds(last, [part.work for part in parts], moving, 0.0, has_comm_core)
     return compute - last + step + split.get("input", 0.0) + split.get("other", 0.0)
