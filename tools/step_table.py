@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction import BUCKET, BUCKETS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.step_model import (
     PER_BYTE,
     Link,
@@ -55,12 +54,14 @@ def share(
     """Return the speed as a share of that of hosts that are not connected and compute on all cores.
 
     gigabits: of the link, a second. cores: of a rank. tokens: of a rank and step. size: of a bucket in bytes, 0 for the
-    backend's own.
+    best of SIZES.
     """
+    if not size:
+        return max(share(weights, way, hosts, gigabits, cores, tokens, each) for each in SIZES)
     computing = 6 * sum(weight.size for weight in weights if weight.work) / 4 * tokens / (cores * CORE)
     update = UPDATED * sum(weight.size for weight in weights) / MEMORY
     fewer = cores / (cores - way.comm_cores)
-    parts = buckets(weights, size or BUCKETS.get(way.backend, BUCKET))
+    parts = buckets(weights, size)
     # The processor converts what travels as bf16, and is as busy with half the bytes.
     moving = [
         all_reduce(

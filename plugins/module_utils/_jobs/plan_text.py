@@ -18,7 +18,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx_text import
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.kinds import KINDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Host, Plan
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BUCKET, MPI_BUCKET
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
 NO_BF16 = (
@@ -134,11 +133,7 @@ def _exchange(plan: Plan) -> str:
         few = all(len(rank.compute_cpus) < CORES_PER_COMM_CORE for rank in ranks)
         why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"
         where = f"the cores that compute, as {why}"
-    size = int(plan.hosts[0].env.get(BUCKET) or MPI_BUCKET) / (1 << 20)
-    return (
-        f"Tensors travel between ranks while they compute, on {where}; gradients of DistributedDataParallel in buckets "
-        f"of {size:g} MiB."
-    )
+    return f"Tensors travel between ranks while they compute, on {where}."
 
 
 def _isas(plan: Plan) -> list[str]:

@@ -17,10 +17,8 @@ from typing import Any, TypedDict
 RANK, SUPERVISOR = "AMX_CLUSTER_RANK", "AMX_CLUSTER_BEAT"
 BINDINGS, COMPRESSION = "AMX_CLUSTER_BINDINGS", "AMX_CLUSTER_GRADIENT_COMPRESSION"
 SHARDING = "AMX_CLUSTER_SHARDING"
-# The module that registers the backend mpi. Bytes from which on a bucket of DistributedDataParallel takes no further
-# gradient with it, and the variable that sets others (docs/collectives.md has why it is not PyTorch's 25 MiB).
+# The module that registers the backend mpi.
 MPI = "amx_cluster_mpi"
-MPI_BUCKET, BUCKET = 1 << 20, "AMX_CLUSTER_MPI_BUCKET"
 
 # What rank 0 writes into the job directory: the group that has formed, how far the Trainer is, that it waits for the
 # group. A heartbeat has those that are new, for a supervisor on another host.

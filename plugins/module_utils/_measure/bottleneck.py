@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import MPI_BUCKET, PARTS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import LEVEL, WORTH, outliers
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
@@ -18,9 +18,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import names
 SHARE = 0.1
 # A share of the step by which a rank must compute longer than the others to hold them up.
 HELD_UP = 0.05
-# Bytes of a collective below which its time is that of the message, not of its bytes: on average over all, half of the
-# smallest bucket of DistributedDataParallel that is not set by the script, 1 MiB (25 with other backends than mpi).
-SMALL = MPI_BUCKET // 2
+# Bytes of a collective below which its time is that of the message, not of its bytes. A bucket of
+# DistributedDataParallel has 25 MiB unless it is set otherwise, and the first one 1 MiB.
+SMALL = 1 << 20
 # The network's share of what its nominal speed would take, above which the bytes explain the time.
 LOADED = 0.5
 

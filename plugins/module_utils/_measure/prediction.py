@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import MPI_BUCKET
 from ansible_collections.amx.cluster.plugins.module_utils._measure.model_size import gradient_bytes
 
 # DistributedDataParallel's buckets: the first, so that the exchange begins early, and all others (bucket_cap_mb).
 FIRST_BUCKET, BUCKET = 1 << 20, 25 << 20
-BUCKETS = {"mpi": MPI_BUCKET}
 
 Point = tuple[int, float]
 
@@ -35,11 +33,11 @@ def interpolated(points: Sequence[Point], size: float) -> float:
     return ordered[-1][1] * size / ordered[-1][0]
 
 
-def buckets(size: int, each: int = BUCKET) -> list[int]:
-    """Return the sizes of the buckets for so many bytes of gradients. each: of all but the first and the last."""
+def buckets(size: int) -> list[int]:
+    """Return the sizes of the buckets for so many bytes of gradients."""
     first = min(size, FIRST_BUCKET)
-    full, rest = divmod(size - first, each)
-    return [first, *[each] * full, *([rest] if rest else [])]
+    full, rest = divmod(size - first, BUCKET)
+    return [first, *[BUCKET] * full, *([rest] if rest else [])]
 
 
 def predict(
@@ -64,8 +62,7 @@ def predict(
         return None
     points = [(int(row["bytes"]), row["microseconds"] / 1e6) for row in rows]
     size = gradient_bytes(parameters, compression)
-    each = BUCKETS.get(backend, BUCKET)
-    seconds = sum(interpolated(points, bucket) for bucket in buckets(size, each))
+    seconds = sum(interpolated(points, bucket) for bucket in buckets(size))
     share = seconds / (seconds + step_compute_seconds) if step_compute_seconds else None
     ranks = rows[0]["ranks"]
     text = (
@@ -77,8 +74,8 @@ def predict(
     else:
         text += f", at most {share:.0%} of a step that computes for {step_compute_seconds:g} s"
         text += ": what overlaps with the backward pass costs less"
-    if max(size for size, _seconds in points) < each:
-        text += f". Buckets of {each >> 20} MiB were not measured, the largest size was {max(points)[0] / 1e6:.3g} MB"
+    if max(size for size, _seconds in points) < BUCKET:
+        text += f". Buckets of {BUCKET >> 20} MiB were not measured, the largest size was {max(points)[0] / 1e6:.3g} MB"
     return {
         "parameters": parameters,
         "bytes": size,

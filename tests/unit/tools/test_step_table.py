@@ -40,8 +40,7 @@ def test_mpi_is_never_slower_than_gloo_on_servers() -> None:
         assert step_table.share(weights, APART, hosts, rate) > step_table.share(weights, GLOO, hosts, rate)
 
 
-def test_no_bucket_is_much_better_than_that_of_the_backend_mpi() -> None:
+def test_the_size_of_a_bucket_hardly_matters() -> None:
     for weights, hosts, rate in itertools.product(step_table.MODELS.values(), step_table.HOSTS, step_table.RATES):
-        for way in step_table.WAYS[1:]:
-            found = [step_table.share(weights, way, hosts, rate, size=size) for size in step_table.SIZES]
-            assert step_table.share(weights, way, hosts, rate) > 0.99 * max(found)
+        found = [step_table.share(weights, APART, hosts, rate, size=size) for size in step_table.SIZES]
+        assert min(found) > 0.9 * max(found)

@@ -7,7 +7,27 @@ result differs from that without compression by about the third digit: off by de
 
 from __future__ import annotations
 
+import functools
 from typing import Any
+
+
+def watch_ddp(module: Any) -> None:
+    """Have each DistributedDataParallel compress its gradients, unless the script gives it a hook of its own."""
+    ddp = module.DistributedDataParallel
+    construct = ddp.__init__
+
+    @functools.wraps(construct)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        construct(self, *args, **kwargs)
+
+        def before_first(model: Any, _inputs: Any) -> None:
+            registered.remove()
+            if not model._comm_hooks and model.process_group.size() > 1:
+                model.register_comm_hook(model.process_group, compress)
+
+        registered = self.register_forward_pre_hook(before_first)
+
+    ddp.__init__ = __init__
 
 
 def compress(group: Any, bucket: Any) -> Any:

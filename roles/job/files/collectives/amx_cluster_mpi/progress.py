@@ -31,9 +31,6 @@ EAGER = 0.002
 # From then on it sleeps for this share of the time without movement, in seconds not less and not more than these.
 SHARE = 0.005
 LEAST, MOST = 0.00002, 0.005
-# A thread that goes on beside one that computes on the same core sleeps for this share, up to so many seconds: each
-# look takes time from the other one, and data that arrives meanwhile waits in the kernel's buffers.
-BESIDE, SOON = 0.2, 0.0005
 # Of how many looks of a thread that waits for one operation one is at all others, too.
 OTHERS = 8
 
@@ -49,10 +46,10 @@ def poll(is_done: Callable[[], bool], seconds: float | None) -> bool:
     return True
 
 
-def rest(waited: float, eager: float, sleep: Callable[[float], object], share: float = SHARE) -> None:
-    """Leave the processor to others, after so many seconds without movement. share: of these to sleep, up to SOON."""
+def rest(waited: float, eager: float, sleep: Callable[[float], object]) -> None:
+    """Leave the processor to others, after so many seconds without movement."""
     if waited > eager:
-        sleep(max(LEAST, min(waited * share, SOON), min(waited * SHARE, MOST)))
+        sleep(min(max(waited * SHARE, LEAST), MOST))
     elif waited > AT_ONCE:
         os.sched_yield()
 
@@ -134,7 +131,7 @@ class Progress:
         self.broken: dict[Any, BaseException] = {}
         self.wake = threading.Event()
         # A thread on cores of its own takes none from those who compute.
-        self.eager, self.share = (EAGER, SHARE) if cpus else (0.0, BESIDE)
+        self.eager = EAGER if cpus else 0.0
         self.error: BaseException | None = None
         started = threading.Event()
         thread = threading.Thread(target=self._run, args=(list(cpus), started), name="mpi-progress", daemon=True)
@@ -282,7 +279,7 @@ class Progress:
                     with self.lock:
                         moved = self._advance()
                     if not moved:
-                        rest(time.monotonic() - self.moved, self.eager, self.wake.wait, self.share)
+                        rest(time.monotonic() - self.moved, self.eager, self.wake.wait)
                         self.wake.clear()
         except BaseException as error:
             with self.lock:

@@ -73,18 +73,11 @@ class Reduction:
         """Reduce the tensor over all ranks, in place. pauses: see touched.py."""
         touched = (yield from worth_taking(comm, flat, pauses)) if self.operation == MPI.SUM else None
         elements = touched.taken() if touched else flat
-        before = None
         for piece in pieces(elements):
             if self.here:
                 yield from self._exchange(comm, piece)
-                continue
-            # Two are under way, so that the link is not idle between one and the next.
-            request = comm.Iallreduce(MPI.IN_PLACE, reduced(piece), self.operation)
-            if before is not None:
-                yield before
-            before = request
-        if before is not None:
-            yield before
+            else:
+                yield comm.Iallreduce(MPI.IN_PLACE, reduced(piece), self.operation)
         self._average(elements)
         if touched:
             touched.put_back(elements)

@@ -2,7 +2,7 @@
 
 The gradient of a word embedding is zero but for the words of a rank's batch, and it is complete when the backward pass
 ends, with nothing left to overlap with: for BERT it is a quarter to half of all bytes. So the ranks of a large sum
-first tell each other which blocks are not zero on them, a byte for each 512. Where half of them or more are zero on all
+first tell each other which blocks are not zero on them, a byte for each KiB. Where half of them or more are zero on all
 ranks, only the others are reduced. Where not, this tensor's size is not looked at for a while.
 """
 
@@ -16,8 +16,8 @@ import torch
 from amx_cluster_mpi.buffers import GRAIN, reduced
 from amx_cluster_mpi.library import MPI
 
-# Bytes of a block, and of a tensor that is looked at. Most hidden sizes are multiples of 128: rows of fp32 are blocks.
-BLOCK, LARGE = 1 << 9, 4 << 20
+# Bytes of a block, and of a tensor that is looked at.
+BLOCK, LARGE = 1 << 10, 4 << 20
 # How many sums of as many elements are not looked at after one that was not worth it.
 PAUSE = 63
 INTEGERS = {2: torch.int16, 4: torch.int32, 8: torch.int64}

@@ -75,9 +75,8 @@ class Gradients:
             return register(self, state, hook)
 
         ddp.__init__, ddp.register_comm_hook = __init__, register_comm_hook
-        if self.rank.bindings == MPI:
-            compress = None if compression is None else compression.compress
-            importlib.import_module(f"{MPI}.ddp").watch_ddp(module, self.rank.bucket, compress)
+        if compression is not None:
+            compression.watch_ddp(module)
 
     def trainer(self, model: Any, optimizer: Any) -> None:
         """Take in what a Trainer is about to train, and with which optimizer."""

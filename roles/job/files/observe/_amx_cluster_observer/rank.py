@@ -33,7 +33,6 @@ class Rank:
         self.bindings = os.environ.get(wire.BINDINGS, "")
         self.compression = os.environ.get(wire.COMPRESSION, "")
         self.sharding = os.environ.get(wire.SHARDING, "")
-        self.bucket = int(os.environ.get(wire.BUCKET) or wire.MPI_BUCKET)
         self._start = f"{supervisor} {os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         # What was written since the last heartbeat, for a supervisor on another host.
         self.unsent: dict[str, Any] = {}

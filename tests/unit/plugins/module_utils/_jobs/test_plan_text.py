@@ -183,25 +183,21 @@ def test_communication_cores_and_their_ranks_own_environment_are_named() -> None
 @pytest.mark.parametrize(
     ("request_", "hosts", "said"),
     [
-        (Request(2, "mpi", "auto", 0), {"node0": 24}, "on a communication core of each"),
-        (Request(2, "mpi", 1, 0), {"node0": 8}, "on a communication core of each"),
-        (Request(2, "mpi", "auto", 0), {"node0": 22}, "on the cores that compute, as no rank has 12"),
-        (Request(2, "mpi", 0, 0), {"node0": 24}, "on the cores that compute, as comm_cores is 0"),
+        (Request(2, "mpi", "auto", 0), {"node0": 24}, "on a communication core of each."),
+        (Request(2, "mpi", 1, 0), {"node0": 8}, "on a communication core of each."),
+        (Request(2, "mpi", "auto", 0), {"node0": 22}, "on the cores that compute, as no rank has 12."),
+        (Request(2, "mpi", 0, 0), {"node0": 24}, "on the cores that compute, as comm_cores is 0."),
         (
             Request(2, "mpi", "auto", 0),
             {"node0": 24, "node1": 8},
-            "on a communication core of some, and the others' cores",
+            "on a communication core of some, and the others' cores.",
         ),
     ],
 )
 def test_the_plan_says_on_which_cores_tensors_travel(request_: Request, hosts: dict[str, int], said: str) -> None:
     planned_ = plan_of(request_, **{name: (machine(1, cores), None) for name, cores in hosts.items()})
     text = render({**planned_, "backend": "mpi"})
-    assert f"Tensors travel between ranks while they compute, {said}; gradients of" in " ".join(text.split())
-    assert "DistributedDataParallel in buckets of 1 MiB." in " ".join(text.split())
-    planned_["hosts"][0]["env"]["AMX_CLUSTER_MPI_BUCKET"] = "26214400"
-    text = render({**planned_, "backend": "mpi"})
-    assert "DistributedDataParallel in buckets of 25 MiB." in " ".join(text.split())
+    assert f"\nTensors travel between ranks while they compute, {said}\n" in text
 
 
 def test_nothing_is_said_of_tensors_that_do_not_travel() -> None:

@@ -113,12 +113,13 @@ def test_all_reduce_of_other_ranks_is_not_taken() -> None:
 
 
 def test_what_does_not_overlap_is_added() -> None:
-    """Each MiB is a bucket, and takes 10 ms: 95 of them follow one another, from the first one's end on."""
+    """Each MiB takes 10 ms. From the second bucket on, 94 of 95 MiB follow one another; it begins after 26 of them."""
     backward = 0.6
-    assert step(network=ALL_REDUCES) == pytest.approx(1.0 - backward + backward / 95 + 0.95, rel=0.02)
-    # Embeddings of 57 MiB are complete at the end, with the last of 38 buckets of the layers.
+    assert step(network=ALL_REDUCES) == pytest.approx(1.0 - backward + backward * 26 / 95 + 0.94, rel=0.02)
+    # Embeddings are complete at the end, and share their bucket with the last 12 MiB of the layers.
     late = {"embedding_bytes": 60 * MB}
-    assert step(network=ALL_REDUCES, training=late) == pytest.approx(1.0 + 0.01 + 0.57, rel=0.02)
+    waited = backward * 26 / 38 + 0.25 - backward
+    assert step(network=ALL_REDUCES, training=late) == pytest.approx(1.0 + waited + 0.69, rel=0.02)
 
 
 def test_adapters_alone_travel() -> None:

@@ -59,16 +59,6 @@ def test_a_model_of_three_buckets() -> None:
     assert "at most 50% of a step that computes for 0.51 s" in found["text"]
 
 
-def test_backend_mpi_has_smaller_buckets() -> None:
-    # 20 MiB in 20 buckets, which take longer than one of 19 MiB and the first of 1.
-    rows = [*all_reduce((1 << 20, 0.25), (BUCKET, 0.5)), *all_reduce((1 << 20, 0.25), (BUCKET, 0.5), backend="mpi")]
-    gloo, mpi = (predict(rows, 5 << 20, backend) for backend in ("gloo", "mpi"))
-    assert gloo is not None
-    assert mpi is not None
-    assert (gloo["communication_seconds"], mpi["communication_seconds"]) == (0.6875, 5.0)
-    assert buckets(20 << 20, 1 << 20) == [1 << 20] * 20
-
-
 def test_compressed_gradients_are_half_as_many_bytes() -> None:
     found = predict(all_reduce((BUCKET, 0.25), backend="mpi"), 10**6, "mpi", "bf16")
     assert found is not None

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction import BUCKET, BUCKETS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.step_model import (
     Link,
     Moving,
@@ -27,11 +26,9 @@ TOUCHED = {"mpi": 0.3, "gloo": 1.0}
 PAYLOAD = 1448 / 1514
 
 
-def bert(link: Link, per_byte: float, touched: float, bucket: int) -> float:
+def bert(link: Link, per_byte: float, touched: float) -> float:
     """Return the share of the unconnected speed that the model of a step says for the measured BERT of 23 million."""
-    parts = buckets(
-        transformer(hidden=384, layers=6, vocabulary=round(30522 * touched), layer_weights=12 * 384 * 384), bucket
-    )
+    parts = buckets(transformer(hidden=384, layers=6, vocabulary=round(30522 * touched), layer_weights=12 * 384 * 384))
     moving = [all_reduce(part.size, 2, 1, link, per_byte, True) for part in parts]
     return ALONE / step_seconds(ALONE - UPDATE, [part.work for part in parts], moving, UPDATE, False)
 
@@ -43,8 +40,7 @@ def test_is_within_a_tenth_of_what_was_measured(backend: str) -> None:
     per_byte = ALONE * (1 / rows[None] - 1) / (43e6 + 47e6 * TOUCHED[backend])
     for rate, share in rows.items():
         link = Link((rate or 1e13) / 8 * PAYLOAD)
-        found = bert(link, per_byte, TOUCHED[backend], BUCKETS.get(backend, BUCKET))
-        assert found == pytest.approx(share, rel=0.1), f"{backend} at {rate}"
+        assert bert(link, per_byte, TOUCHED[backend]) == pytest.approx(share, rel=0.1), f"{backend} at {rate}"
 
 
 def test_what_overlaps_costs_nothing() -> None:
