@@ -59,11 +59,9 @@ class Run:
         """Return the backend of this run with a stack of that backend. Raises ValueError where it cannot be had.
 
         The inventory's is for jobs that leave it open and whose launcher and stack have it. Ranks of inference form no
-        group, nor do independent ranks that request gloo: theirs is the one without communication cores and libraries
-        of its own, which every torch has.
+        group: theirs is the one without communication cores and libraries of its own, which every stack has.
         """
-        kind = self.job.of_kind()
-        if not kind.communicates or (self.job.backend == "gloo" and not kind.needs_group):
+        if not self.job.of_kind().communicates:
             return "gloo"
         launcher = LAUNCHERS[self.job.launcher]
         if self.job.backend == "auto" and self.settings.backend != "auto":

@@ -17,7 +17,7 @@ BINDINGS = "oneccl-bind-pt"
 # Their versions in a known-good set.
 KEYS = {IPEX: "ipex", BINDINGS: "oneccl"}
 # The backends that a job can choose with a stack of each backend, the stack's own first.
-BACKENDS = {"mpi": ("mpi", "gloo"), "ccl": ("ccl",), "gloo": ("gloo",)}
+BACKENDS = {"mpi": ("mpi", "gloo"), "ccl": ("ccl", "gloo"), "gloo": ("gloo",)}
 MPI4PY = "mpi4py"
 # The modules that register ccl: the first since 1.12, the second before.
 BINDING_MODULES = ("oneccl_bindings_for_pytorch", "torch_ccl")

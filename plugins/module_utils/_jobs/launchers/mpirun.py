@@ -47,9 +47,11 @@ class Mpirun(Launcher):
 
     def derived(self, plan: Plan) -> dict[str, str]:
         """Return what mpirun needs to run, and how it reaches the hosts."""
+        # As the bindings themselves set it, with which the virtual environment was checked.
+        mpi = plan.mpi or intel_mpi.mpi_environment(plan.environment, plan.bindings)
         return {
-            # As the bindings themselves set it, with which the virtual environment was checked.
-            **(plan.mpi or intel_mpi.mpi_environment(plan.environment, plan.bindings)),
+            # Intel MPI is the bindings' also where ranks do without oneCCL.
+            **{name: value for name, value in mpi.items() if plan.backend == "ccl" or not name.startswith("CCL_")},
             **(plan.fabric.env if plan.fabric else {}),
             "I_MPI_HYDRA_IFACE": plan.head_interface,
             "I_MPI_HYDRA_BOOTSTRAP": "ssh",
