@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """PyTorch's torchrun: started on every host over SSH, each starts that host's ranks and they meet at the first host.
 
-Facts: torch 2.13, torch/distributed/run.py and torch/distributed/elastic/: --rdzv-backend static numbers ranks by
---node-rank; hosts may start different numbers of ranks; what a rank inherits is in rank_variables.
+Facts: torch 2.13, torch/distributed/run.py and torch/distributed/elastic/: --rdzv_backend static numbers ranks by
+--node_rank; hosts may start different numbers of ranks; what a rank inherits is in rank_variables. Options have
+underscores because torch 1.13 does not know those with dashes.
 """
 
 from __future__ import annotations
@@ -95,8 +96,8 @@ MASTER_PORT=$3
 read -r {supervisor} || true
 set +a
 
-exec torchrun --nnodes={hosts} --node-rank="$1" --nproc-per-node="$2" --rdzv-backend=static --max-restarts=0 \\
-  --master-addr="$MASTER_ADDR" --master-port="$MASTER_PORT" --no-python \\
+exec torchrun --nnodes={hosts} --node_rank="$1" --nproc_per_node="$2" --rdzv_backend=static --max_restarts=0 \\
+  --master_addr="$MASTER_ADDR" --master_port="$MASTER_PORT" --no_python \\
   {command} < /dev/null
 """
 

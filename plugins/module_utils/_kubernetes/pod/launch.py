@@ -115,12 +115,12 @@ def rendezvous(
     is_first = number_of(derived, environ) == 0
     return [
         f"--nnodes={nodes}",
-        "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={address if is_first else name}:{port}",
-        f"--rdzv-id={derived['name']}-{start}",
-        f"--rdzv-conf=is_host={'true' if is_first else 'false'},join_timeout=3600,last_call_timeout=30",
-        f"--max-restarts={restarts}",
-        f"--local-addr={address}",
+        "--rdzv_backend=c10d",
+        f"--rdzv_endpoint={address if is_first else name}:{port}",
+        f"--rdzv_id={derived['name']}-{start}",
+        f"--rdzv_conf=is_host={'true' if is_first else 'false'},join_timeout=3600,last_call_timeout=30",
+        f"--max_restarts={restarts}",
+        f"--local_addr={address}",
     ]
 
 
@@ -164,9 +164,9 @@ class Start:
         address = self.plan["hosts"][0]["address"]
         python = f"{places.env}/bin/python"
         return [
-            *(python, "-m", "torch.distributed.run", f"--nproc-per-node={self.ranks}"),
+            *(python, "-m", "torch.distributed.run", f"--nproc_per_node={self.ranks}"),
             *rendezvous(self.job.derived, self.job.run.settings.start, environ, address, restarts),
-            *("--no-python", python, "-S", f"{places.programs}/pod.py", "rank"),
+            *("--no_python", python, "-S", f"{places.programs}/pod.py", "rank"),
         ]
 
 

@@ -58,10 +58,22 @@ def test_independent_ranks_need_no_group() -> None:
 
 
 def test_a_launcher_that_does_not_work_with_the_backend() -> None:
-    stack = {**STACK, "backend": "ccl", "bindings": "oneccl_bindings_for_pytorch", "interpreter": "3.10"}
     error = "^launcher: torchrun cannot start ranks with backend ccl; it works with gloo$"
     with pytest.raises(ValueError, match=error):
-        plan(host("node0", 1), stack=stack, launcher="torchrun")
+        plan(host("node0", 1), stack=CCL_STACK, launcher="torchrun", backend="ccl")
+    with pytest.raises(ValueError, match="^backend: mpi is not in this stack; it has ccl, gloo$"):
+        plan(host("node0", 1), stack=CCL_STACK, backend="mpi")
+
+
+@pytest.mark.parametrize(("launcher", "wanted"), [("mpirun", "gloo"), ("torchrun", "auto"), ("torchrun", "gloo")])
+def test_a_stack_with_oneccl_does_without_it(launcher: str, wanted: str) -> None:
+    stack = {**CCL_STACK, "mpi": {"CCL_ROOT": "/b", "CCL_CONFIGURATION": "cpu", "I_MPI_ROOT": "/b/mpi", "PATH": "/b"}}
+    made = plan(host("node0", 2), stack=stack, launcher=launcher, backend=wanted)
+    variables = run_files(Plan.from_json(made), run(launcher=launcher), stack)["env"]
+    assert made["backend"] == "gloo"
+    assert not [name for name in made["hosts"][0]["env"] if name.startswith("CCL_") or name == "AMX_CLUSTER_BINDINGS"]
+    assert "CCL_" not in variables
+    assert ("I_MPI_ROOT=/b/mpi" in variables) == (launcher == "mpirun"), "Intel MPI is that of the bindings"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, choose_hosts, cores_of, members
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 from support.runs import run
 
 USABLE = ["node0", "node1", "node2"]
@@ -51,10 +53,12 @@ def test_a_run_survives_the_way_through_json() -> None:
     assert Run.from_json(json.loads(json.dumps(made.to_json()))) == made
 
 
-def test_independent_ranks_can_do_without_the_backend_of_the_stack() -> None:
-    assert run(kind="ranks", backend="gloo").backend("ccl") == "gloo"
-    with pytest.raises(ValueError, match="backend: gloo is not in this stack"):
-        run(kind="torch", backend="gloo").backend("ccl")
+@pytest.mark.parametrize("stack", BACKENDS)
+def test_every_stack_and_launcher_has_gloo(stack: str) -> None:
+    for launcher in LAUNCHERS:
+        assert run(backend="gloo", launcher=launcher).backend(stack) == "gloo"
+        settings = replace(run().settings, backend="gloo")
+        assert Run(run(launcher=launcher).job, settings).backend(stack) == "gloo"
 
 
 CORES = {"ranks_per_node": "auto", "comm_cores": "auto", "reserved_cores": "auto", "threads_per_core": 1}

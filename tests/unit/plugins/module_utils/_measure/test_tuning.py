@@ -275,7 +275,11 @@ def test_requests() -> None:
 
 
 def test_backends_of_a_job() -> None:
-    assert tuning_request.backends(runs.run().job, "auto") == {"mpi": ["mpi", "gloo"], "ccl": ["ccl"], "gloo": ["gloo"]}
+    assert tuning_request.backends(runs.run().job, "auto") == {
+        "mpi": ["mpi", "gloo"],
+        "ccl": ["ccl", "gloo"],
+        "gloo": ["gloo"],
+    }
     assert tuning_request.backends(runs.run(backend="gloo").job, "auto")["mpi"] == ["gloo", "mpi"]
     assert tuning_request.backends(runs.run(gradient_compression="bf16").job, "auto")["mpi"] == ["mpi"]
     assert tuning_request.backends(runs.run(launcher="torchrun").job, "auto")["mpi"] == ["gloo"]

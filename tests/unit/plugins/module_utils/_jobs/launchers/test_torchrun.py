@@ -23,7 +23,7 @@ exec bash -c "$*"
 """
 TORCHRUN = """#!/bin/bash
 echo "$MASTER_PORT $AMX_CLUSTER_BEAT $*" >> "$LOG/torchrun"
-[ ! -e "$LOG/fails" ] || { case " $* " in *" --node-rank=1 "*) exit 3;; *) sleep 60;; esac; }
+[ ! -e "$LOG/fails" ] || { case " $* " in *" --node_rank=1 "*) exit 3;; *) sleep 60;; esac; }
 """
 PYTHON = """#!/bin/bash
 case "$*" in *--reap*) echo "$*" >> "$LOG/reaped";; *) exec {python} "$@";; esac
@@ -74,10 +74,10 @@ def test_torchrun_is_started_on_every_host(directory: Directory) -> None:
         ["node0", "bash", f"{directory.path}/torchrun.sh", "0", "2", port],
         ["node1", "bash", f"{directory.path}/torchrun.sh", "1", "1", port],
     ]
-    rank = f"--no-python {directory.python} -S rank.py train it.py --text it's $HOME"
+    rank = f"--no_python {directory.python} -S rank.py train it.py --text it's $HOME"
     assert directory.lines("torchrun") == [
-        f"{port} 10.0.0.1:4242:token --nnodes=2 --node-rank={number} --nproc-per-node={count} --rdzv-backend=static "
-        f"--max-restarts=0 --master-addr=10.0.0.1 --master-port={port} {rank}"
+        f"{port} 10.0.0.1:4242:token --nnodes=2 --node_rank={number} --nproc_per_node={count} --rdzv_backend=static "
+        f"--max_restarts=0 --master_addr=10.0.0.1 --master_port={port} {rank}"
         for number, count in ((0, 2), (1, 1))
     ]
 

@@ -64,7 +64,8 @@ def test_refusals(fields: dict[str, Any], given_settings: dict[str, Any], errors
 
 def test_oneccl_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot start ranks with backend ccl; it works with gloo"):
-        derive(stack=CCL_STACK)
+        derive(stack=CCL_STACK, override={"backend": "ccl"})
+    assert derive(stack=CCL_STACK).backend == "gloo"
 
 
 def test_such_a_job_does_not_run_on_hosts() -> None:

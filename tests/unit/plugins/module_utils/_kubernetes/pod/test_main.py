@@ -129,9 +129,9 @@ DERIVED = {
 def test_options_of_torchrun(derived: dict[str, Any], environ: dict[str, str], nodes: str, endpoint: str) -> None:
     words = launch.rendezvous({**DERIVED, **derived}, "abc", {"AMX_CLUSTER_INDEX": "1", **environ}, "10.0.0.2", 2)
     options = dict(word.split("=", 1) for word in words)
-    assert (options["--nnodes"], options["--rdzv-endpoint"]) == (nodes, endpoint)
-    assert (options["--rdzv-id"], options["--max-restarts"], options["--local-addr"]) == ("smoke-abc", "2", "10.0.0.2")
-    assert "is_host=false" in options["--rdzv-conf"]
+    assert (options["--nnodes"], options["--rdzv_endpoint"]) == (nodes, endpoint)
+    assert (options["--rdzv_id"], options["--max_restarts"], options["--local_addr"]) == ("smoke-abc", "2", "10.0.0.2")
+    assert "is_host=false" in options["--rdzv_conf"]
 
 
 def test_the_first_pod_that_does_not_answer(capsys: pytest.CaptureFixture[str]) -> None:
@@ -149,7 +149,7 @@ def test_the_first_pod_that_does_not_answer(capsys: pytest.CaptureFixture[str]) 
 def test_the_first_pod_waits_for_the_others() -> None:
     first = launch.rendezvous(DERIVED, "abc", {"AMX_CLUSTER_INDEX": "0"}, "10.0.0.2", 2)
     assert any("is_host=true" in word for word in first)
-    assert "--rdzv-endpoint=10.0.0.2:29500" in first, "it would have to find its own name"
+    assert "--rdzv_endpoint=10.0.0.2:29500" in first, "it would have to find its own name"
     with pytest.raises(ValueError, match="AMX_CLUSTER_INDEX is '': this pod was given no number by a Job"):
         launch.rendezvous(DERIVED, "abc", {}, "10.0.0.2", 2)
 
