@@ -5,7 +5,7 @@
 
 Facts: torch 2.13, torch/distributed/run.py and torch/distributed/elastic/: --rdzv_backend static numbers ranks by
 --node_rank; hosts may start different numbers of ranks; what a rank inherits is in rank_variables. Options have
-underscores because torch 1.13 does not know those with dashes.
+underscores: those with dashes came with torch 2.0.
 """
 
 from __future__ import annotations
