@@ -92,11 +92,12 @@ def test_a_job_on_its_own_cluster(
 
 
 def test_one_job_file_is_spelt_for_each_version() -> None:
-    job = load(ROOT / "jobs/squad-distilbert.yml")
     spelt = {}
-    for name in ("ipex-1.13", "ipex-2.8", "native"):
-        made = plan(job, machine(1, 32, 2), 2, stack(name), "amx")
-        _script, *words = script_words(Plan.from_json(made), Run(job, Settings(head="node0")), stack(name))
+    for name in ("ipex-1.13", "ipex-2.8", "native", "ipex-1.13 by gloo", "ipex-2.8-gloo"):
+        own_stack, _, backend = name.partition(" by ")
+        job = load(ROOT / "jobs/squad-distilbert.yml", {"backend": backend or "auto"})
+        made = plan(job, machine(1, 32, 2), 2, stack(own_stack), "amx")
+        _script, *words = script_words(Plan.from_json(made), Run(job, Settings(head="node0")), stack(own_stack))
         own = render_arguments(job.args)
         spelt[name] = " ".join(word for word in words if word not in own)
     saved = "--save_strategy steps --save_steps 200 --save_total_limit 2"
@@ -104,6 +105,8 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
         "ipex-1.13": f"--output_dir output --xpu_backend ccl --bf16 --use_ipex {saved} --no_cuda",
         "ipex-2.8": f"--output_dir output --ddp_backend ccl --bf16 --use_ipex {saved} --use_cpu",
         "native": f"--output_dir output --ddp_backend mpi --bf16 {saved} --use_cpu",
+        "ipex-1.13 by gloo": f"--output_dir output --xpu_backend gloo --bf16 --use_ipex {saved} --no_cuda",
+        "ipex-2.8-gloo": f"--output_dir output --ddp_backend gloo --bf16 --use_ipex {saved} --use_cpu",
     }
 
 

@@ -182,3 +182,12 @@ def test_the_cuda_build() -> None:
     assert (chosen["packages"]["torch"], chosen["cuda_build"]) == ("2.13.0", True)
     assert pythons == {}
     assert "cuda_build" not in stacks.choose(SHIPPED, "native", {}, KNOWN_GOOD)[0]
+
+
+def test_ipex_without_oneccl_is_out_of_public_indexes() -> None:
+    """It has the pins of the stack with oneCCL, whose bindings are on Intel's index alone."""
+    with_it, without = (stacks.choose(SHIPPED, name, {}, KNOWN_GOOD)[0] for name in ("ipex-2.8", "ipex-2.8-gloo"))
+    differ = dict(with_it["packages"].items() ^ without["packages"].items())
+    assert sorted(differ) == ["impi-rt", "oneccl-bind-pt"]
+    assert (without["backend"], without["python"], "bindings" in without) == ("gloo", with_it["python"], False)
+    assert without["index_urls"] == SHIPPED["native"]["index_urls"]
