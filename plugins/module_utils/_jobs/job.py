@@ -200,8 +200,8 @@ class Job:
     )
     backend: str = row(
         one_of("auto", "mpi", "gloo", "ccl"),
-        "how ranks communicate; `auto` is `cluster_backend` of the inventory, and without that the stack's own where the "
-        "launcher has it, else gloo; see [Collectives](collectives.md)",
+        "how ranks communicate; `auto` is `cluster_backend` of the inventory, and without that the stack's own where "
+        "the launcher has it, else gloo; see [Collectives](collectives.md)",
         "auto",
         inference="leave it out",
         tried=True,

@@ -61,7 +61,7 @@ def test_a_launcher_that_does_not_work_with_the_backend() -> None:
     error = "^launcher: torchrun cannot start ranks with backend ccl; it works with gloo$"
     with pytest.raises(ValueError, match=error):
         plan(host("node0", 1), stack=CCL_STACK, launcher="torchrun", backend="ccl")
-    with pytest.raises(ValueError, match="^backend: mpi is not in this stack; it has ccl, gloo$"):
+    with pytest.raises(ValueError, match=r"^backend: mpi is not in this stack; it has ccl, gloo$"):
         plan(host("node0", 1), stack=CCL_STACK, backend="mpi")
 
 
