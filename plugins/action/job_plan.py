@@ -48,7 +48,7 @@ class ActionModule(ControlNodeAction):
         plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
         memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}
         cache = Path(options["cache"]).expanduser()
-        packages, refuses = options["stack"]["packages"], options["refuse_memory"]
+        packages, refuses = options["stack"].get("packages", {}), options["refuse_memory"]
         plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, refuses))
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
