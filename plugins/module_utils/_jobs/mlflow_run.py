@@ -69,7 +69,7 @@ class Server:
         data = None if content is None else json.dumps(content).encode()
         try:
             request = urllib.request.Request(url, data, self._headers)
-            with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            with urllib.request.build_opener().open(request, timeout=SECONDS) as answer:
                 found = json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
             raise self._refused(path, error) from None
