@@ -132,16 +132,6 @@ def test_shards_are_gone_on_with_by_one_rank(
     assert weights(hosts.folder / "output", environment) == pytest.approx(unsharded[1], abs=1e-3)
 
 
-def test_hosts_without_all_parts_of_the_best_model(tmp_path: Path, environment: Path) -> None:
-    hosts = Hosts(tmp_path, environment)
-    made = job(2)
-    best = {"load_best_model_at_end": True, "metric_for_best_model": "loss", "eval_strategy": "steps", "eval_steps": 2}
-    hosts.start(SCRIPT, **{**made, "args": {**made["args"], **best}}, sharding="full")
-    status, log = hosts.ended()
-    assert status["state"] == "failed", log
-    assert "leave load_best_model_at_end out of the job file's args" in log
-
-
 @only_at_length("a model of 200 MiB, so that its parts can be told from the libraries")
 def test_a_sharded_model_needs_less_memory(tmp_path: Path, environment: Path) -> None:
     most = {}
