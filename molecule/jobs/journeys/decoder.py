@@ -32,6 +32,7 @@ shutil.copytree(made, "data", dirs_exist_ok=True)
 sys.exit(main())
 """
 ASKED = ("csv.reader", "shutil.copyfile", "calendar.monthrange", "textwrap.wrap")
+ASKED_OF = {"before": "data/model", "after": "output"}
 
 
 def _job(shipped: str, **args: Any) -> dict[str, Any]:
@@ -59,9 +60,15 @@ def _answers(name: str, model: str) -> list[str]:
     rows = EPHEMERAL / "asked.jsonl"
     prompts = [f"<|user|>What is {asked} for?<|end|><|assistant|>" for asked in ASKED]
     rows.write_text("".join(json.dumps({"prompt": prompt}) + "\n" for prompt in prompts), encoding="utf-8")
-    options = {"model": f"head:{model}", "data": str(rows), "predict_name": name, "predict_results": str(RESULTS)}
+    options = {
+        "model": f"head:{model}",
+        "data": str(rows),
+        "predict_name": name,
+        "predict_results": str(RESULTS),
+        "again": True,
+    }
     Play("predict", "-e", json.dumps({**options, "override": {"hosts": 1}})).succeed()
-    found = (RESULTS / name / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    found = (RESULTS / f"{name}-predict/predictions.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(row)["generated_text"] for row in found]
 
 
@@ -69,7 +76,7 @@ def lora_goes_on_after_a_killed_rank_and_is_merged() -> list[str]:
     """jobs/lora.yml on three hosts; the merged model answers differently from the one before."""
     job = _job("lora", learning_rate=1e-2, lora_r=8)
     found = train_and_kill(job, "train_decoder.py")
-    before, after = (_answers(f"lora-{place}", f"{directory('lora')}/{place}") for place in ("data/model", "output"))
+    before, after = (_answers(f"lora-{name}", f"{directory('lora')}/{place}") for name, place in ASKED_OF.items())
     check(len(after) == len(ASKED) and after != before, f"before: {before}, after: {after}")
     lines = [f"LoRA on 3 hosts, rank 1 killed: continued from step {found['source']}, {_told(found['metrics'])}"]
     return [*lines, f"before: {before[0]!r}", f"after: {after[0]!r}"]

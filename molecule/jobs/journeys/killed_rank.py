@@ -7,7 +7,19 @@ from typing import Any
 import yaml
 from journeys.smoke import SCRIPTS, continued_from
 from support.checkout import ROOT
-from support.cluster import CONTAINERS, HEAD, attempts, directory, job_file, on, orphans, read_json, train, until
+from support.cluster import (
+    CONTAINERS,
+    HEAD,
+    attempts,
+    directory,
+    job_file,
+    on,
+    orphans,
+    read_json,
+    status,
+    train,
+    until,
+)
 from support.journeys import check
 
 SAVE_STEPS = 5
@@ -62,7 +74,7 @@ def train_and_kill(job: dict[str, Any], program: str) -> dict[str, Any]:
     name = job["name"]
     play = train(job_file({**job, "restarts": 1, "checkpoints": {"steps": SAVE_STEPS}}))
     complete = f"{directory(name)}/output/checkpoint-{SAVE_STEPS}/complete.json"
-    saved = until(lambda: on(HEAD, f"ls {complete} 2>/dev/null").strip() or play.ended())
+    saved = until(lambda: (status(name).get("state") == "running" and on(HEAD, f"ls {complete} 2>&-")) or play.ended())
     check(saved and not play.ended(), f"it never came to its first checkpoint:\n{play.output()[-3000:]}")
     victim = list(CONTAINERS)[1]
     on(victim, KILL_RANK.format(directory=directory(name), program=program), user="root", fails=False)

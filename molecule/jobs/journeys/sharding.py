@@ -89,7 +89,7 @@ def what_does_not_fit_is_refused() -> list[str]:
         changes = [line.strip() for line in refusal.splitlines() if line.strip().startswith("- ")]
         check("does not fit into memory: node0, node1, node2: " in words(refusal), refusal)
         check(len(changes) == 3 and all("iB with " in one for one in changes), refusal)
-        check(any("with sharding: full" in one and "not fit" not in one for one in changes), refusal)
+        check(any("with the field sharding: full" in one and "not fit" not in one for one in changes), refusal)
         there = on(HEAD, f"ls -d {directory('too-large')} 2>/dev/null")
         check(not there, f"there is {there}")
         project = EPHEMERAL / "own_decoder"

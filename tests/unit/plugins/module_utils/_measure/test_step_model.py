@@ -43,6 +43,13 @@ def test_is_within_a_tenth_of_what_was_measured(backend: str) -> None:
         assert bert(link, per_byte, TOUCHED[backend]) == pytest.approx(share, rel=0.1), f"{backend} at {rate}"
 
 
+def test_overlapping_gives_at_most_what_is_documented() -> None:
+    rows = MEASURED["mpi"]
+    measured = ALONE * (1 / rows[None] - 1) / (43e6 + 47e6 * TOUCHED["mpi"])
+    shares = [bert(Link(1e9 / 8 * PAYLOAD), per_byte, TOUCHED["mpi"]) for per_byte in (measured, 0.0)]
+    assert shares == pytest.approx([0.84, 0.87], abs=0.005)
+
+
 def test_what_overlaps_costs_nothing() -> None:
     # The second half of the backward pass hides the first bucket, and nothing the second.
     step = step_seconds(3.0, [0.5, 0.5], [Moving(0.9, 0.0), Moving(0.4, 0.0)], 0.1, False)
