@@ -28,6 +28,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     job_fields,
     kinds,
     on_end,
+    optimizing,
     secret_env,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
@@ -222,6 +223,13 @@ class Job:
         not_for=_SHARDS_ITSELF,
         inference="leave it out",
         of_script=True,
+    )
+    optimize: str | list[str] = row(
+        job_fields.OPTIMIZE,
+        "which parts of a step are computed faster than PyTorch does; `auto` is all of them in jobs that train; see "
+        "[Faster steps](faster_steps.md)",
+        optimizing.NONE,
+        inference="leave it out",
     )
     launcher: str = row(
         one_of(*known.LAUNCHERS),

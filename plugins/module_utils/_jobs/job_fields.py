@@ -30,7 +30,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     type_name,
     whole,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, optimizing, provided, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
 # In the names of derived jobs, so that no job file has them.
@@ -391,6 +391,11 @@ RANKS = any_of(
     "there are fewer cores)",
 )
 CORES = any_of(one_of("auto"), whole(0))
+OPTIMIZE = any_of(
+    one_of(optimizing.AUTO, optimizing.NONE),
+    list_of(one_of(*optimizing.PARTS), "a list of parts", f"a list of {', '.join(optimizing.PARTS)}", 1, unique=True),
+    message=f"is neither auto, none nor a list of {', '.join(optimizing.PARTS)}",
+)
 THREADS = any_of(
     whole(1),
     one_of("all"),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import hub
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_forecast, model_shape
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_forecast, model_shape, optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import Lora, Settings
@@ -220,7 +220,7 @@ def check(
         return {}
     try:
         shape = shape_of(job, cache)
-        wanted = settings_of(job, shape, plan.precision)
+        wanted = replace(settings_of(job, shape, plan.precision), blocks=optimizing.ATTENTION in plan.optimized())
         rows = _evaluated(job)
     except ValueError as error:
         return {"note": f"Memory is not forecast: {error}.", "hosts": {}, "warnings": []}

@@ -24,6 +24,9 @@ PROCESS_LORA = 60 * 2**20
 BUCKET = 25 * 2**20
 """DistributedDataParallel's, of which two are on their way."""
 
+SHORT = 256
+"""The longest row of which `optimize: attention` keeps the softmax in bf16, also without dropout."""
+
 PIECES = 1.1
 """Memory that an allocator takes for each byte in use, where pieces of many sizes come and go."""
 
@@ -47,6 +50,7 @@ class Settings:
     length: tokens of a row. bf16: whether it computes in bfloat16 by autocast; bf16_weights: whether weights that are
     not trained are loaded in it. state_bytes: of the optimizer, for each parameter. ranks: of the group; on_host: of
     one host. accumulates: whether gradients of several batches are summed, which stay meanwhile.
+    blocks: whether attention is computed some heads at a time (the part attention of optimize).
     """
 
     batch: int
@@ -60,6 +64,7 @@ class Settings:
     on_host: int = 1
     sharding: str = UNSHARDED
     accumulates: bool = False
+    blocks: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,7 +110,7 @@ def forecast(shape: Shape, wanted: Settings) -> Forecast:
     states = wanted.state_bytes * trained // (1 if wanted.sharding == UNSHARDED else wanted.ranks)
     layer = tokens * _of_layer(shape, wanted)
     kept = shape.layers * (tokens * shape.hidden * _residual(wanted) if wanted.checkpointing else layer)
-    written = 12 * shape.heads * wanted.length * tokens if shape.writes_attention else 0  # for attention's gradients
+    written = 12 * shape.heads * wanted.length * tokens if _writes(shape, wanted) else 0  # for attention's gradients
     casts = _casts(shape, wanted)
     outer = 0 if wanted.lora else 4 * (shape.embedding + shape.head)
     head = tokens * _of_head(shape, wanted)
@@ -175,8 +180,11 @@ def _of_layer(shape: Shape, wanted: Settings) -> int:
     hidden, inner, attention, lora = shape.hidden, shape.inner, shape.attention, wanted.lora
     # With dropout, sdpa on CPUs computes in fp32 as eager attention does: it writes weights, what is dropped, and the
     # rest. Else it has a mask, as soon as a batch has padding.
-    written = shape.writes_attention
+    written = _writes(shape, wanted)
     kept = 12 * shape.heads * wanted.length if written else size * wanted.length * bool(shape.vocabulary)
+    short = wanted.bf16 and wanted.length <= SHORT and not shape.decoder
+    if wanted.blocks and shape.sdpa and (short or shape.attention_dropout):
+        kept += size * shape.heads * wanted.length  # the softmax alone
     if not shape.decoder:
         # Norms' inputs; inputs of matrices, which autocast copies for each; the MLP before and after its GELU.
         kept += 16 * hidden + (12 + size if written else 4 * size) * hidden + 2 * size * inner
@@ -188,6 +196,11 @@ def _of_layer(shape: Shape, wanted: Settings) -> int:
     dropped, matrices = 4 if lora.dropout else 0, shape.matrices()
     kept += 8 * hidden + 3 * size * inner
     return kept + sum((dropped + size) * matrices[name][0] + size * lora.rank for name in lora.targets)
+
+
+def _writes(shape: Shape, wanted: Settings) -> bool:
+    """Return whether attention writes all its weights and scores."""
+    return shape.writes_attention and not (wanted.blocks and shape.sdpa)
 
 
 def _of_head(shape: Shape, wanted: Settings) -> int:

@@ -12,11 +12,11 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, secret_env, trackers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, optimizing, secret_env, trackers
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BINDINGS, COMPRESSION, MPI, SHARDING
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BINDINGS, COMPRESSION, MPI, OPTIMIZE, SHARDING
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, intel_mpi
 
 OPTIONAL = ("measure", "project", "fabric", "memory")
@@ -170,6 +170,11 @@ class Plan:
         }
         return cls(**{**values, "hosts": hosts, **nested})
 
+    def optimized(self) -> list[str]:
+        """Return the parts of a step that are computed faster than PyTorch does: see optimizing.py."""
+        set_to = self.hosts[0].env.get(OPTIMIZE, "") if self.hosts else ""
+        return [part for part in set_to.split(",") if part]
+
     def on_hosts(self, names: Sequence[str]) -> Plan:
         """Return the plan for those of its hosts that are named, in its own order, its ranks counted anew.
 
@@ -215,6 +220,7 @@ def make_plan(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
+    optimized = optimizing.parts(job.optimize, job.kind, stack)
     if job.sharding != "none":
         arguments.sharding(job.sharding, stack["packages"]["transformers"])
         if job.args.get("load_best_model_at_end") and len(hosts) > 1 and not run.settings.shared_directory:
@@ -258,6 +264,7 @@ def make_plan(
                     **_of_backend(backend, stack, host.interface),
                     **({COMPRESSION: job.gradient_compression} if job.gradient_compression != "none" else {}),
                     **_of_sharding(job.sharding),
+                    **({OPTIMIZE: ",".join(optimized)} if optimized else {}),
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",

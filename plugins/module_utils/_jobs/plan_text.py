@@ -54,6 +54,7 @@ def render(plan: Plan, colour: bool = False, full: bool = True) -> str:
     for name, text in _bf16(plan):
         lines += wrapped(name, text)
     lines += wrapped("", _exchange(plan))
+    lines += wrapped("", _optimized(plan))
     for text in memory_check.lines(plan.memory):
         lines += wrapped("", text)
     for text in plan.memory.get("warnings", []):
@@ -134,6 +135,12 @@ def _exchange(plan: Plan) -> str:
         why = f"no rank has {CORES_PER_COMM_CORE}" if few else "comm_cores is 0"
         where = f"the cores that compute, as {why}"
     return f"Tensors travel between ranks while they compute, on {where}."
+
+
+def _optimized(plan: Plan) -> str:
+    """Return which parts of a step are computed faster than PyTorch does."""
+    parts = plan.optimized()
+    return f"Steps are optimized: {names(parts)}; optimize: none leaves them to PyTorch." if parts else ""
 
 
 def _isas(plan: Plan) -> list[str]:

@@ -75,6 +75,10 @@ class Observer:
             "torch.optim.optimizer": self.gradients.watch_steps,
             "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients),
         }
+        if self.rank.optimize:
+            watched["torch"] = lambda module: importlib.import_module("_amx_cluster_optimize").watch(
+                module, self.rank.optimize
+            )
         if self.rank.sharding:
             watched["accelerate.state"] = sharding.watch_accelerate
         if self.rank.bindings not in ("", wire.MPI):

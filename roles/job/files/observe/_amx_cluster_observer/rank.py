@@ -33,6 +33,8 @@ class Rank:
         self.bindings = os.environ.get(wire.BINDINGS, "")
         self.compression = os.environ.get(wire.COMPRESSION, "")
         self.sharding = os.environ.get(wire.SHARDING, "")
+        # The parts of a step that are optimized.
+        self.optimize = [part for part in os.environ.get(wire.OPTIMIZE, "").split(",") if part]
         self._start = f"{supervisor} {os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         # What was written since the last heartbeat, for a supervisor on another host.
         self.unsent: dict[str, Any] = {}

@@ -78,8 +78,9 @@ def test_a_command_that_fails_or_does_not_end(tmp_path: Path) -> None:
     with pytest.raises(on_end.Failed, match=r"^it did not end within 1 s$") as error:
         on_end.run("sleep 60 & echo $! > child; wait", tmp_path, os.environ, 0o077, b"{}", seconds=1)
     assert not error.value.again
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "child").read_text()), 0)
+    # Nobody may have asked for its exit code yet.
+    state = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,42 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which parts of a step the ranks of a job compute faster than PyTorch: the job field optimize.
+
+What each of them does: roles/job/files/observe/_amx_cluster_optimize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import number
+
+AUTO, NONE = "auto", "none"
+DROPOUT, ATTENTION, OPTIMIZER = "dropout", "attention", "optimizer"
+PARTS = (DROPOUT, ATTENTION, OPTIMIZER)
+TORCH = (2, 13)
+"""The version of PyTorch whose operators were looked into."""
+TRAINING = (kinds.TRAINER.name, kinds.TORCH.name)
+"""The kinds of job that `auto` is for."""
+
+
+def parts(wanted: str | Sequence[str], kind: str, stack: Mapping[str, Any]) -> list[str]:
+    """Return the parts for a job of a kind that sets optimize so, with a stack, in the order of PARTS.
+
+    Raises ValueError where parts are named that the stack's PyTorch cannot have.
+    """
+    if wanted == NONE or (wanted == AUTO and kind not in TRAINING):
+        return []
+    torch = str(stack.get("packages", {}).get("torch", ""))
+    can = bool(torch) and number(torch.partition("+")[0]) >= TORCH
+    if wanted == AUTO:
+        return list(PARTS) if can else []
+    if not can:
+        raise ValueError(
+            f"optimize: {', '.join(wanted)} needs torch {'.'.join(map(str, TORCH))} or newer, and stack "
+            f"{stack.get('name', '')} has {torch or 'none'}: set cluster_stack: native, or leave it out"
+        )
+    return [part for part in PARTS if part in wanted]

@@ -1,0 +1,222 @@
+"""scaled_dot_product_attention for training on CPUs, some heads at a time.
+
+PyTorch has two ways on CPUs (2.13). With dropout it computes in float32, also of bfloat16, so that no matrix product of
+attention uses AMX, and writes all scores several times. Without dropout its fused backward pass takes, for bfloat16 and
+short sequences, two to four times as long as the same matrix products. Here the scores of as many heads as fit into a
+core's cache are computed, in float32 but for the products themselves, and given up; what the backward pass needs of
+them is their softmax in the type of the query, with the sign as the mask of dropout.
+
+A bfloat16 product is rounded to bfloat16. What that loses of a score is computed by a second product, which
+subtracts the rounded one before it rounds: scores are exact to about 2^-17, as PyTorch's are.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from _amx_cluster_optimize import masks
+
+# Scores that a thread has at a time, and scores of a call below which PyTorch's own way is as fast.
+BLOCK, SMALL = 1 << 18, 1 << 16
+# The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing.
+SHORT = 256
+
+
+
+class Attention(torch.autograd.Function):
+    """softmax(query key^T scale + mask), with dropout, times value.
+
+    query, key, value: (batch, heads, length, size), contiguous. mask: of bool or float, of a shape that expands to
+    (batch, heads, length, length of the keys), or None.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float, scale: float
+    ) -> torch.Tensor:
+        batch, heads, length, size = query.shape
+        shape = batch, heads, length, key.shape[2]
+        kept = query.new_empty(shape)
+        out = query.new_empty(batch, length, heads, size)
+        drawn = masks.draw() if dropout else None
+        expanded = None if mask is None else mask.expand(shape)
+        with torch.autocast("cpu", enabled=False):
+            for rows, some, place in blocks(shape):
+                part = (rows, some)
+                scores = _scores(query[part], key[part], None if mask is None else expanded[part], scale)
+                found = torch.softmax(scores, -1).to(query.dtype)
+                if drawn:
+                    mine = torch.empty_like(found)
+                    masks.fill(mine.view(-1), 1 - dropout, drawn, place)
+                    # The sign of what is dropped is negative.
+                    torch.mul(found, mine.mul(2).sub_(1), out=kept[part])
+                    found.mul_(mine)
+                else:
+                    kept[part] = found
+                product = torch.bmm(found.flatten(0, 1), value[part].flatten(0, 1))
+                if dropout:
+                    product.mul_(1 / (1 - dropout))
+                out[rows, :, some] = product.view(*found.shape[:3], size).transpose(1, 2)
+        ctx.save_for_backward(query, key, value, mask, kept)
+        ctx.dropout, ctx.scale = dropout, scale
+        return out.transpose(1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        query, key, value, mask, kept = ctx.saved_tensors
+        if torch.is_grad_enabled():  # the gradient of the gradient is wanted: by operations that have one
+            out = _plainly(query, key, value, mask, kept, ctx.dropout, ctx.scale)
+            inputs = [tensor for tensor, needed in zip((query, key, value), ctx.needs_input_grad) if needed]
+            found = iter(torch.autograd.grad(out, inputs, gradient, create_graph=True))
+            return (*(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None)
+        of_query, of_key, of_value = (torch.empty_like(tensor) for tensor in (query, key, value))
+        for rows, some, _place in blocks(kept.shape):
+            part = (rows, some)
+            given = gradient[part] * (1 / (1 - ctx.dropout)) if ctx.dropout else gradient[part]
+            given = given.flatten(0, 1)
+            softmax = kept[part].flatten(0, 1)
+            used = softmax.clamp(min=0) if ctx.dropout else softmax
+            of_value[part] = torch.bmm(used.transpose(1, 2), given).view(value[part].shape)
+            of_used = torch.bmm(given, value[part].flatten(0, 1).transpose(1, 2))
+            if ctx.dropout:
+                of_scores = used.float().mul_(of_used)
+                sums = of_scores.sum(-1, keepdim=True)
+                of_scores.sub_(softmax.abs().float().mul_(sums))
+            else:
+                of_scores = torch._softmax_backward_data(of_used.float(), softmax.float(), -1, torch.float32)
+            of_scores = of_scores.mul_(ctx.scale).to(query.dtype)
+            of_query[part] = torch.bmm(of_scores, key[part].flatten(0, 1)).view(query[part].shape)
+            of_key[part] = torch.bmm(of_scores.transpose(1, 2), query[part].flatten(0, 1)).view(key[part].shape)
+        return of_query, of_key, of_value, None, None, None
+
+
+def blocks(shape: Any) -> Iterator[tuple[slice, slice, int]]:
+    """Return the parts of scores that are computed at a time: of the batch, of its heads, and the first one's place."""
+    batch, heads, length, keys = shape
+    most = max(1, BLOCK * torch.get_num_threads() // (length * keys))
+    if most >= heads:
+        for row in range(0, batch, most // heads):
+            yield slice(row, row + most // heads), slice(None), row * heads * length * keys
+        return
+    for row in range(batch):
+        for head in range(0, heads, most):
+            yield slice(row, row + 1), slice(head, head + most), (row * heads + head) * length * keys
+
+
+def _scores(query: Any, key: Any, mask: Any, scale: float) -> Any:
+    """Return the scores in float32."""
+    first, second = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
+    found = torch.bmm(first, second)
+    if found.dtype is not torch.float32:
+        rest = torch.baddbmm(found, first, second, beta=-1)
+        found = found.float().add_(rest)
+    found = found.mul_(scale).view(*query.shape[:3], key.shape[2])
+    if mask is None:
+        return found
+    return found.masked_fill_(~mask, -math.inf) if mask.dtype is torch.bool else found.add_(mask)
+
+
+def _plainly(query: Any, key: Any, value: Any, mask: Any, kept: Any, dropout: float, scale: float) -> Any:
+    """Compute the same by PyTorch's operations, which it differentiates."""
+    scores = torch.matmul(query.float(), key.float().transpose(-1, -2)) * scale
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else scores + mask
+    found = torch.softmax(scores, -1)
+    if dropout:
+        found = found * kept.ge(0).float() / (1 - dropout)
+    return torch.matmul(found, value.float()).to(query.dtype)
+
+
+def applies(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool) -> bool:
+    """Tell whether a call is one that is faster here and computed alike."""
+    tensors = (query, key, value) if mask is None else (query, key, value, mask)
+    return (
+        all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
+        and all(tensor.device.type == "cpu" and tensor.layout is torch.strided for tensor in tensors)
+        and not _is_watched()
+        and query.dim() == key.dim() == value.dim() == 4
+        and query.shape[:2] == key.shape[:2] == value.shape[:2]
+        and key.shape[2] == value.shape[2]
+        and query.shape[3] == key.shape[3] == value.shape[3]
+        and query[..., 0].numel() * key.shape[2] >= SMALL
+        and _is_worth(query, key, value, dropout, is_causal)
+        and _is_plain(mask, is_causal)
+    )
+
+
+def _is_worth(query: Any, key: Any, value: Any, dropout: float, is_causal: bool) -> bool:
+    """Tell whether PyTorch takes longer."""
+    dtype = _dtype(query)
+    if any(_dtype(tensor) is not dtype for tensor in (key, value)) or dtype not in (torch.float32, torch.bfloat16):
+        return False
+    if dropout:
+        return masks.RARE <= dropout <= 1 - masks.RARE
+    is_trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
+    return is_trained and dtype is torch.bfloat16 and key.shape[2] <= SHORT and not is_causal
+
+
+def _is_plain(mask: Any, is_causal: bool) -> bool:
+    """Tell whether a mask leaves something of each row: PyTorch returns zeros where it does not."""
+    if mask is None:
+        return True
+    if is_causal or mask.requires_grad or not (mask.dtype is torch.bool or mask.is_floating_point()):
+        return False
+    left = mask if mask.dtype is torch.bool else mask > -math.inf
+    return bool(left.any(-1).all())
+
+
+def _is_watched() -> bool:
+    """Tell whether something else than autograd and autocast is to see PyTorch's operator."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._is_torch_function_mode_enabled()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or not (torch._C._get_math_sdp_enabled() and torch._C._get_flash_sdp_enabled())
+    )
+
+
+def _dtype(tensor: Any) -> Any:
+    """Return the type in which PyTorch's operator computes with a tensor."""
+    if torch.is_autocast_enabled("cpu") and tensor.is_floating_point() and tensor.dtype is not torch.float64:
+        return torch.get_autocast_dtype("cpu")
+    return tensor.dtype
+
+
+def install(torch: Any) -> None:
+    """Put this in PyTorch's place. Raises AttributeError where PyTorch has not what it needs."""
+    functional = torch.nn.functional
+    theirs = functional.scaled_dot_product_attention
+    names = ("get_num_threads", "is_autocast_enabled", "get_autocast_dtype", "_softmax_backward_data")
+    for name in names:
+        getattr(torch, name)
+    _is_watched()
+
+    @functools.wraps(theirs)
+    def scaled_dot_product_attention(
+        query: Any,
+        key: Any,
+        value: Any,
+        attn_mask: Any = None,
+        dropout_p: float = 0.0,
+        is_causal: bool = False,
+        scale: float | None = None,
+        enable_gqa: bool = False,
+    ) -> Any:
+        if not applies(query, key, value, attn_mask, dropout_p, is_causal):
+            return theirs(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        query, key, value = (tensor.to(_dtype(tensor)).contiguous() for tensor in (query, key, value))
+        if is_causal:
+            attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+        factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
+        return Attention.apply(query, key, value, attn_mask, dropout_p, factor)
+
+    functional.scaled_dot_product_attention = scaled_dot_product_attention
+    # torch.jit.script takes it for the operator, as it does PyTorch's own.
+    torch.jit._builtins._register_builtin(scaled_dot_product_attention, "aten::scaled_dot_product_attention")

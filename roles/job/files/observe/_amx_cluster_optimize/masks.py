@@ -1,0 +1,113 @@
+"""Random masks, computed by all threads of a rank.
+
+PyTorch draws the mask of dropout as doubles of a Mersenne Twister, an element after another, on one thread: 6 ns an
+element on a core of an AMD EPYC (2.13; it looks at no vendor of the CPU), whatever the number of cores. Here a counter
+is hashed, by operations of whole tensors that PyTorch vectorises and divides among its threads: a rank of 14 cores
+draws a mask in the fourteenth part of the time.
+
+The hash is lowbias32 (Chris Wellons, hash-prospector, public domain). Each call draws two words from PyTorch's
+generator, the first value and the distance of its counter: a seed, and a state that a checkpoint has saved, give the
+same masks again, with any number of threads. An element is kept if 16 bits of a hash are at least a threshold: its
+probability is exact to 2^-17.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+
+# Hashes that a thread computes at a time: they and the counter stay in its second-level cache.
+STEP = 1 << 17
+# Elements below which PyTorch's own way is faster, and probabilities below which 2^-17 would be much of them.
+SMALL, RARE = 1 << 14, 1 / 64
+FRACTION = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_counters: dict[int, torch.Tensor] = {}
+_library: Any = None
+_theirs: Any = None
+
+
+def _signed(value: int) -> int:
+    """Return the int32 with the lowest 32 bits of a number."""
+    return (value + (1 << 31)) % (1 << 32) - (1 << 31)
+
+
+FIRST, SECOND = _signed(0x7FEB352D), _signed(0x846CA68B)
+
+
+def draw(generator: torch.Generator | None = None) -> tuple[int, int]:
+    """Return what makes a mask another one than all before: the first value of its counter, and the distance."""
+    first, distance = torch.empty(2, dtype=torch.int64).random_(generator=generator).tolist()
+    return first, distance | 1
+
+
+def fill(flat: torch.Tensor, probability: float, drawn: tuple[int, int], place: int = 0) -> None:
+    """Set each element to 1 with a probability, else to 0.
+
+    flat: one dimension, contiguous. drawn: as draw() returned it. place: of its first element among those of the same
+    draw. Raises ValueError for a probability that rounds to 0 or 1.
+    """
+    threshold = (1 << 15) - round(probability * (1 << 16))
+    if not -(1 << 15) < threshold < 1 << 15:
+        raise ValueError(f"a mask of probability {probability} is not random")
+    odd, hashes = place % 2, (place % 2 + flat.numel() + 1) // 2
+    step = STEP * torch.get_num_threads()
+    hashed = torch.empty(min(hashes, step), dtype=torch.int32)
+    shifted = torch.empty_like(hashed)
+    for done in range(0, hashes, step):
+        size = min(step, hashes - done)
+        bits = _hashes(hashed[:size], shifted[:size], drawn, place // 2 + done).view(torch.int16)
+        # The first element of an odd place is the second half of a hash.
+        start, end = max(0, 2 * done - odd), min(flat.numel(), 2 * (done + size) - odd)
+        skipped = odd if done == 0 else 0
+        part = bits[skipped : skipped + end - start]
+        flat[start:end].copy_(part.clamp_(threshold - 1, threshold).sub_(threshold - 1))
+
+
+def _hashes(into: torch.Tensor, shifted: torch.Tensor, drawn: tuple[int, int], place: int) -> torch.Tensor:
+    """Hash the counter from a place on. shifted: memory of the same size."""
+    first, distance = drawn
+    start = torch.tensor(_signed(first + place * distance), dtype=torch.int32)
+    torch.add(start, _counter(len(into)), alpha=_signed(distance), out=into)
+    for bits, factor in ((16, FIRST), (15, SECOND), (16, 1)):
+        # PyTorch shifts the sign in.
+        torch.bitwise_right_shift(into, bits, out=shifted)
+        into.bitwise_xor_(shifted.bitwise_and_((1 << (32 - bits)) - 1))
+        if factor != 1:
+            into.mul_(factor)
+    return into
+
+
+def _counter(size: int) -> torch.Tensor:
+    """Return 0, 1, 2 and so on."""
+    whole = STEP * torch.get_num_threads()
+    if whole not in _counters:
+        _counters[whole] = torch.arange(whole, dtype=torch.int32)
+    return _counters[whole][:size]
+
+
+def bernoulli_(mask: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> torch.Tensor:
+    """Do aten::bernoulli_.float on CPUs: with dropout's masks as above, with others as PyTorch does."""
+    if mask.numel() < SMALL or not RARE <= p <= 1 - RARE or mask.dtype not in FRACTION:
+        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+        _theirs.call_boxed(keys, mask, p, generator=generator)
+        return mask
+    drawn = draw(generator)
+    if mask.is_contiguous():
+        fill(mask.view(-1), p, drawn)
+    else:
+        whole = torch.empty(mask.shape, dtype=mask.dtype)
+        fill(whole.view(-1), p, drawn)
+        mask.copy_(whole)
+    return mask
+
+
+def install(torch: Any) -> None:
+    """Have PyTorch's operator do this. Raises what PyTorch does where it has not the operator."""
+    global _library, _theirs
+    _theirs = torch.library.get_kernel("aten::bernoulli_.float", "CPU")
+    _library = torch.library.Library("aten", "IMPL")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it has one already
+        _library.impl("bernoulli_.float", bernoulli_, "CPU", allow_override=True)

@@ -1,0 +1,163 @@
+"""Time steps of models as PyTorch computes them beside the same with `optimize` of the job file, by turns.
+
+    optimized_steps.py [--threads 1] [--rounds 5] [--precision bf16] [--models bert ...] [--ways auto dropout ...]
+
+Each model trains in one process for each way, from the same random weights and rows; they take turns, a step each.
+Prints the median seconds of a step, the lowest and the highest, and the median ratio of the steps of a turn: that as
+PyTorch computes it over that of the way. The last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+OBSERVE = Path(__file__).resolve().parents[3] / "roles/job/files/observe"
+PARTS = ["dropout", "attention", "optimizer"]
+AS_IT_IS, COMPILED = "as it is", "torch.compile"
+WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: []}
+
+
+def _text(config: Any, batch: int, length: int) -> Any:
+    import torch
+
+    rows = torch.randint(0, 30000, (batch, length))
+    return {"input_ids": rows, "attention_mask": torch.ones_like(rows), "labels": config(batch, rows)}
+
+
+def bert() -> tuple[Any, Any]:
+    import torch
+    from transformers import BertConfig, BertForSequenceClassification
+
+    size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
+    labels = lambda batch, _rows: torch.randint(0, 2, (batch,))  # noqa: E731
+    return BertForSequenceClassification(BertConfig(**size)), _text(labels, 32, 128)
+
+
+def distilbert() -> tuple[Any, Any]:
+    import torch
+    from transformers import DistilBertConfig, DistilBertForSequenceClassification
+
+    size = {"dim": 384, "n_layers": 6, "n_heads": 12, "hidden_dim": 1536}
+    labels = lambda batch, _rows: torch.randint(0, 2, (batch,))  # noqa: E731
+    return DistilBertForSequenceClassification(DistilBertConfig(**size)), _text(labels, 8, 384)
+
+
+def vit() -> tuple[Any, Any]:
+    import torch
+    from transformers import ViTConfig, ViTForImageClassification
+
+    size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1536}
+    rows = {"pixel_values": torch.randn(16, 3, 224, 224), "labels": torch.randint(0, 2, (16,))}
+    return ViTForImageClassification(ViTConfig(**size)), rows
+
+
+def decoder() -> tuple[Any, Any]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    size = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 6, "intermediate_size": 1024}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=30000, **size)), _text(lambda _batch, rows: rows, 8, 256)
+
+
+def decoder_lora() -> tuple[Any, Any]:
+    from peft import LoraConfig, get_peft_model
+
+    model, rows = decoder()
+    return get_peft_model(model, LoraConfig(r=8, lora_dropout=0.05, target_modules="all-linear")), rows
+
+
+MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "BERT, 32 x 128": bert,
+    "DistilBERT, 8 x 384": distilbert,
+    "ViT, 16 images": vit,
+    "decoder, 8 x 256": decoder,
+    "decoder with LoRA, 8 x 256": decoder_lora,
+}
+
+
+def work(model_name: str, way: str, threads: int, precision: str) -> None:
+    """Make a step for each line of the standard input, and print its seconds."""
+    sys.path.insert(0, str(OBSERVE))
+    import torch
+
+    if WAYS[way]:
+        import _amx_cluster_optimize
+
+        _amx_cluster_optimize.watch(torch, WAYS[way])
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    model, rows = MODELS[model_name]()
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-4)
+    called = torch.compile(model) if way == COMPILED else model
+    model.train()
+    for _line in sys.stdin:
+        began = time.perf_counter()
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            loss = called(**rows).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        sys.stdout.write(f"{time.perf_counter() - began}\n")
+        sys.stdout.flush()
+
+
+def measure(model: str, ways: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
+    """Return the seconds of the steps of each way, without the first two."""
+    own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", options.precision]
+    env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+    workers = {
+        way: subprocess.Popen(
+            [*own, "--work", model, way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+        )
+        for way in ways
+    }
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    for turn in range(options.rounds + 2):
+        for way, worker in workers.items():
+            assert worker.stdin and worker.stdout
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+            line = worker.stdout.readline()
+            if not line:
+                sys.exit(f"{model}, {way}: ended by {worker.wait()}")
+            if turn > 1:
+                found[way].append(float(line))
+    for worker in workers.values():
+        worker.communicate()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
+    parser.add_argument("--models", nargs="+", default=list(MODELS), help="by the beginning of their names")
+    parser.add_argument("--ways", nargs="+", default=["auto", *PARTS], choices=[*WAYS])
+    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        work(*options.work, options.threads, options.precision)
+        return
+    results = {}
+    for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:
+        found = measure(model, [AS_IT_IS, *options.ways], options)
+        results[model] = found
+        for way, seconds in found.items():
+            ratio = statistics.median(one / other for one, other in zip(found[AS_IT_IS], seconds))
+            spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
+            sys.stdout.write(f"{model:28} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}\n")
+        sys.stdout.flush()
+    sys.stdout.write(json.dumps({"threads": options.threads, "precision": options.precision, "steps": results}) + "\n")
+
+
+if __name__ == "__main__":
+    main()

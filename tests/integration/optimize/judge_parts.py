@@ -1,0 +1,228 @@
+"""The parts of optimize beside PyTorch's own: what each promises. Prints a line for each, and ends with 1 for a false one.
+
+judge_parts.py OBSERVE: the directory of _amx_cluster_optimize.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import torch
+import torch.nn.functional as F
+
+sys.path.insert(0, sys.argv[1])
+import _amx_cluster_optimize
+
+theirs = F.scaled_dot_product_attention
+_amx_cluster_optimize.watch(torch, ["dropout", "attention", "optimizer"])
+
+from _amx_cluster_optimize import attention, masks
+
+mine = F.scaled_dot_product_attention
+wrong = 0
+
+
+def judge(what: str, is_so: object) -> None:
+    global wrong
+    wrong += not is_so
+    print("ok" if is_so else "FALSE", what, flush=True)
+
+
+def mask(seed: int, size: int = 1_000_003, p: float = 0.9, threads: int = 1, dtype: torch.dtype = torch.float32):
+    torch.set_num_threads(threads)
+    torch.manual_seed(seed)
+    return torch.empty(size, dtype=dtype).bernoulli_(p)
+
+
+def masks_are_random() -> None:
+    for p in (0.1, 0.5, 0.9, 0.98):
+        found = mask(1, p=p)
+        # Five standard deviations of the mean of so many independent elements.
+        near = 5 * math.sqrt(p * (1 - p) / found.numel())
+        judge(f"the mean of a mask of {p}", abs(found.mean().item() - p) < near)
+        centred = found - found.mean()
+        for lag in (1, 2, 3, 64, 4096, 131072, 262144):
+            related = (centred[lag:] * centred[:-lag]).mean() / centred.square().mean()
+            judge(f"elements {lag} apart, {p}", abs(related.item()) < 5 / math.sqrt(found.numel()))
+    torch.manual_seed(1)
+    calls = torch.stack([torch.empty(100_000).bernoulli_(0.5) for _call in range(40)])
+    related = torch.corrcoef(calls) - torch.eye(40)
+    judge("masks of 40 calls", related.abs().max().item() < 6 / math.sqrt(100_000))
+    counts = calls.sum(0).var().item()
+    judge("how often an element is kept in 40 calls", abs(counts - 10) < 0.5)
+    other = torch.corrcoef(torch.stack([mask(seed, 100_000) for seed in range(20)])) - torch.eye(20)
+    judge("masks of 20 seeds, as ranks have them", other.abs().max().item() < 6 / math.sqrt(100_000))
+    blocks = mask(3, 1 << 20, 0.5).view(-1, 64).sum(1)
+    judge("the spread of sums of 64", abs(blocks.var().item() / 16 - 1) < 0.06)
+
+
+def masks_are_the_same_again() -> None:
+    first = mask(7)
+    judge("the same seed", torch.equal(first, mask(7)))
+    judge("another seed", not torch.equal(first, mask(8)))
+    judge("with two threads", torch.equal(first, mask(7, threads=2)))
+    judge("in bfloat16", torch.equal(first, mask(7, dtype=torch.bfloat16).float()))
+    torch.manual_seed(9)
+    torch.empty(50_000).bernoulli_(0.5)
+    state = torch.get_rng_state()
+    after = torch.empty(50_000).bernoulli_(0.5)
+    torch.set_rng_state(state)
+    judge("from a saved state", torch.equal(after, torch.empty(50_000).bernoulli_(0.5)))
+    drawn = masks.draw()
+    whole, part = torch.empty(400_001), torch.empty(100_000)
+    masks.fill(whole, 0.9, drawn)
+    for place in (0, 1, 7, 262_149, 300_000):
+        masks.fill(part, 0.9, drawn, place)
+        judge(f"a part from {place} on", torch.equal(part, whole[place : place + 100_000]))
+
+
+def masks_are_pytorchs_elsewhere() -> None:
+    torch.manual_seed(0)
+    small = torch.empty(12).bernoulli_(0.5).tolist()
+    judge("few elements", small == [0, 0, 1, 0, 0, 0, 1, 1, 0, 1, 1, 1])
+    rare = torch.empty(1_000_000).bernoulli_(1e-4).mean().item()
+    judge("rare ones", 5e-5 < rare < 2e-4)
+    try:
+        torch.empty(100_000).bernoulli_(1.5)
+        judge("a probability above 1", False)
+    except RuntimeError as error:
+        judge("a probability above 1", "expects p to be in [0, 1]" in str(error))
+    judge("another order", abs(torch.empty(300, 400).t().bernoulli_(0.25).mean().item() - 0.25) < 0.01)
+    scripted = torch.jit.script(torch.nn.Dropout(0.2))(torch.ones(100_000))
+    judge("torch.jit.script", abs(scripted.mean().item() - 1) < 0.02)
+    with torch.device("meta"):
+        judge("meta tensors", F.dropout(torch.ones(100_000), 0.1).is_meta)
+    weights = torch.ones(50_000, requires_grad=True)
+    out = torch.utils.checkpoint.checkpoint(lambda x: F.dropout(x, 0.5) * x, weights, use_reentrant=False)
+    out.sum().backward()
+    judge("checkpointing", torch.equal(weights.grad, 2 * out))
+
+
+def inputs(dtype: torch.dtype, length: int = 70, keys: int = 70) -> list[torch.Tensor]:
+    rows = (length, keys, keys)
+    return [torch.randn(3, each, 5, 16).transpose(1, 2).to(dtype).requires_grad_() for each in rows]
+
+
+def gradients(function, tensors, *args, **kwargs) -> list[torch.Tensor]:
+    own = [tensor.detach().contiguous().requires_grad_() for tensor in tensors]
+    out = function(*own, *args, **kwargs)
+    torch.manual_seed(5)
+    out.backward(torch.randn(out.shape).to(out.dtype))
+    return [out.detach().double(), *(tensor.grad.double() for tensor in own)]
+
+
+def attention_is_exact() -> None:
+    """Beside PyTorch's in float64; in bfloat16 not further from it than twice as far as PyTorch's own."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for keys in (70, 33):
+            tensors = inputs(dtype, keys=keys)
+            added = torch.randn(3, 5, 70, keys).to(dtype)
+            for given in (None, torch.rand(3, 1, 70, keys) > 0.3, torch.rand(1, 1, 70, 1) > -1, added):
+                for block in (1 << 18, 2 * 70 * 70, 10):
+                    attention.BLOCK = block
+                    found = gradients(attention.Attention.apply, tensors, given, 0.0, 0.25)
+                    exact = given.double() if given is added else given
+                    right = gradients(theirs, [each.double() for each in tensors], exact, scale=0.25)
+                    their_own = gradients(theirs, tensors, given, scale=0.25)
+                    far, theirs_far = (
+                        max(((one - other).norm() / other.norm()).item() for one, other in zip(each, right))
+                        for each in (found, their_own)
+                    )
+                    most = 1e-6 if dtype is torch.float32 else 2 * theirs_far
+                    name = given.dtype if given is not None else None
+                    judge(f"attention {dtype}, {keys} keys, mask {name}, blocks of {block}: {far:.5f}", far < most)
+    attention.BLOCK = 1 << 18
+
+
+def attention_drops() -> None:
+    """Beside the same formula by PyTorch's operations with the same mask, in both orders of gradients."""
+    tensors = inputs(torch.float32)
+    for is_causal in (False, True):
+        own, others = ([each.detach().requires_grad_() for each in tensors] for _side in range(2))
+        torch.manual_seed(1)
+        out = mine(*own, dropout_p=0.3, is_causal=is_causal)
+        kept = out.grad_fn.next_functions[0][0] if out.grad_fn.name() == "TransposeBackward0" else out.grad_fn
+        kept = kept.saved_tensors[4].ge(0)
+        seen = torch.ones(70, 70).tril().bool() if is_causal else torch.ones(70, 70).bool()
+        share = kept[..., seen].float()
+        judge("the share that is kept", abs(share.mean().item() - 0.7) < 5 * math.sqrt(0.21 / share.numel()))
+        scores = (others[0] @ others[1].transpose(-1, -2) / 4).masked_fill(~seen, -math.inf)
+        plain = (scores.softmax(-1) * kept / 0.7) @ others[2]
+        given = torch.randn_like(out)
+        judge("its result", torch.allclose(out, plain, atol=1e-5))
+        once = torch.autograd.grad(out, own, given, retain_graph=True)
+        right = torch.autograd.grad(plain, others, given, create_graph=True)
+        judge("its gradients", all(torch.allclose(one, other, atol=1e-5) for one, other in zip(once, right)))
+        twice = torch.autograd.grad(out, own, given, create_graph=True)
+        second, right = (
+            torch.autograd.grad(sum(each.square().sum() for each in found), side)
+            for found, side in ((twice, own), (right, others))
+        )
+        judge("gradients of gradients", all(torch.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in zip(second, right)))
+        torch.set_num_threads(2)
+        torch.manual_seed(1)
+        judge("with another number of threads", torch.allclose(out, mine(*own, dropout_p=0.3, is_causal=is_causal)))
+        torch.set_num_threads(1)
+
+
+def attention_is_pytorchs_elsewhere() -> None:
+    def takes(*args, **kwargs) -> bool:
+        out = mine(*args, **kwargs)
+        return out.grad_fn is not None and out.grad_fn.name() == "AttentionBackward"
+
+    tensors, exact = inputs(torch.bfloat16), inputs(torch.float32)
+    judge("bfloat16", takes(*tensors))
+    judge("dropout", takes(*exact, dropout_p=0.1))
+    judge("float32 without dropout", not takes(*exact))
+    judge("float64", not takes(*inputs(torch.float64), dropout_p=0.1))
+    judge("a causal one without dropout", not takes(*tensors, is_causal=True))
+    judge("rows without anything", not takes(*tensors, torch.zeros(70, 70).bool()))
+    with torch.no_grad():
+        judge("no gradients", not takes(*tensors))
+    with torch.autocast("cpu", torch.bfloat16):
+        judge("autocast", takes(*exact) and mine(*exact).dtype is torch.bfloat16)
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        judge("a way that the script chooses", not takes(*tensors))
+    judge("torch.func", torch.func.grad(lambda q: mine(q, *tensors[1:], dropout_p=0.1).sum())(tensors[0]).shape)
+
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, x, x, dropout_p=0.2)
+
+    judge("torch.jit.script", torch.jit.script(Module())(tensors[0]).shape == tensors[0].shape)
+
+
+def optimizers_are_fused() -> None:
+    weights = torch.nn.Linear(30, 30)
+    for optimizer in (torch.optim.Adam, torch.optim.AdamW):
+        for given in (list(weights.parameters()), weights.parameters(), weights.named_parameters()):
+            judge(f"{optimizer.__name__} of {type(given).__name__}", optimizer(given, 1e-3).defaults["fused"])
+        judge("as the script has it", not optimizer(weights.parameters(), foreach=True).defaults["fused"])
+    found = []
+    for fused in (None, False):
+        torch.manual_seed(0)
+        model = torch.nn.Linear(30, 30)
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2, **({} if fused is None else {"fused": fused}))
+        for _step in range(20):
+            model(torch.randn(8, 30)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        found.append((model.weight.detach(), optimizer.state_dict()["state"][0]))
+    judge("the same weights", torch.allclose(found[0][0], found[1][0], atol=1e-6))
+    judge("the same state", found[0][1].keys() == found[1][1].keys())
+
+
+torch.manual_seed(0)
+attention.SMALL = 0
+for part in (
+    masks_are_random,
+    masks_are_the_same_again,
+    masks_are_pytorchs_elsewhere,
+    attention_is_exact,
+    attention_drops,
+    attention_is_pytorchs_elsewhere,
+    optimizers_are_fused,
+):
+    part()
+sys.exit(wrong > 0)
