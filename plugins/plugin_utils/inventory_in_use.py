@@ -25,7 +25,10 @@ def option() -> str:
     return inventory.option(sources, defaults, Path.cwd())
 
 
-def commands(text: str) -> str:
-    """Return a text in which each playbook of the collection that it names is the command that runs it."""
+def commands(text: str, inventory_option: str | None = None) -> str:
+    """Return a text in which each playbook of the collection that it names is the command that runs it.
+
+    inventory_option: -i and the inventory that it is to use; by default those in use.
+    """
     installed = "ansible_collections" in COLLECTION.parts and Path.cwd() != COLLECTION
-    return inventory.commands(text, option(), installed)
+    return inventory.commands(text, option() if inventory_option is None else inventory_option, installed)

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, ClassVar
+
+from ansible.plugins.loader import module_loader
+from ansible_collections.amx.cluster.plugins.module_utils._cloud import aws, plan, request
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
+
+OPTIONS = ("cloud", "state", "images")
+
+
+class ActionModule(ControlNodeAction):
+    """Checks a cloud file, asks EC2, and shows what is made or removed. Nothing is changed."""
+
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "file": {"type": "path", "default": ""},
+        "state": {"type": "str", "default": "present"},
+        "images": {"type": "bool", "default": False},
+        # What carried the mark before a run that failed: what is removed then is the rest, and nothing is shown.
+        "before": {"type": "dict"},
+    }
+
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        if self._loader:
+            requested.refuse_misspelt(self._loader, OPTIONS)
+        options = requested.plain(options)
+        if not options["file"]:
+            raise ValueError("cloud: is missing: add -e cloud=FILE, the file of the cluster (docs/cloud.md)")
+        if options["state"] not in ("present", "absent"):
+            raise ValueError(f"state: {options['state']!r} is not one of present, absent")
+        asked = request.load(Path(options["file"]))
+        aws.check_installed(module_loader.find_plugin("amazon.aws.ec2_instance") is not None)
+        ec2 = aws.Ec2(asked)
+        if options["state"] == "absent":
+            return self.absent(asked, ec2.own(), options)
+        facts = ec2.facts()
+        made = plan.plan(asked, facts)
+        price = ec2.price(made.zone)
+        screen.show(plan.table(asked, made, facts, price))
+        return {
+            "changed": bool(self._task.check_mode and made.changes),
+            **self.common(asked, facts["own"]),
+            "plan": {**dataclasses.asdict(made), "launch": made.launch},
+            "price": dataclasses.asdict(price),
+            "request": {
+                **{key: value for key, value in dataclasses.asdict(asked).items() if key != "prices"},
+                "roles": {asked.host(number): plan.role(asked, asked.host(number)) for number in range(asked.hosts)},
+            },
+        }
+
+    def absent(self, asked: request.Request, own: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+        """Return what is removed, and show it; of a run that failed, without a word."""
+        remove = plan.removal(own, options["before"], options["images"])
+        if options["before"] is None:
+            screen.show(plan.removed_text(asked, own, remove))
+        changed = bool(self._task.check_mode and any(remove.values()))
+        left = plan.listed(own, remove)
+        return {"changed": changed, **self.common(asked, own), "remove": remove, "left": left}
+
+    def common(self, asked: request.Request, own: dict[str, Any]) -> dict[str, Any]:
+        """Return what both states need."""
+        return {
+            "own": requested.plain(
+                {**own, "instances": [{"InstanceId": one["InstanceId"]} for one in own["instances"]]}
+            ),
+            "region": asked.region,
+            "resource": asked.resource(),
+            "tags": asked.tagged(),
+            "where": f"{asked.hosts} x {asked.type} in {asked.zone or asked.region}",
+        }
