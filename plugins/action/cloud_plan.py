@@ -46,7 +46,7 @@ class ActionModule(ControlNodeAction):
         return {
             "changed": bool(self._task.check_mode and made.changes),
             **self.common(asked, facts["own"]),
-            "plan": {**dataclasses.asdict(made), "launch": made.launch},
+            "plan": dataclasses.asdict(made),
             "price": dataclasses.asdict(price),
             "request": {
                 **{key: value for key, value in dataclasses.asdict(asked).items() if key != "prices"},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided, purposes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
@@ -72,6 +73,7 @@ class ActionModule(ControlNodeAction):
         on_hosts = not (LAUNCHERS[job.launcher].elsewhere() and purpose.anywhere)
         result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), "hosts": [], "members": [], **found}
         if options["hosts"]:
+            Price.read(options["settings"].get("host_price"), "cluster_host_price_per_hour")
             settings = Settings(
                 **{"start": secrets.token_hex(8), **options["settings"]},
                 head=options["hosts"][0],

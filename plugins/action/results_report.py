@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import document
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction

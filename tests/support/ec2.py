@@ -1,7 +1,7 @@
 """EC2 as the playbooks of rented clusters see it: moto's server, with what moto does not know in front of it.
 
-STAND-IN: moto keeps instances, images, key pairs, security groups, volumes and launch templates. Placement groups and the
-price list are here, because moto has none. A call can be made to fail as EC2's does (`refuse`).
+STAND-IN: moto keeps instances, images, key pairs, security groups, volumes and launch templates. Placement groups and
+the price list are here, because moto has none. A call can be made to fail as EC2's does (`refuse`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Ec2:
         images = folder / "images.json"
         images.write_text(json.dumps(IMAGES))
         os.environ["MOTO_AMIS_PATH"] = str(images)  # read when moto is imported
-        from moto.server import DomainDispatcherApplication, create_backend_app
+        from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
         from werkzeug.serving import WSGIRequestHandler, make_server
 
         self._moto = DomainDispatcherApplication(create_backend_app)
@@ -67,8 +67,8 @@ class Ec2:
 
     def reset(self) -> None:
         """Make it an account in which there is nothing but the default VPC of every region."""
-        from moto.core.model_instances import reset_model_data
         from moto.backends import get_backend
+        from moto.core.model_instances import reset_model_data
 
         for name in ("ec2", "sts"):
             get_backend(name).reset()
@@ -88,7 +88,7 @@ class Ec2:
         return {**KEYS, **files, "AWS_ENDPOINT_URL": self.address}
 
     def client(self) -> Any:
-        import boto3
+        import boto3  # type: ignore[import-untyped]
 
         names = {"aws_access_key_id": "testing", "aws_secret_access_key": "testing"}
         return boto3.client("ec2", region_name=REGION, endpoint_url=self.address, **names)
@@ -149,13 +149,21 @@ class Ec2:
             self.groups[name] = {"id": f"pg-{uuid.uuid4().hex[:17]}", "strategy": form["Strategy"], "tags": tags}
             return _xml(start, action, f"<placementGroup>{self._group(name)}</placementGroup>")
         if action == "DeletePlacementGroup":
-            if self.billing().get("instances"):
+            if self._used(self.groups[name]["tags"]):
                 return _error(start, "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use.")
             del self.groups[name]
             return _xml(start, action, "<return>true</return>")
         wanted = [value for key, value in form.items() if ".Value." in key or key.startswith("GroupName.")]
         listed = "".join(f"<item>{self._group(each)}</item>" for each in self.groups if not wanted or each in wanted)
         return _xml(start, action, f"<placementGroupSet>{listed}</placementGroupSet>")
+
+    def _used(self, tags: dict[str, str]) -> bool:
+        """Whether an instance with the tags of a placement group, as all in it have them, is not terminated."""
+        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+        listed = [
+            one for r in self.client().describe_instances(Filters=filters)["Reservations"] for one in r["Instances"]
+        ]
+        return any(one["State"]["Name"] != "terminated" for one in listed)
 
     def _group(self, name: str) -> str:
         one = self.groups[name]

@@ -14,10 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure import sweep as sweeps
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_choice import SETTING
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources, style
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Request, Run
 from support.runs import run as job_run
 

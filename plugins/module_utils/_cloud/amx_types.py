@@ -34,4 +34,5 @@ def warning(instance_type: str) -> str:
     family = instance_type.partition(".")[0]
     if family in FAMILIES:
         return ""
-    return f"{instance_type} is not among the types with AMX ({', '.join(FAMILIES)}): bf16 is slow without it (docs/amx.md)"
+    known = ", ".join(FAMILIES)
+    return f"{instance_type} is not among the types with AMX ({known}): bf16 is slow without it (docs/amx.md)"

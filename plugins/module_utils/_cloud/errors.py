@@ -71,5 +71,9 @@ def of_results(results: Sequence[Mapping[str, Any]], where: str) -> str:
     results: of tasks, also of loops. where: as in refused.
     """
     each = [item for result in results for item in result.get("results", [result])]
-    failed = [item for item in each if item.get("failed") or "error" in item or "exception" in item]
-    return "; ".join(dict.fromkeys(of_text(str(item.get("msg") or "a task failed"), where) for item in failed))
+    failed = [
+        str(item.get("msg", "a task failed"))
+        for item in each
+        if item.get("failed") or CLIENT_ERROR.search(" ".join(str(item.get("msg", "")).split()))
+    ]
+    return "; ".join(dict.fromkeys(of_text(text, where) for text in failed))

@@ -28,16 +28,18 @@ def files(request: Request, file: str, network: str, price: Price, path: Path) -
 
     file: the cloud file, for a comment. network: the CIDR of the subnet. path: of the inventory directory.
     """
-    address = "public_ip_address" if request.connect == "public" else "private_ip_address"
+    address = f"ec2_{request.connect}_ip_address"
     hosts = {
         "plugin": "amazon.aws.aws_ec2",
         "regions": [request.region],
         "filters": {f"tag:{MARK}": request.name, "instance-state-name": "running"},
         "hostnames": ["tag:Name"],
+        # `tags`, without a prefix, is a name of Ansible's own.
+        "hostvars_prefix": "ec2_",
         "compose": {"ansible_host": address},
         "groups": {
-            "head": f"tags['{ROLE}'] == 'head'",
-            "workers": f"tags['{ROLE}'] == 'workers'",
+            "head": f"ec2_tags['{ROLE}'] == 'head'",
+            "workers": f"ec2_tags['{ROLE}'] == 'workers'",
         },
     }
     groups: dict[str, Any] = {"cluster": {"children": {"head": {}, "workers": {}}}}

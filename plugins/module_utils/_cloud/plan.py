@@ -31,8 +31,8 @@ _ALIVE = ("pending", "running")
 class Plan:
     """What a request needs.
 
-    launch: how many instances are launched. named: {instance id: its name} of those that have none yet. missing: the
-    names that have no instance. make: what is made once, of KINDS.
+    missing: the names that have no instance. launch: how many instances are launched for them; the others carry the
+    mark already, and have no name because a run was interrupted. make: what is made once, of KINDS.
     """
 
     vpc: str
@@ -43,13 +43,9 @@ class Plan:
     device: str
     placement: bool
     missing: list[str]
-    named: dict[str, str]
+    launch: int
     make: list[str]
     warnings: list[str] = field(default_factory=list)
-
-    @property
-    def launch(self) -> int:
-        return len(self.missing) - len(self.named)
 
     @property
     def changes(self) -> bool:
@@ -65,7 +61,7 @@ def plan(request: Request, facts: Mapping[str, Any]) -> Plan:
     errors: list[str] = []
     subnet = _subnet(request, facts, errors)
     image = _image(request, facts, errors)
-    missing, named = _hosts(request, facts["own"]["instances"], errors)
+    missing, unnamed = _hosts(request, facts["own"]["instances"], errors)
     strategies = facts["type"].get("PlacementGroupInfo", {}).get("SupportedStrategies", [])
     placement = request.placement == "cluster" and request.hosts > 1 and "cluster" in strategies
     usable = facts["type"].get("SupportedUsageClasses", [SPOT])
@@ -98,7 +94,7 @@ def plan(request: Request, facts: Mapping[str, Any]) -> Plan:
         device=image.get("RootDeviceName", ""),
         placement=placement,
         missing=missing,
-        named=named,
+        launch=len(missing) - unnamed,
         make=[kind for kind, wanted in needed.items() if wanted and not facts["own"][kind]],
         warnings=[text for text in warnings if text],
     )
@@ -163,8 +159,8 @@ def _image(request: Request, facts: Mapping[str, Any], errors: list[str]) -> dic
     return newest
 
 
-def _hosts(request: Request, instances: list[dict[str, Any]], errors: list[str]) -> tuple[list[str], dict[str, str]]:
-    """Return the names of the hosts that are missing, and which of them the instances without a name get."""
+def _hosts(request: Request, instances: list[dict[str, Any]], errors: list[str]) -> tuple[list[str], int]:
+    """Return the names of the hosts that are missing, and how many instances have no name."""
     wanted = [request.host(number) for number in range(request.hosts)]
     by_name = {tags(one)["Name"]: one for one in instances if "Name" in tags(one)}
     unnamed = [one["InstanceId"] for one in instances if "Name" not in tags(one)]
@@ -189,7 +185,7 @@ def _hosts(request: Request, instances: list[dict[str, Any]], errors: list[str])
     missing = [name for name in wanted if name not in by_name]
     if len(unnamed) > len(missing):
         errors.append(f"{names(unnamed)} carry the mark of {request.name} and are no hosts of it: terminate them")
-    return missing, dict(zip(unnamed, missing))
+    return missing, len(unnamed)
 
 
 def role(request: Request, name: str) -> str:

@@ -173,7 +173,8 @@ class Request:
     )
     connect: str = field(
         Field(
-            one_of("public", "private"), "which address of a host Ansible connects to; `private` makes no public one"
+            one_of("public", "private"),
+            "which address Ansible connects to; with `private`, the subnet decides whether hosts have a public one",
         ),
         "public",
     )

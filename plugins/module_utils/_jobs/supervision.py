@@ -13,7 +13,14 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, curves, directory, measured, utilization
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    batches,
+    cost,
+    curves,
+    directory,
+    measured,
+    utilization,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, WORLD
@@ -121,6 +128,7 @@ class Supervision:
             "steps": progress.get("step", 0),
             "resumed_step": progress.get("first_step", 0),
             "world": read_json(self.folder / WORLD),
+            "cost": cost.of_run(self.run.settings.host_price, self.status["hosts"], self.status["seconds"]),
             "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step")),
             "output": str(self.folder / "output"),
             **({"project": self.plan["project"]} if self.plan.get("project") else {}),

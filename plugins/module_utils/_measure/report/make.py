@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import (
     figures_of_inference,
     figures_of_jobs,
@@ -24,7 +25,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report import
     tables_of_sweeps,
     verdict,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import Source, Sources, text
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import Table

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price, titled
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price, titled
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     WORDS,
     Source,

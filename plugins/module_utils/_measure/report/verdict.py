@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import facts
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
     Sources,

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report.cost import Price
 from matplotlib.colors import to_hex
 from matplotlib.container import BarContainer, ErrorbarContainer
 from support import report_results

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an epoch costs on hosts that are paid for by the hour."""
+"""What a job, or an epoch of it, costs on hosts that are paid for by the hour."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Price:
     currency: str
 
     @classmethod
-    def read(cls, value: Any) -> Price | None:
-        """Return the price in `2.5`, `2.5 USD` or `$2.5`; None for an empty one. Raises ValueError."""
+    def read(cls, value: Any, name: str = "host_price_per_hour") -> Price | None:
+        """Return the price in `2.5`, `2.5 USD` or `$2.5`; None for an empty one. Raises ValueError with its name."""
         written = str(value if value is not None else "").strip()
         if not written:
             return None
         found = re.fullmatch(r"(\D*?)\s*(\d+(?:\.\d+)?)\s*(\D*)", written)
         if not found or "-" in found[1]:
-            raise ValueError(f"host_price_per_hour: {written!r} is not a price such as 2.5 or '2.5 USD'")
+            raise ValueError(f"{name}: {written!r} is not a price such as 2.5 or '2.5 USD'")
         return cls(float(found[2]), (found[1] or found[3]).strip())
 
     def of(self, hosts: float | None, seconds: float | None) -> float | None:
@@ -36,6 +36,20 @@ class Price:
         """Return a cost with its currency."""
         written = f"{cost:.2f}" if cost >= 0.1 else f"{cost:.2g}"
         return f"{written}{f' {self.currency}' if self.currency else ''}"
+
+
+def of_run(written: str, hosts: int, seconds: float) -> dict[str, Any] | None:
+    """Return what a run has cost, as results.json has it; None without a price of the inventory's.
+
+    written: cluster_host_price_per_hour. hosts: of the last attempt. seconds: of the whole run.
+
+    Returns {"amount": number, "currency": text, "host_price_per_hour": as written}.
+    """
+    price = Price.read(written)
+    if price is None:
+        return None
+    amount = price.of(hosts, seconds) or 0.0
+    return {"amount": round(amount, 4), "currency": price.currency, "host_price_per_hour": written}
 
 
 def titled(title: str, price: Price | None) -> str:

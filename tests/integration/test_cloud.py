@@ -1,0 +1,268 @@
+"""A cluster is rented from EC2, and given back: the real playbooks and amazon.aws on moto's server (support/ec2.py)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support import checkout, ec2, playbooks
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ5vqUSYbDhLhEwdkAsGSQOr7vcHKVTWLwRWJvFcPRCP somebody\n"
+FILE: dict[str, Any] = {
+    "name": "spr",
+    "region": ec2.REGION,
+    "type": "m7i.4xlarge",
+    "hosts": 3,
+    "administrators": ["203.0.113.0/24"],
+    "key": "key.pub",
+}
+
+
+class Account:
+    """A control node's directory with a cloud file, and an account of EC2 in which nothing was made."""
+
+    def __init__(self, folder: Path, api: ec2.Ec2) -> None:
+        self.folder, self.api = folder, api
+        self.inventory = folder / "inventories/spr"
+        self.env = {**checkout.environment(), **api.environment()}
+        (folder / "key.pub").write_text(KEY)
+        self.write()
+        api.reset()
+
+    def write(self, **fields: Any) -> None:
+        given = {name: value for name, value in {**FILE, **fields}.items() if value is not None}
+        (self.folder / "spr.yml").write_text(yaml.safe_dump(given))
+
+    def play(self, *options: str, playbook: str = "cloud") -> subprocess.CompletedProcess[str]:
+        command = [playbooks.PLAYBOOK, *options, str(checkout.ROOT / f"playbooks/{playbook}.yml")]
+        given = ["-e", "cloud=spr.yml", "-e", "cloud_ssh_timeout=0"]
+        return subprocess.run(
+            [*command, *given],
+            cwd=self.folder,
+            env={**self.env, "PWD": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    def succeed(self, *options: str, changed: int | None = None, playbook: str = "cloud") -> str:
+        """Run the playbook, which must succeed. changed: how many tasks must have changed something, if it matters."""
+        done = self.play(*options, playbook=playbook)
+        assert done.returncode == 0, done.stdout[-6000:]
+        if changed is not None:
+            assert f"changed={changed} " in done.stdout, done.stdout[-6000:]
+        return done.stdout
+
+    def fail(self, *options: str, playbook: str = "cloud") -> str:
+        """Run the playbook, which must fail. Returns its last message, on one line."""
+        done = self.play(*options, playbook=playbook)
+        assert done.returncode == 2, done.stdout[-6000:]
+        assert "Traceback" not in done.stdout
+        found = re.findall(r"^\s+msg: (.+?)^(?:\S|$)", done.stdout, re.S | re.M)
+        return " ".join(found[-1].replace("''", "'").split()).strip("'")
+
+    def instances(self) -> dict[str, dict[str, Any]]:
+        """The instances that are not terminated, by their names."""
+        listed = [one for r in self.api.client().describe_instances()["Reservations"] for one in r["Instances"]]
+        alive = [one for one in listed if one["State"]["Name"] != "terminated"]
+        return {tags(one).get("Name", one["InstanceId"]): one for one in alive}
+
+
+def tags(resource: dict[str, Any]) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in resource.get("Tags", ())}
+
+
+@pytest.fixture(scope="module")
+def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ec2.Ec2]:
+    served = ec2.Ec2(tmp_path_factory.mktemp("moto"))
+    yield served
+    served.close()
+
+
+@pytest.fixture
+def account(tmp_path: Path, api: ec2.Ec2) -> Account:
+    return Account(tmp_path, api)
+
+
+def test_from_nothing_to_a_cluster_and_back(account: Account) -> None:
+    api = account.api
+    subnet = api.client().describe_subnets()["Subnets"][0]["SubnetId"]
+    api.client().run_instances(ImageId=ec2.UBUNTU, MinCount=1, MaxCount=1, SubnetId=subnet)
+    others = api.billing()
+
+    shown = account.succeed("--check", changed=1)
+    assert "Cost: 2.42 USD an hour for 3 hosts, 0.8064 USD each (AWS price list)" in shown
+    assert re.search(r"hosts +3 x m7i\.4xlarge, on-demand +0 there, 3 to make", shown)
+    assert api.billing() == others
+    assert not account.inventory.exists()
+
+    made = account.succeed()
+    assert "ansible-playbook -i inventories/spr " in made
+    (run,) = api.called("RunInstances")[1:]
+    assert (run["MinCount"], run["MaxCount"]) == ("3", "3")
+    assert (run["Placement.GroupName"], run["MetadataOptions.HttpTokens"]) == ("amx-spr", "required")
+    assert (run["BlockDeviceMapping.1.Ebs.VolumeSize"], run["NetworkInterface.1.AssociatePublicIpAddress"]) == (
+        "128",
+        "true",
+    )
+    assert api.groups["amx-spr"]["strategy"] == "cluster"
+    (group,) = api.client().describe_security_groups(Filters=[{"Name": "group-name", "Values": ["amx-spr"]}])[
+        "SecurityGroups"
+    ]
+    allowed = {
+        (
+            *(rule["IpProtocol"], rule.get("FromPort")),
+            *(one["CidrIp"] for one in rule["IpRanges"]),
+            *(pair["GroupId"] for pair in rule["UserIdGroupPairs"]),
+        )
+        for rule in group["IpPermissions"]
+    }
+    assert allowed == {("tcp", 22, "203.0.113.0/24"), ("-1", None, group["GroupId"])}
+    hosts = {name: one for name, one in account.instances().items() if name.startswith("spr-")}
+    assert {name: tags(one)["amx-cluster-role"] for name, one in hosts.items()} == {
+        "spr-node0": "head",
+        "spr-node1": "workers",
+        "spr-node2": "workers",
+    }
+
+    listed = account.succeed("-i", "inventories/spr", playbook="inventory")
+    assert re.search("Hosts: 3 hosts of inventories/spr: head spr-node0, workers spr-node[12], spr-node[12]", listed)
+    variables = yaml.safe_load((account.inventory / "group_vars/cluster/cloud.yml").read_text())
+    assert variables["cluster_network"] == "172.31.0.0/20"
+    assert variables["cluster_host_price_per_hour"] == "0.8064 USD"
+
+    account.succeed(changed=0)
+
+    # A host that EC2 took back is made anew, under its name, and no other one is touched.
+    api.client().terminate_instances(InstanceIds=[hosts["spr-node1"]["InstanceId"]])
+    (account.inventory / "known_hosts").write_text("198.51.100.1 ssh-ed25519 AAAA\n")
+    assert "2 there, 1 to make" in account.succeed()
+    again = account.instances()
+    assert again["spr-node1"]["InstanceId"] != hosts["spr-node1"]["InstanceId"]
+    assert again["spr-node0"]["InstanceId"] == hosts["spr-node0"]["InstanceId"]
+
+    removed = account.succeed("--check", "-e", "state=absent")
+    assert "remove  host spr-node0 (" in removed
+    assert len(account.instances()) == 4
+    account.succeed("-e", "state=absent")
+    assert api.billing() == others
+    assert not account.inventory.exists()
+    account.succeed("-e", "state=absent", changed=0)
+
+
+def test_spot_with_a_price_of_the_user(account: Account) -> None:
+    (account.folder / "prices.yml").write_text("m7i.4xlarge: 0.31\n")
+    account.write(market="spot", max_price=0.4, prices="prices.yml", hosts=1, connect="private")
+    shown = account.succeed()
+    assert "1 x m7i.4xlarge, spot, at most 0.4 USD an hour each" in shown
+    assert "Cost: 0.31 USD an hour for 1 host, 0.31 USD each (" in shown
+    (run,) = account.api.called("RunInstances")
+    assert run["LaunchTemplate.LaunchTemplateName"] == "amx-spr"
+    assert "NetworkInterface.1.AssociatePublicIpAddress" not in run  # the subnet decides
+    template = account.api.client().describe_launch_template_versions(LaunchTemplateName="amx-spr")
+    options = template["LaunchTemplateVersions"][0]["LaunchTemplateData"]["InstanceMarketOptions"]
+    assert options["MarketType"] == "spot"
+    assert float(options["SpotOptions"]["MaxPrice"]) == 0.4
+    account.succeed(changed=0)
+    account.succeed("-e", "state=absent")
+    assert account.api.billing() == {}
+
+
+@pytest.mark.parametrize(
+    ("action", "code", "message"),
+    [
+        (
+            "RunInstances",
+            "VcpuLimitExceeded",
+            "a quota of the account does not allow 3 x m7i.4xlarge in eu-west-1 (RunInstances: VcpuLimitExceeded): no.",
+        ),
+        (
+            "CreatePlacementGroup",
+            "UnauthorizedOperation",
+            "your AWS user is not allowed to call ec2:Create",
+        ),
+        ("CreateTags", "UnauthorizedOperation", "your AWS user is not allowed to call ec2:CreateTags"),
+    ],
+)
+def test_a_call_that_is_refused_leaves_nothing(account: Account, action: str, code: str, message: str) -> None:
+    account.api.refuse(action, code)
+    said = account.fail()
+    assert said.startswith(message), said
+    assert said.endswith("What this run had made is removed again.")
+    assert account.api.billing() == {}
+    assert not account.inventory.exists()
+
+
+def test_what_cannot_be_removed_is_named_with_the_command(account: Account) -> None:
+    account.api.refuse("RunInstances", "Unsupported")
+    account.api.refuse("DeleteKeyPair", "UnauthorizedOperation")
+    said = account.fail()
+    assert said.startswith("3 x m7i.4xlarge in eu-west-1 is not supported: no. Set another zone or type"), said
+    assert "could not be removed, and may bill: key pair amx-spr. Remove it with ansible-playbook " in said
+    assert said.endswith(" -e cloud=spr.yml -e state=absent")
+    assert account.api.billing() == {"keys": ["amx-spr"]}
+    said = account.fail("-e", "state=absent")
+    assert said.startswith("These could not be removed, and may bill: key pair amx-spr. your AWS user"), said
+    account.api.refused.clear()
+    account.succeed("-e", "state=absent")
+    assert account.api.billing() == {}
+
+
+def test_a_failure_beside_hosts_that_are_there_removes_only_what_is_new(account: Account) -> None:
+    account.write(hosts=1)
+    account.succeed()
+    before = account.api.billing()
+    account.write(hosts=2)
+    account.api.refuse("CreateTags", "UnauthorizedOperation")
+    account.fail()
+    assert account.api.billing() == before
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"nodes": 3}, "nodes: unknown field; "),
+        ({"provider": "azure"}, "provider: 'azure' is not built: hosts are rented from aws (EC2) alone."),
+        ({"zone": "eu-west-1z"}, "zone: eu-west-1z does not offer m7i.4xlarge, but eu-west-1a, eu-west-1b, eu-west-1c"),
+        ({"type": "m7i.999xlarge"}, "type: m7i.999xlarge is not offered in eu-west-1"),
+        ({"image": {"id": ec2.ARM, "user": "ubuntu"}}, f"image: {ec2.ARM} is for arm64, and m7i.4xlarge is x86_64"),
+    ],
+)
+def test_refused_before_anything_is_made(account: Account, fields: dict[str, Any], message: str) -> None:
+    account.write(**fields)
+    assert message in account.fail()
+    assert account.api.billing() == {}
+
+
+def test_no_credentials(account: Account) -> None:
+    account.env = {name: value for name, value in account.env.items() if name not in ec2.KEYS}
+    assert account.fail().startswith("there are no AWS credentials: set AWS_PROFILE, or ")
+
+
+def test_a_question_that_is_refused(account: Account) -> None:
+    account.api.refuse("DescribeVpcs", "UnauthorizedOperation")
+    assert account.fail().startswith("your AWS user is not allowed to call ec2:DescribeVpcs: no.")
+
+
+def test_no_default_vpc(account: Account) -> None:
+    client = account.api.client()
+    vpc = client.describe_vpcs()["Vpcs"][0]["VpcId"]
+    for subnet in client.describe_subnets()["Subnets"]:
+        client.delete_subnet(SubnetId=subnet["SubnetId"])
+    client.delete_vpc(VpcId=vpc)
+    assert "vpc: eu-west-1 has no default VPC: set vpc to one of yours, or" in account.fail()
+
+
+def test_a_name_that_another_has(account: Account) -> None:
+    account.api.client().create_security_group(GroupName="amx-spr", Description="another's")
+    assert "name: there is a security group amx-spr in eu-west-1 which this collection has not made" in account.fail()
+    account.succeed("-e", "state=absent")
+    assert account.api.billing() == {"security groups": ["amx-spr"]}
