@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import threading
 import uuid
 from collections.abc import Iterable
@@ -136,8 +137,10 @@ class Ec2:
         group = form.get("Placement.GroupName")
         if action == "RunInstances" and group and group not in self.groups:
             return _error(start, "InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown.")
-        answer: Iterable[bytes] = self._moto(environ, start)
-        return answer
+        answer = b"".join(self._moto(environ, start))
+        if action == "RunInstances" and group:
+            self.groups[group]["instances"] |= set(re.findall(r"<instanceId>(i-[0-9a-f]+)<", answer.decode()))
+        return [answer]
 
     def _placement(self, action: str, form: dict[str, str], start: Any) -> Iterable[bytes]:
         name = form.get("GroupName", "")
@@ -146,24 +149,21 @@ class Ec2:
                 return _error(start, "InvalidPlacementGroup.Duplicate", f"The Placement Group '{name}' already exists.")
             numbers = range(1, 1 + sum(key.startswith("TagSpecification.1.Tag.") for key in form) // 2)
             tags = {form[f"TagSpecification.1.Tag.{n}.Key"]: form[f"TagSpecification.1.Tag.{n}.Value"] for n in numbers}
-            self.groups[name] = {"id": f"pg-{uuid.uuid4().hex[:17]}", "strategy": form["Strategy"], "tags": tags}
+            self.groups[name] = {
+                "id": f"pg-{uuid.uuid4().hex[:17]}",
+                "strategy": form["Strategy"],
+                "tags": tags,
+                "instances": set(),
+            }
             return _xml(start, action, f"<placementGroup>{self._group(name)}</placementGroup>")
         if action == "DeletePlacementGroup":
-            if self._used(self.groups[name]["tags"]):
+            if self.groups[name]["instances"] & set(self.billing().get("instances", ())):
                 return _error(start, "InvalidPlacementGroup.InUse", f"The placement group '{name}' is in use.")
             del self.groups[name]
             return _xml(start, action, "<return>true</return>")
         wanted = [value for key, value in form.items() if ".Value." in key or key.startswith("GroupName.")]
         listed = "".join(f"<item>{self._group(each)}</item>" for each in self.groups if not wanted or each in wanted)
         return _xml(start, action, f"<placementGroupSet>{listed}</placementGroupSet>")
-
-    def _used(self, tags: dict[str, str]) -> bool:
-        """Whether an instance with the tags of a placement group, as all in it have them, is not terminated."""
-        filters = [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
-        listed = [
-            one for r in self.client().describe_instances(Filters=filters)["Reservations"] for one in r["Instances"]
-        ]
-        return any(one["State"]["Name"] != "terminated" for one in listed)
 
     def _group(self, name: str) -> str:
         one = self.groups[name]
