@@ -11,7 +11,7 @@ from typing import Any
 
 # As botocore writes the errors of the API.
 CLIENT_ERROR = re.compile(
-    r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<call>\w+) operation[^:]*: (?P<said>.*)"
+    r"An error occurred \((?P<code>[\w.]+)\) when calling the (?P<call>\w+) operation(?: \([^)]*\))?: (?P<said>.*)"
 )
 NO_CREDENTIALS = re.compile(
     r"Unable to locate credentials|NoCredentials|Partial credentials|config profile .* could not be found"
