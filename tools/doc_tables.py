@@ -9,6 +9,8 @@ from typing import Any
 
 import rooms as rooms_of_the_logic
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._cloud import amx_types, request
+from ansible_collections.amx.cluster.plugins.module_utils._forms import defaults
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
@@ -127,6 +129,27 @@ def operating_systems() -> str:
                 f"{system.seen}; not checked: {system.unchecked}" if system.unchecked else system.seen,
             ]
         )
+    return table(rows)
+
+
+def cloud_fields() -> str:
+    """Return the table of the fields of cloud files."""
+    rows = [["field", "default", "meaning"]]
+    usual = {"image": "`ubuntu-24.04`", "disk": "`{size: 128, type: gp3}`"}
+    known = defaults(request.Request)
+    for name, row in request.FIELDS.items():
+        value = known.get(name)
+        default = usual.get(name) or (f"`{value}`" if value else "" if name in known else "required")
+        rows.append([f"`{name}`", default, row.text])
+    return table(rows)
+
+
+def types_with_amx() -> str:
+    """Return the table of instance families with AMX."""
+    rows = [["family", "CPU", "source"]]
+    for name, family in amx_types.FAMILIES.items():
+        source = f"[AWS]({family.source})" if family.source.startswith("https:") else family.source
+        rows.append([f"`{name}`", family.cpu, source])
     return table(rows)
 
 

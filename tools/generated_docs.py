@@ -38,6 +38,8 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "checks of the doctor": doc_tables.checks,
     "job fields": job_schema.table,
     "pages": doc_tables.pages,
+    "cloud fields": doc_tables.cloud_fields,
+    "types with AMX": doc_tables.types_with_amx,
     "gradients on servers": step_table.table,
 }
 BLOCK = re.compile(

@@ -148,10 +148,15 @@ class Request:
         Field(one_of("on-demand", SPOT), "`on-demand`, or `spot`, which EC2 may take back"), "on-demand"
     )
     max_price: float | None = field(
-        Field(number("a price above 0", lambda value: value > 0), "the most that a spot host may cost an hour, in USD"),
+        Field(
+            number("a price above 0", lambda value: value > 0),
+            "the most that a spot host may cost an hour, in USD; by default the price on demand",
+        ),
         None,
     )
-    disk: Disk = field(Field(record(Disk, "{size: 128}"), "the root disk: size in GiB, and type"), Disk())
+    disk: Disk = field(
+        Field(record(Disk, "{size: 128}"), "the root disk: size in GiB, and type (gp3, gp2 or io2)"), Disk()
+    )
     zone: str = field(
         Field(
             matching(re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d[a-z]"), "a zone such as eu-west-1a"),
@@ -179,7 +184,11 @@ class Request:
         "public",
     )
     placement: str = field(
-        Field(one_of("cluster", "none"), "whether hosts are close together in one placement group"), "cluster"
+        Field(
+            one_of("cluster", "none"),
+            "`cluster`: hosts are close together, in one placement group; `none`: wherever there is room",
+        ),
+        "cluster",
     )
     tags: dict[str, str] = field(Field(mapping(text()), "further tags of all that is made"), dict)
     prices: str = field(

@@ -17,6 +17,13 @@ VARIABLE = re.compile(r"(?<![.\w])(cluster_[a-z_]+)\b(?!\()(?: *\| *default\(('[
 ENTRY = re.compile(r"^# (\w+) \(([^;()]+); (required|default: ([^()]+))\): \S", re.MULTILINE)
 
 
+# What an empty default stands for.
+EMPTY = {
+    "cluster_network": "the network of each host's default route",
+    "cluster_host_price_per_hour": "none",
+}
+
+
 def read() -> dict[str, set[str]]:
     """Each variable of a cluster that is read, with the defaults that are given where it is."""
     found: dict[str, set[str]] = {}
@@ -45,8 +52,8 @@ def test_every_variable_is_explained_and_every_explained_one_is_read() -> None:
 def test_the_default_is_the_one_in_use(name: str) -> None:
     given = read()[name] - {""}
     shown = explained()[name]
-    if name == "cluster_network":  # an empty default stands for what is derived from each host
-        assert given == set() and shown.startswith("the network of each host's default route")
+    if name in EMPTY:
+        assert given == set() and shown.startswith(EMPTY[name])
     else:
         assert given == ({shown} if shown else set())
 

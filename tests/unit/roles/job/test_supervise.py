@@ -197,6 +197,7 @@ def test_success(run: Run) -> None:
         "stack": "native",
         "model": None,
         "attempts": status["attempts"],
+        "cost": None,
         "measured": None,
         "metrics": {"eval_accuracy": 0.8},
         "steps": 0,  # no Trainer told any
