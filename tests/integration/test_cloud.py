@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -266,3 +267,41 @@ def test_a_name_that_another_has(account: Account) -> None:
     assert "name: there is a security group amx-spr in eu-west-1 which this collection has not made" in account.fail()
     account.succeed("-e", "state=absent")
     assert account.api.billing() == {"security groups": ["amx-spr"]}
+
+
+def test_an_image_of_a_host(account: Account) -> None:
+    account.write(hosts=1)
+    account.succeed()
+    root, keep = account.folder / "host", account.folder / "keep"
+    (root / "etc/ssh").mkdir(parents=True)
+    (root / "etc/ssh/ssh_host_ed25519_key").write_text("secret")
+    here = {"ansible_connection": "local", "cluster_become": False, "cluster_prefix": "/none"}
+    here |= {"cloud_image_root": str(root), "cloud_image_keep": str(keep), "ansible_python_interpreter": sys.executable}
+    (account.inventory / "group_vars/cluster/here.yml").write_text(yaml.safe_dump(here))
+    words = ("-i", "inventories/spr", "-e", "image_name=mine")
+
+    account.api.refuse("CreateImage", "UnauthorizedOperation")
+    said = account.fail(*words, playbook="cloud_image")
+    assert said.startswith("No image of spr-node0 was made, and the host is as it was: EC2 refused CreateImage, and"), (
+        said
+    )
+    assert (root / "etc/ssh/ssh_host_ed25519_key").read_text() == "secret"
+    account.api.refused.clear()
+
+    seen: list[bool] = []
+    account.api.before["CreateImage"] = lambda: seen.append((root / "etc/ssh/ssh_host_ed25519_key").exists())
+    shown = account.succeed(*words, playbook="cloud_image")
+    assert seen == [False]
+    assert (root / "etc/ssh/ssh_host_ed25519_key").read_text() == "secret"
+    assert account.api.called("CreateImage")[-1]["NoReboot"] == "true"
+    (made,) = account.api.billing()["images"]
+    assert f"image: {{id: {made}, user: ubuntu}}" in " ".join(shown.split())
+
+    # Hosts are made of it, and it goes only when that is requested.
+    account.succeed("-e", "state=absent")
+    assert account.api.billing() == {"images": [made]}
+    account.write(hosts=1, image={"id": made, "user": "ubuntu"})
+    account.succeed()
+    assert account.api.called("RunInstances")[-1]["ImageId"] == made
+    account.succeed("-e", "state=absent", "-e", "images=true")
+    assert account.api.billing() == {}

@@ -12,10 +12,10 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlencode
 from xml.sax.saxutils import escape
 
 REGION = "eu-west-1"
@@ -40,7 +40,7 @@ IMAGES = [
 
 
 class Ec2:
-    """The API at `address`. calls: the actions that were called, in their order, with their form."""
+    """The API at `address`. calls: the actions that were called, with their form. before: what is done before one."""
 
     def __init__(self, folder: Path) -> None:
         images = folder / "images.json"
@@ -58,6 +58,7 @@ class Ec2:
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=Silent)
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self.calls: list[tuple[str, dict[str, str]]] = []
+        self.before: dict[str, Callable[[], None]] = {}
         self.refused: dict[str, tuple[str, str]] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.price: str | None = "0.8064"
@@ -76,6 +77,7 @@ class Ec2:
         reset_model_data()
         self.calls.clear()
         self.refused.clear()
+        self.before.clear()
         self.groups.clear()
 
     def refuse(self, action: str, code: str, message: str = "no") -> None:
@@ -130,6 +132,8 @@ class Ec2:
         action = form.get("Action", "")
         if action:
             self.calls.append((action, form))
+        if action in self.before:
+            self.before[action]()
         if action in self.refused:
             return _error(start, *self.refused[action])
         if "PlacementGroup" in action:
@@ -137,6 +141,10 @@ class Ec2:
         group = form.get("Placement.GroupName")
         if action == "RunInstances" and group and group not in self.groups:
             return _error(start, "InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown.")
+        if action == "CreateImage":  # of its tags, moto does not know those of snapshots
+            known = {name: value for name, value in form.items() if not name.startswith("TagSpecification.2.")}
+            body = urlencode(known).encode()
+            environ.update({"wsgi.input": io.BytesIO(body), "CONTENT_LENGTH": str(len(body))})
         answer = b"".join(self._moto(environ, start))
         if action == "RunInstances" and group:
             self.groups[group]["instances"] |= set(re.findall(r"<instanceId>(i-[0-9a-f]+)<", answer.decode()))

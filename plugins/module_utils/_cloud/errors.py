@@ -60,6 +60,11 @@ def of_text(text: str, where: str) -> str:
     found = CLIENT_ERROR.search(" ".join(text.split()))
     if found:
         return refused(found["code"], found["call"], found["said"], where)
+    if text.endswith("Failed to create image"):
+        return (
+            "EC2 refused CreateImage, and amazon.aws does not pass the reason on: check that your AWS user is allowed "
+            "to call ec2:CreateImage and ec2:CreateTags, and that no image has this name (image_name)"
+        )
     if NO_CREDENTIALS.search(text):
         return f"there are no AWS credentials: {_CREDENTIALS}"
     return " ".join(text.split())
@@ -71,9 +76,6 @@ def of_results(results: Sequence[Mapping[str, Any]], where: str) -> str:
     results: of tasks, also of loops. where: as in refused.
     """
     each = [item for result in results for item in result.get("results", [result])]
-    failed = [
-        str(item.get("msg", "a task failed"))
-        for item in each
-        if item.get("failed") or CLIENT_ERROR.search(" ".join(str(item.get("msg", "")).split()))
-    ]
+    said = [(item.get("failed"), " ".join(str(item.get("msg", "a task failed")).split())) for item in each]
+    failed = [text for is_failed, text in said if is_failed or CLIENT_ERROR.search(text)]
     return "; ".join(dict.fromkeys(of_text(text, where) for text in failed))

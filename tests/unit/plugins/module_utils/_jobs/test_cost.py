@@ -13,9 +13,7 @@ def test_of_a_run() -> None:
 
 
 def test_a_price_that_is_none() -> None:
-    with pytest.raises(
-        ValueError, match="^cluster_host_price_per_hour: 'dear' is not a price such as 2.5 or '2.5 USD'$"
-    ):
+    with pytest.raises(ValueError, match=r"^cluster_host_price_per_hour: 'dear' is not a price such as "):
         cost.Price.read("dear", "cluster_host_price_per_hour")
 
 
