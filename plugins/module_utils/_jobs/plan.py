@@ -16,7 +16,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, o
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import BINDINGS, COMPRESSION, MPI, OPTIMIZE, SHARDING
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import (
+    BINDINGS,
+    COMPRESSION,
+    MPI,
+    OPTIMIZE,
+    SHARDING,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, intel_mpi
 
 OPTIONAL = ("measure", "project", "fabric", "memory")

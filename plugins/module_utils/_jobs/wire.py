@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 # Variables of a rank: what rank.py's observed() returns, as JSON; where the supervisor listens, ADDRESS:PORT:TOKEN; the
-# module that registers the job's backend; how gradients are compressed; what the Trainer shards; which parts of a step are
-# optimized, separated by commas. The first two are gone when the script begins.
+# module that registers the job's backend; how gradients are compressed; what the Trainer shards; which parts of a step
+# are optimized, separated by commas. The first two are gone when the script begins.
 RANK, SUPERVISOR = "AMX_CLUSTER_RANK", "AMX_CLUSTER_BEAT"
 BINDINGS, COMPRESSION = "AMX_CLUSTER_BINDINGS", "AMX_CLUSTER_GRADIENT_COMPRESSION"
 SHARDING, OPTIMIZE = "AMX_CLUSTER_SHARDING", "AMX_CLUSTER_OPTIMIZE"

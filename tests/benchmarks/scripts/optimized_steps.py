@@ -145,7 +145,8 @@ def main() -> None:
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
-        work(*options.work, options.threads, options.precision)
+        model_name, way = options.work
+        work(model_name, way, options.threads, options.precision)
         return
     results = {}
     for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:

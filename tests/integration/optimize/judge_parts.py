@@ -1,4 +1,4 @@
-"""The parts of optimize beside PyTorch's own: what each promises. Prints a line for each, and ends with 1 for a false one.
+"""The parts of optimize beside PyTorch's own: a line for each promise, and exit code 1 if one is false.
 
 judge_parts.py OBSERVE: the directory of _amx_cluster_optimize.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import sys
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -29,7 +30,9 @@ def judge(what: str, is_so: object) -> None:
     print("ok" if is_so else "FALSE", what, flush=True)
 
 
-def mask(seed: int, size: int = 1_000_003, p: float = 0.9, threads: int = 1, dtype: torch.dtype = torch.float32):
+def mask(
+    seed: int, size: int = 1_000_003, p: float = 0.9, threads: int = 1, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
     return torch.empty(size, dtype=dtype).bernoulli_(p)
@@ -104,7 +107,7 @@ def inputs(dtype: torch.dtype, length: int = 70, keys: int = 70) -> list[torch.T
     return [torch.randn(3, each, 5, 16).transpose(1, 2).to(dtype).requires_grad_() for each in rows]
 
 
-def gradients(function, tensors, *args, **kwargs) -> list[torch.Tensor]:
+def gradients(function: Any, tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
     own = [tensor.detach().contiguous().requires_grad_() for tensor in tensors]
     out = function(*own, *args, **kwargs)
     torch.manual_seed(5)
@@ -167,7 +170,7 @@ def attention_drops() -> None:
 
 
 def attention_is_pytorchs_elsewhere() -> None:
-    def takes(*args, **kwargs) -> bool:
+    def takes(*args: Any, **kwargs: Any) -> bool:
         out = mine(*args, **kwargs)
         return out.grad_fn is not None and out.grad_fn.name() == "AttentionBackward"
 
@@ -187,7 +190,7 @@ def attention_is_pytorchs_elsewhere() -> None:
     judge("torch.func", torch.func.grad(lambda q: mine(q, *tensors[1:], dropout_p=0.1).sum())(tensors[0]).shape)
 
     class Module(torch.nn.Module):
-        def forward(self, x):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
             return F.scaled_dot_product_attention(x, x, x, dropout_p=0.2)
 
     judge("torch.jit.script", torch.jit.script(Module())(tensors[0]).shape == tensors[0].shape)

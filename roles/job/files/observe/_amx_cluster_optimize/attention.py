@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+
 from _amx_cluster_optimize import masks
 
 # Scores that a thread has at a time, and scores of a call below which PyTorch's own way is as fast.
 BLOCK, SMALL = 1 << 18, 1 << 16
 # The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing.
 SHORT = 256
-
 
 
 class Attention(torch.autograd.Function):
@@ -35,15 +35,13 @@ class Attention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float, scale: float
-    ) -> torch.Tensor:
+    def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float, scale: float) -> torch.Tensor:
         batch, heads, length, size = query.shape
         shape = batch, heads, length, key.shape[2]
         kept = query.new_empty(shape)
         out = query.new_empty(batch, length, heads, size)
         drawn = masks.draw() if dropout else None
-        expanded = None if mask is None else mask.expand(shape)
+        expanded: Any = None if mask is None else mask.expand(shape)
         with torch.autocast("cpu", enabled=False):
             for rows, some, place in blocks(shape):
                 part = (rows, some)
