@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,19 @@ def test_a_command_that_fails_or_does_not_end(tmp_path: Path) -> None:
     with pytest.raises(on_end.Failed, match=r"^it did not end within 1 s$") as error:
         on_end.run("sleep 60 & echo $! > child; wait", tmp_path, os.environ, 0o077, b"{}", seconds=1)
     assert not error.value.again
-    # Nobody may have asked for its exit code yet.
-    state = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
-    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    # SIGKILL takes a moment, and nobody may have asked for its exit code yet.
+    child, end = int((tmp_path / "child").read_text()), time.monotonic() + 20
+    while _runs(child) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not _runs(child)
+
+
+def _runs(process: int) -> bool:
+    """Tell whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.parametrize(
