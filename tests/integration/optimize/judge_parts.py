@@ -6,6 +6,7 @@ judge_parts.py OBSERVE: the directory of _amx_cluster_optimize.
 from __future__ import annotations
 
 import math
+import pickle
 import sys
 from typing import Any
 
@@ -193,6 +194,7 @@ def attention_is_pytorchs_elsewhere() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return F.scaled_dot_product_attention(x, x, x, dropout_p=0.2)
 
+    judge("pickle", pickle.loads(pickle.dumps(mine)) is mine and pickle.dumps(mine).count(b"torch.nn.functional") == 1)
     judge("torch.jit.script", torch.jit.script(Module())(tensors[0]).shape == tensors[0].shape)
 
 
