@@ -215,8 +215,8 @@ def install(torch: Any) -> None:
         factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
         return Attention.apply(query, key, value, attn_mask, dropout_p, factor)
 
-    # torch.jit.script takes it for the operator, as it does PyTorch's own; pickle finds it by this name, and PyTorch's own
-    # where the model is loaded.
+    # torch.jit.script takes it for the operator, as it does PyTorch's own.
     torch.jit._builtins._register_builtin(scaled_dot_product_attention, "aten::scaled_dot_product_attention")
+    # The name by which pickle finds it, and PyTorch's own where the model is loaded.
     scaled_dot_product_attention.__module__ = functional.__name__
     functional.scaled_dot_product_attention = scaled_dot_product_attention
