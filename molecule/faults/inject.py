@@ -331,8 +331,21 @@ def power_cut() -> list[str]:
     return [f"the head's power was cut: no rank anywhere {quiet:.0f} s later; lost, and resumed at step {made[0]}"]
 
 
+def new_head() -> list[str]:
+    """Replace the head by a host without the job, when another one has a checkpoint that was brought to it."""
+    name = "fault-head"
+    job = file_of(name, Fault("", "", ""))
+    train(job).succeed()
+    output = f"{directory(name)}/output"
+    on(HEAD, f"scp -rqB {output}/checkpoint-30 node1:{output}/ && rm -rf {directory(name)}", fails=False)
+    train(job, "-e", "job_resume=auto").succeed()
+    made = [int(line.split()[1]) for line in log(name).splitlines() if line.startswith("step ")]
+    check((made[0], made[-1]) == (31, 60), f"steps {made[0]} to {made[-1]}")
+    return ["a head without the job: continued from the checkpoint that another host has"]
+
+
 if __name__ == "__main__":
     faults = {journey(number, fault): fault.left_out for number, fault in enumerate(FAULTS)}
     left_out = {made: reason for made, reason in faults.items() if reason}
     left_out[two_starts] = "the locks of a start are in the unit tests"
-    sys.exit(make([[made] for made in (*faults, two_starts, power_cut)], at_length=left_out))
+    sys.exit(make([[made] for made in (*faults, two_starts, power_cut, new_head)], at_length=left_out))

@@ -22,6 +22,8 @@ class ActionModule(ControlNodeAction):
         "file": {"type": "path", "default": ""},
         "state": {"type": "str", "default": "present"},
         "images": {"type": "bool", "default": False},
+        # The ids of hosts that are taken back: those that carry the mark are replaced.
+        "leaving": {"type": "list", "elements": "str", "default": []},
         # What carried the mark before a run that failed: what is removed then is the rest, and nothing is shown.
         "before": {"type": "dict"},
     }
@@ -40,12 +42,17 @@ class ActionModule(ControlNodeAction):
         if options["state"] == "absent":
             return self.absent(asked, ec2.own(), options)
         facts = ec2.facts()
+        own = facts["own"]
+        leaving = [one for one in own["instances"] if one["InstanceId"] in options["leaving"]]
+        staying = [one for one in own["instances"] if one not in leaving]
+        facts = {**facts, "own": {**own, "instances": staying}}
         made = plan.plan(asked, facts)
         price = ec2.price(made.zone)
-        screen.show(plan.table(asked, made, facts, price))
+        screen.show(plan.table(asked, made, facts, price, leaving))
         return {
             "changed": bool(self._task.check_mode and made.changes),
-            **self.common(asked, facts["own"]),
+            **self.common(asked, own),
+            "leaving": [one["InstanceId"] for one in leaving],
             "plan": dataclasses.asdict(made),
             "price": dataclasses.asdict(price),
             "request": {

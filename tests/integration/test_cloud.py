@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from support import checkout, ec2, playbooks
+from support.local_cluster import LocalCluster
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ5vqUSYbDhLhEwdkAsGSQOr7vcHKVTWLwRWJvFcPRCP somebody\n"
 FILE: dict[str, Any] = {
@@ -305,3 +307,49 @@ def test_an_image_of_a_host(account: Account) -> None:
     assert account.api.called("RunInstances")[-1]["ImageId"] == made
     account.succeed("-e", "state=absent", "-e", "images=true")
     assert account.api.billing() == {}
+
+
+# It fails after a checkpoint, and ends well when it goes on from one.
+SCRIPT = """
+import sys
+from pathlib import Path
+checkpoint = Path("output/checkpoint-3")
+if not checkpoint.exists():
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "model").write_text("weights")
+    (checkpoint / "complete.json").write_text('{"model": 7}')
+    sys.exit("it was interrupted")
+"""
+
+
+def test_a_host_that_is_taken_back_is_replaced_and_the_job_goes_on(account: Account) -> None:
+    """STAND-IN: the host is this machine (support/local_cluster.py), and is not set up."""
+    prefix = LocalCluster(account.folder).prefix
+    here = {"ansible_connection": "local", "cluster_become": False, "cluster_unknown_os": "allow"}
+    here |= {"cluster_prefix": str(prefix), "cluster_network": "127.0.0.0/8", "cluster_spot_notices": ""}
+    here |= {"ansible_python_interpreter": sys.executable}
+    (account.inventory / "group_vars/cluster").mkdir(parents=True)
+    (account.inventory / "group_vars/cluster/here.yml").write_text(yaml.safe_dump(here))
+    account.write(hosts=1, market="spot", connect="private")
+    (account.folder / "tiny.py").write_text(SCRIPT)
+    job = {"name": "tiny", "script": "tiny.py", "kind": "ranks", "ranks_per_node": 1}
+    (account.folder / "tiny.yml").write_text(yaml.safe_dump(job))
+    words = ("-i", "inventories/spr", "-e", "job=tiny.yml", "--skip-tags", "torch_stack,verify")
+
+    wrong = account.fail("-i", "inventories/spr", "-e", "job=none.yml", playbook="cloud_train")
+    assert "none.yml" in wrong
+    assert account.api.billing() == {}
+
+    assert "it was interrupted" in account.fail(*words, playbook="cloud_train")
+    (first,) = account.instances().values()
+    status = json.loads((prefix / "jobs/tiny/status.json").read_text())
+    # As the supervisor writes it.
+    status["left"] = {"spr-node0": {"at": "12:00:00 UTC", "instance": first["InstanceId"]}}
+    (prefix / "jobs/tiny/status.json").write_text(json.dumps(status))
+
+    shown = account.succeed(*words, playbook="cloud_train")
+    assert re.search(rf"host +spr-node0 \({first['InstanceId']}\) +to give back: EC2 takes it back", shown)
+    (second,) = account.instances().values()
+    assert second["InstanceId"] != first["InstanceId"]
+    status = json.loads((prefix / "jobs/tiny/status.json").read_text())
+    assert (status["state"], status["attempts"][0]["from"]) == ("succeeded", "checkpoint-3")

@@ -6,16 +6,14 @@ tests/support/separate_hosts.py.
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
 from support.at_length import only_at_length
 from support.checkout import ROOT
-from support.separate_hosts import Hosts
+from support.separate_hosts import Hosts, can_mount
 
 SCRIPT = ROOT / "tests/integration/zoo/distributed_checkpoint.py"
 OWN = {"OWN_SHARDS": "1"}
@@ -32,10 +30,6 @@ both_ways = pytest.mark.parametrize(
         ),
     ],
 )
-
-
-def can_mount() -> bool:
-    return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False).returncode == 0
 
 
 pytestmark = pytest.mark.skipif(not can_mount(), reason="it takes root to give a host a directory of its own")

@@ -12,9 +12,11 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._cloud.plan import ROLE
 from ansible_collections.amx.cluster.plugins.module_utils._cloud.prices import Price
-from ansible_collections.amx.cluster.plugins.module_utils._cloud.request import MARK, Request
+from ansible_collections.amx.cluster.plugins.module_utils._cloud.request import MARK, SPOT, Request
 
 KNOWN_HOSTS = "known_hosts"
+# docs.aws.amazon.com/AWSEC2/latest/UserGuide/instance-metadata-retrieval.html
+NOTICES = "http://169.254.169.254"
 _MADE = f"# {_ownership.SIGNATURE}, from {{file}}: playbooks/cloud.yml writes it anew."
 
 
@@ -52,8 +54,10 @@ def files(request: Request, file: str, network: str, price: Price, path: Path) -
         "cluster_prefix": "/opt/amx-cluster",
         "cluster_stack": "native",
     }
+    if request.market == SPOT:
+        variables["cluster_spot_notices"] = NOTICES
     if price.amount is not None:
-        variables["cluster_host_price_per_hour"] = f"{price.amount:g} USD"
+        variables["cluster_host_price_per_hour"] = f"{price.amount:.6f}".rstrip("0").rstrip(".") + " USD"
     made = _MADE.format(file=file)
     return {
         "aws_ec2.yml": f"{made}\n{_yaml(hosts)}",

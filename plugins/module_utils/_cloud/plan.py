@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -193,8 +193,10 @@ def role(request: Request, name: str) -> str:
     return "head" if name == request.host(0) else "workers"
 
 
-def table(request: Request, made: Plan, facts: Mapping[str, Any], price: Price) -> str:
-    """Return what is made, and what it costs an hour, for a person."""
+def table(
+    request: Request, made: Plan, facts: Mapping[str, Any], price: Price, leaving: Sequence[dict[str, Any]] = ()
+) -> str:
+    """Return what is made, and what it costs an hour, for a person. leaving: instances that are given back before."""
     there = request.hosts - len(made.missing)
     of_each = f"{request.type}, {request.market}"
     if request.market == SPOT and request.max_price:
@@ -202,6 +204,7 @@ def table(request: Request, made: Plan, facts: Mapping[str, Any], price: Price) 
     rows = [
         ("what", "which", "now"),
         ("hosts", f"{request.hosts} x {of_each}", f"{there} there, {len(made.missing)} to make"),
+        *(("host", _shown(one), "to give back: EC2 takes it back") for one in leaving),
         ("network", f"{made.subnet} in {made.zone}, {made.network}", "there"),
         ("image", f"{made.image}, user {request.image.user}", "there"),
         ("disk", f"{request.disk.size} GiB {request.disk.type} each", "with its host"),

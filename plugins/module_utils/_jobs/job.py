@@ -258,6 +258,15 @@ class Job:
         inference="leave it out",
         compared=False,
     )
+    replace: bool = row(
+        SWITCH,
+        "whether the job ends after a checkpoint when a host is taken back ([spot hosts](cloud.md#spot-hosts)), to be "
+        "continued with a replacement, instead of going on with fewer (`min_hosts`)",
+        False,
+        inference="leave it out",
+        compared=False,
+        hosts_only="is for hosts that are rented: leave it out",
+    )
     keep_global_batch: bool = row(
         SWITCH,
         "whether a restart on fewer hosts keeps the global batch size, by gradient accumulation and the batch of a "

@@ -25,7 +25,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import (
 )
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments, intel_mpi
 
-OPTIONAL = ("measure", "project", "fabric", "memory")
+OPTIONAL = ("measure", "project", "fabric", "memory", "notices")
 """Fields of a plan that plan.json has where they are set."""
 
 
@@ -130,7 +130,7 @@ class Plan:
     from. stack: the name of the catalogue's entry. head, head_interface, shared_directory: as run.Settings has them.
     environment: the path of the virtual environment, the same on every host. bindings: the directory of the MPI
     run time; mpi: what the stack sets for it. hosts: in the order of the hostfile. project: as run.Settings has it.
-    memory: what memory_check.check returned.
+    memory: what memory_check.check returned. notices: as run.Settings has it.
     """
 
     job: str = ""
@@ -155,9 +155,10 @@ class Plan:
     project: dict[str, Any] = field(default_factory=dict)
     fabric: Fabric | None = None
     memory: dict[str, Any] = field(default_factory=dict)
+    notices: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as plan.json has it: without these four where it has none."""
+        """Return the plan as plan.json has it: without OPTIONAL ones where it has none."""
         content = asdict(self)
         return {name: value for name, value in content.items() if value or name not in OPTIONAL}
 
@@ -286,6 +287,7 @@ def make_plan(
         ],
         measure=job.measure,
         project=dict(run.settings.project),
+        notices="" if launcher.elsewhere() else run.settings.notices,
         fabric=_fabric(fabric, hosts, backend),
     )
     contradiction = launcher.contradiction(plan)

@@ -28,7 +28,8 @@ class Settings:
     control node, and when (ISO 8601, UTC). backend, cores: the inventory's, for a job that leaves them open; cores is
     a mapping of CORES or of some of them. start: tells this start from every other one. project: what
     project.Project.summary returns, and `paths`, the directories in the job directory from which its modules are
-    imported; empty without one. host_price: what a host costs an hour, as the inventory has it.
+    imported; empty without one. host_price: what a host costs an hour, as the inventory has it. notices: the address of
+    the hosts' metadata service, which announces that a host is taken back (http://ADDRESS); empty where there is none.
     """
 
     head: str
@@ -43,6 +44,7 @@ class Settings:
     cores: dict[str, Any] = field(default_factory=dict)
     project: dict[str, Any] = field(default_factory=dict)
     host_price: str = ""
+    notices: str = ""
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,11 @@ class Supervision:
         if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
             self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
         self.note(self.watch.alone())
+        departures = self.watch.departures
+        for host, when in departures.at.items():
+            self.note(f"{host} leaves at {when}")
+        for host, problem in departures.problems.items():
+            self.note(f"{host} cannot tell whether it is taken back: {problem}")
         if time.monotonic() - self.utilization_written > UTILIZATION:
             self.keep_utilization()
 

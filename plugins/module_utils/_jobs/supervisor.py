@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
     checkpoints,
+    departures,
     directory,
     exchange,
     faults,
@@ -83,6 +85,9 @@ class Supervisor(Supervision):
         # The other host whose output was brought here last.
         self.fetched_from = ""
         self.process: subprocess.Popen[bytes] | None = None
+        # The hosts that are taken back, and when; the attempts that ended for this.
+        self.left: dict[str, str] = {}
+        self.departed = 0
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
@@ -221,6 +226,10 @@ class Supervisor(Supervision):
                 written = [str(self.folder), str(self.folder / "output")]
                 reason += faults.full_disks(remote.full_disks(written, self.names(), self.here), str(self.folder))
         record.update(ended=now(), returncode=code, reason=reason)
+        self.departed += bool(self.watch.departures.at)
+        self.left.update(self.watch.departures.at)
+        for host, instance in self.watch.departures.instances.items():
+            self.status.setdefault("left", {})[host] = {"at": self.left[host], "instance": instance}
         self.save()
         return reason, code
 
@@ -320,7 +329,11 @@ class Supervisor(Supervision):
     def may_restart(self, reason: str) -> bool:
         """Tell whether the job is to be started again after it failed with `reason`."""
         attempts = self.status["attempts"]
-        if len(attempts) > self.run.job.restarts or not attempts[-1]["returncode"]:
+        if not attempts[-1]["returncode"]:
+            return False
+        if self.watch.departures.at:
+            return True
+        if len(attempts) - self.departed > self.run.job.restarts:
             return False
         if not self.has_stepped() and attempts[-1]["from"] == "the beginning" and not self.watch.gone:
             self.status["notes"].append("not restarted: it failed before its first step and would again")
@@ -328,13 +341,22 @@ class Supervisor(Supervision):
         return True
 
     def prepare_restart(self) -> str:
-        """Plan for the hosts that answer and copy the last complete checkpoint to them; return why that cannot be."""
-        names = self.names()
+        """Plan for the hosts that answer and copy the last complete checkpoint to them; return why that cannot be.
+
+        Those that are taken back are left out, but asked for what they have of a checkpoint while they are there.
+        """
+        names = [name for name in self.names() if name not in self.left]
+        leaving = [name for name in self.names() if name in self.left]
+        least = self.run.job.min_hosts or len(self.names())
         deadline = time.monotonic() + RETURN
         while True:
-            gone = remote.unreachable(self.names(), self.here)
+            gone = remote.unreachable(names, self.here)
             left = [name for name in names if name not in gone]
-            least = self.run.job.min_hosts or len(names)
+            if leaving:
+                at = {name: self.left[name] for name in leaving}
+                reason = departures.cannot_go_on(at, left, least, self.here, self.run.job.replace)
+                if reason:
+                    return reason + self.save_elsewhere(left)
             if len(left) >= least or time.monotonic() > deadline or self.stop_wanted:
                 break
             time.sleep(2)
@@ -346,16 +368,39 @@ class Supervisor(Supervision):
                 "and start the job again, or let it go on with fewer (min_hosts)"
             )
         try:
-            return self.resume(left, dict.fromkeys(gone, "which does not answer"), self.status)
+            away = dict.fromkeys(gone, "which does not answer")
+            reason = self.resume(left, away, self.status, leaving)
+            if reason and leaving:
+                reason = self.resume(left, {**away, **dict.fromkeys(leaving, "which was taken back")}, self.status)
+            return reason
         except OSError as error:
             return f"the files of a restart could not be written into {self.folder} on {self.here}: {error.strerror}"
 
-    def resume(self, names: list[str], gone: dict[str, str], earlier: dict[str, Any]) -> str:
+    def save_elsewhere(self, left: list[str]) -> str:
+        """Have the newest complete checkpoint on the first of these hosts, if the head leaves; say where it is."""
+        newest = checkpoints.last_complete(self.folder / "output")
+        if self.here not in self.left or self.run.settings.shared_directory or not newest or not left:
+            return ""
+        problems = transfers.run({left[0]: self.to_host(left[0], newest)}, lambda: self.stop_wanted)
+        return f". {problems[left[0]]}" if problems else f". {newest.name} is on {left[0]}, too"
+
+    def to_host(self, host: str, checkpoint: Path) -> list[transfers.Step]:
+        """Return what copies a checkpoint to a host."""
+        made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
+        return [
+            transfers.Step(made, f"{host} has no room for the checkpoint"),
+            transfers.push(host, [checkpoint], checkpoint.name),
+        ]
+
+    def resume(
+        self, names: list[str], gone: dict[str, str], earlier: dict[str, Any], leaving: Sequence[str] = ()
+    ) -> str:
         """Plan for these hosts and bring them all of the newest complete checkpoint; return why that cannot be.
 
-        gone: {host: why its part of a checkpoint cannot be had}. earlier: as in replan. Raises OSError.
+        gone: {host: why its part of a checkpoint cannot be had}. earlier: as in replan. leaving: hosts with parts of a
+        checkpoint that do not take part any more. Raises OSError.
         """
-        reason = self.gather(names, gone, earlier.get("start", ""))
+        reason = self.gather([*names, *leaving], gone, earlier.get("start", ""))
         if reason:
             return reason
         self.replan(names, earlier)
@@ -406,12 +451,7 @@ class Supervisor(Supervision):
             if host != self.here:
                 steps[host] = [transfers.push(host, [*self.written, *secrets], "the run's files")]
                 self.with_secrets |= {host} if secrets else set()
-                if resumed:
-                    made = remote.ssh(host, ["mkdir", "-p", f"{self.folder}/output"])
-                    steps[host] += [
-                        transfers.Step(made, f"{host} has no room for the checkpoint"),
-                        transfers.push(host, [resumed], resumed.name),
-                    ]
+                steps[host] += self.to_host(host, resumed) if resumed else []
         return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
 
 

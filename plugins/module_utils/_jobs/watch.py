@@ -17,6 +17,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.departures import Departures
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTERED, WORLD, WRITTEN_BY_RANK_0
 
@@ -29,7 +30,7 @@ class Watch:
     """The ranks of one attempt, from its launch on.
 
     beats: the last heartbeat of each rank that has sent one, with when it came under "seen". gone: {host: why} of hosts
-    that do not answer any more.
+    that do not answer any more. departures: those that are taken back.
     """
 
     def __init__(self, folder: Path, run: Run, plan: Mapping[str, Any], here: str) -> None:
@@ -38,6 +39,7 @@ class Watch:
         self.names = [host["host"] for host in plan["hosts"]]
         self.beats: dict[int, dict[str, Any]] = {}
         self.gone: dict[str, str] = {}
+        self.departures = Departures(plan["world_size"])
         self._launched = time.monotonic()
         # When ranks whose heartbeat is late were last seen at work.
         self._worked: dict[int, float] = {}
@@ -59,11 +61,12 @@ class Watch:
             written.update((name, files[name]) for name in WRITTEN_BY_RANK_0 if name in files)
             beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
             self.beats[rank] = {**beat, "seen": time.monotonic()}
+            self.departures.take(beat, time.monotonic())
         return written
 
     def reason(self) -> str:
         """Return why the attempt has to be ended; an empty string while it has not."""
-        return self._overdue() or self._silent() or self._stall() or self.apart()
+        return self._overdue() or self._leaving() or self._silent() or self._stall() or self.apart()
 
     def ranks(self) -> dict[str, Any]:
         """Return what each rank told last, as ranks.json has it."""
@@ -103,6 +106,10 @@ class Watch:
             f"rank 0 waited {waited:.0f} s for the other {self.plan['world_size'] - 1} rank(s) to join its group at "
             f"{self.plan['master_addr']}: check that hosts reach each other on the cluster network, on any port"
         )
+
+    def _leaving(self) -> str:
+        """Say that hosts leave, once the ranks have saved or it cannot wait, or an empty string."""
+        return self.departures.reason() if self.departures.are_due(time.monotonic()) else ""
 
     def _silent(self) -> str:
         """Say which host has gone: its ranks have told nothing for a while, and it does not answer either."""

@@ -61,6 +61,11 @@ class Heartbeat(TypedDict, total=False):
     ended: bool
     # {checkpoint: files} of the newest part on this host.
     part: dict[str, list[str]]
+    # {action, time (ISO 8601, UTC), instance} of the notice that the host is taken back; why there may be one that is
+    # not seen; the step of the checkpoint that this rank has saved because of one.
+    leaves: dict[str, str]
+    unnoticed: str
+    saved: int
     # {rows, of, first, began, time} of a prediction.
     rows: dict[str, Any]
     # The sums of a job that is measured.

@@ -77,7 +77,8 @@ def observed(plan: dict, host: dict, rank: int) -> dict:
 
     pid: the process that is the rank, and speaks for it; the script keeps it, its children have others. together: the
     ranks that write to the same output directory. watch: what the job is watched for. measure: how its
-    steps are timed, None where they are not.
+    steps are timed, None where they are not. notices: where the host's metadata service is asked whether the host is
+    taken back, empty where there is none.
     """
     writers = plan["hosts"] if plan.get("shared_directory") else [host]
     return {
@@ -90,6 +91,7 @@ def observed(plan: dict, host: dict, rank: int) -> dict:
         "job": os.getcwd(),
         "watch": plan.get("watch", {}),
         "measure": plan.get("measure"),
+        "notices": plan.get("notices", ""),
     }
 
 

@@ -21,6 +21,7 @@ ENTRY = re.compile(r"^# (\w+) \(([^;()]+); (required|default: ([^()]+))\): \S", 
 EMPTY = {
     "cluster_network": "the network of each host's default route",
     "cluster_host_price_per_hour": "none",
+    "cluster_spot_notices": "none",
 }
 
 

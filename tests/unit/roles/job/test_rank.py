@@ -74,6 +74,7 @@ def test_variables() -> None:
                 "job": here,
                 "watch": {},
                 "measure": None,
+                "notices": "",
             }
         ),
     }

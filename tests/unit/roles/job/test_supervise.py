@@ -604,6 +604,37 @@ def test_a_host_that_comes_back_is_waited_for(run: Run) -> None:
     assert len(calls(run.folder)) == 2
 
 
+LEAVES = """if [ ! -e seen ]; then
+touch seen
+beat 0 node0 saved=3
+beat 1 node0 saved=3
+beat 2 node1 saved=3 time=1795694390 'leaves={"action":"terminate","time":"2026-11-26T12:00:00Z","instance":"i-1"}'
+beat 3 node1 saved=3
+sleep 1000
+fi
+"""
+
+
+@pytest.mark.parametrize(
+    ("job", "reason"),
+    [
+        ({"min_hosts": 1}, ""),
+        ({"min_hosts": 1, "replace": True}, "node1 leaves at 12:00:00 UTC: replace it and continue the job with "),
+        ({"restarts": 1}, "node1 leaves at 12:00:00 UTC and the job needs 2 host(s): replace it and continue "),
+    ],
+)
+def test_a_host_that_is_taken_back(run: Run, job: dict[str, Any], reason: str) -> None:
+    """It still answers, but is left out: no fault, and so without `restarts`."""
+    run.checkpoint(3)
+    status = run.ends(LEAVES + WORLD + TRAIN, ranks=(2, 2), **job)
+    assert status["attempts"][0]["reason"] == "node1 leaves at 12:00:00 UTC; all ranks have saved checkpoint-3"
+    assert status["reason"].startswith(reason)
+    assert (status["state"], len(status["attempts"])) == (("failed", 1) if reason else ("succeeded", 2))
+    assert status["left"] == {"node1": {"at": "12:00:00 UTC", "instance": "i-1"}}
+    assert "node1 leaves at 12:00:00 UTC" in status["notes"]
+    assert (run.folder / "hostfile").read_text() == ("node0\nnode1\n" if reason else "node0\n")
+
+
 def test_a_host_that_falls_silent_ends_the_attempt(run: Run) -> None:
     run.quicker(SILENT=1)
     run.start(after_children("touch $HOSTS/down.node1; beat 0 node0; beat 2 node1"), ranks=(2, 2))

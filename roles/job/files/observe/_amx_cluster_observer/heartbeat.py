@@ -15,6 +15,7 @@ from typing import Any
 from _amx_cluster_observer import saving, usage, wire
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.connection import Connection, is_unreachable
+from _amx_cluster_observer.notices import Notices
 from _amx_cluster_observer.rank import Rank
 
 
@@ -27,8 +28,8 @@ class Heartbeat:
     # Seconds without progress after which it is told where the script is.
     STACK = 4.0
 
-    def __init__(self, rank: Rank, activity: Activity) -> None:
-        self.rank, self.activity = rank, activity
+    def __init__(self, rank: Rank, activity: Activity, notices: Notices) -> None:
+        self.rank, self.activity, self.notices = rank, activity, notices
         self.connection: Connection | None = None
         self.sending = threading.Lock()
         # Whether the supervisor was ever reached, and since when it cannot be.
@@ -73,6 +74,7 @@ class Heartbeat:
         """Send for as long as this process lives. What cannot be sent is not sent: the supervisor sees that."""
         while not self.ended:
             self.activity.look()
+            self.notices.look()
             self.send()
             if self.cut_off is not None and self.reached and time.monotonic() - self.cut_off > self.PATIENCE:
                 stream = sys.__stderr__ or sys.stderr
@@ -133,6 +135,7 @@ class Heartbeat:
             "gradient": self.gradient,
             "ended": self.ended,
         }
+        self.notices.tell(message)
         with contextlib.suppress(OSError):
             part = saving.newest_part(self.rank)
             if part:

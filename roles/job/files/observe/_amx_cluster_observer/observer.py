@@ -20,6 +20,7 @@ from _amx_cluster_observer.failures import Failures
 from _amx_cluster_observer.gradients import Gradients
 from _amx_cluster_observer.group import Group
 from _amx_cluster_observer.heartbeat import Heartbeat
+from _amx_cluster_observer.notices import Notices
 from _amx_cluster_observer.rank import Rank
 
 
@@ -51,7 +52,8 @@ class Observer:
         self.rank = Rank(observed, supervisor)
         self.failures = Failures(self.rank)
         self.activity = Activity(self.rank)
-        self.heartbeat = Heartbeat(self.rank, self.activity)
+        self.notices = Notices(self.rank)
+        self.heartbeat = Heartbeat(self.rank, self.activity, self.notices)
         self.group = Group(self.rank, self.activity)
         self.gradients = Gradients(self.rank, self.heartbeat)
 
@@ -73,7 +75,7 @@ class Observer:
             "torch.distributed.distributed_c10d": self.group.watch,
             "torch.nn.parallel.distributed": self.gradients.watch_ddp,
             "torch.optim.optimizer": self.gradients.watch_steps,
-            "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients),
+            "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients, self.notices),
         }
         if self.rank.optimize:
             watched["torch"] = lambda module: importlib.import_module("_amx_cluster_optimize").watch(

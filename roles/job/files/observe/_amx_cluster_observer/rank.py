@@ -26,6 +26,10 @@ class Rank:
         self.host: str = observed["host"]
         self.interface: str = observed["interface"]
         self.job: str = observed["job"]
+        # Where the host's metadata service is asked whether the host is taken back, by the first of its ranks; empty
+        # where there is none.
+        self.notices: str = observed.get("notices", "")
+        self.is_first = os.environ.get("LOCAL_RANK", "0") == "0"
         self.watch: dict[str, bool] = observed["watch"]
         self.measure: dict[str, Any] | None = observed.get("measure")
         # The module that registers the job's backend, how gradients are compressed, and what is sharded; empty where

@@ -10,6 +10,7 @@ from typing import Any
 from _amx_cluster_observer import sharding
 from _amx_cluster_observer.gradients import Gradients
 from _amx_cluster_observer.group import Group
+from _amx_cluster_observer.notices import Notices
 from _amx_cluster_observer.saving import mark_saved
 from _amx_cluster_observer.wire import PROGRESS
 
@@ -17,8 +18,11 @@ from _amx_cluster_observer.wire import PROGRESS
 WARMUP = 5
 
 
-def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
-    """Have transformers' Trainer report its steps to progress.json, at most once a second, on rank 0."""
+def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) -> None:
+    """Have transformers' Trainer report its steps to progress.json, at most once a second, on rank 0.
+
+    Where a host is to be taken back, it saves a checkpoint.
+    """
     from transformers import TrainerCallback
 
     rank, activity = group.rank, group.activity
@@ -69,9 +73,12 @@ def watch(trainer: Any, group: Group, gradients: Gradients) -> None:
                 mark_saved(rank, os.path.join(args.output_dir, f"checkpoint-{state.global_step}"))
                 if rank.sharding:
                     sharding.rotate(rank, args, state)
+            notices.note_saved(state.global_step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             activity.step()
+            if notices.is_due(state.global_step):
+                control.should_save = True
             if self.steady is None and state.global_step >= self.first_step + WARMUP:
                 self.steady = {"step": state.global_step, "time": time.time()}
             if time.time() - self.wrote >= 1:
