@@ -337,6 +337,7 @@ def new_head() -> list[str]:
     job = file_of(name, Fault("", "", ""))
     train(job).succeed()
     output = f"{directory(name)}/output"
+    on("node1", f"mkdir -p {output}", fails=False)
     on(HEAD, f"scp -rqB {output}/checkpoint-30 node1:{output}/ && rm -rf {directory(name)}", fails=False)
     train(job, "-e", "job_resume=auto").succeed()
     made = [int(line.split()[1]) for line in log(name).splitlines() if line.startswith("step ")]
