@@ -125,7 +125,8 @@ def attention_is_exact() -> None:
             for given in (None, torch.rand(3, 1, 70, keys) > 0.3, torch.rand(1, 1, 70, 1) > -1, added):
                 for block in (1 << 18, 2 * 70 * 70, 10):
                     attention.BLOCK = block
-                    found = gradients(attention.Attention.apply, tensors, given, 0.0, 0.25)
+                    sum_with = attention.added(given, False, 70, keys)
+                    found = gradients(attention.Attention.apply, tensors, sum_with, 0.0, 0.25)
                     exact = given.double() if given is added else given
                     right = gradients(theirs, [each.double() for each in tensors], exact, scale=0.25)
                     their_own = gradients(theirs, tensors, given, scale=0.25)
@@ -139,6 +140,22 @@ def attention_is_exact() -> None:
     attention.BLOCK = 1 << 18
 
 
+def attention_is_exact_for_decoders() -> None:
+    """A causal one whose keys belong to several heads of the query, as decoders have them, in bfloat16."""
+    for heads in (5, 1):
+        for is_causal in (True, False):
+            q, k, v = inputs(torch.bfloat16)
+            tensors = [q, *(each.detach()[:, :heads].requires_grad_() for each in (k, v))]
+            words: dict[str, Any] = {"is_causal": is_causal, "scale": 0.3, "enable_gqa": True}
+            found, their_own = (gradients(way, tensors, **words) for way in (mine, theirs))
+            right = gradients(theirs, [each.double() for each in tensors], **words)
+            far, theirs_far = (
+                max(((one - other).norm() / other.norm()).item() for one, other in zip(each, right))
+                for each in (found, their_own)
+            )
+            judge(f"causal {is_causal}, {heads} heads of keys: {far:.5f} ({theirs_far:.5f})", far < 2 * theirs_far)
+
+
 def attention_drops() -> None:
     """Beside the same formula by PyTorch's operations with the same mask, in both orders of gradients."""
     tensors = inputs(torch.float32)
@@ -147,7 +164,7 @@ def attention_drops() -> None:
         torch.manual_seed(1)
         out = mine(*own, dropout_p=0.3, is_causal=is_causal)
         kept = out.grad_fn.next_functions[0][0] if out.grad_fn.name() == "TransposeBackward0" else out.grad_fn
-        kept = kept.saved_tensors[4].ge(0)
+        kept = ~kept.saved_tensors[4].signbit()
         seen = torch.ones(70, 70).tril().bool() if is_causal else torch.ones(70, 70).bool()
         share = kept[..., seen].float()
         judge("the share that is kept", abs(share.mean().item() - 0.7) < 5 * math.sqrt(0.21 / share.numel()))
@@ -180,7 +197,9 @@ def attention_is_pytorchs_elsewhere() -> None:
     judge("dropout", takes(*exact, dropout_p=0.1))
     judge("float32 without dropout", not takes(*exact))
     judge("float64", not takes(*inputs(torch.float64), dropout_p=0.1))
-    judge("a causal one without dropout", not takes(*tensors, is_causal=True))
+    judge("a causal one", takes(*tensors, is_causal=True))
+    judge("heads that share keys", takes(tensors[0], *(each[:, :1] for each in tensors[1:]), enable_gqa=True))
+    judge("long rows", not takes(*inputs(torch.bfloat16, 300, 300), is_causal=True))
     judge("rows without anything", not takes(*tensors, torch.zeros(70, 70).bool()))
     with torch.no_grad():
         judge("no gradients", not takes(*tensors))
@@ -225,6 +244,7 @@ for part in (
     masks_are_the_same_again,
     masks_are_pytorchs_elsewhere,
     attention_is_exact,
+    attention_is_exact_for_decoders,
     attention_drops,
     attention_is_pytorchs_elsewhere,
     optimizers_are_fused,

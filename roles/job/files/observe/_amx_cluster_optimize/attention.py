@@ -30,8 +30,8 @@ SHORT = 256
 class Attention(torch.autograd.Function):
     """softmax(query key^T scale + mask), with dropout, times value.
 
-    query, key, value: (batch, heads, length, size), contiguous. mask: of bool or float, of a shape that expands to
-    (batch, heads, length, length of the keys), or None.
+    query, key, value: (batch, heads, length, size), contiguous. mask: what is added to the scores, of a shape that
+    expands to (batch, heads, length, length of the keys), or None.
     """
 
     @staticmethod
@@ -46,19 +46,14 @@ class Attention(torch.autograd.Function):
             for rows, some, place in blocks(shape):
                 part = (rows, some)
                 scores = _scores(query[part], key[part], None if mask is None else expanded[part], scale)
-                found = torch.softmax(scores, -1).to(query.dtype)
+                found = kept[part].flatten(0, 1)
+                found.copy_(torch.softmax(scores, -1).flatten(0, 1))
                 if drawn:
-                    mine = torch.empty_like(found)
-                    masks.fill(mine.view(-1), 1 - dropout, drawn, place)
                     # The sign of what is dropped is negative.
-                    torch.mul(found, mine.mul(2).sub_(1), out=kept[part])
-                    found.mul_(mine)
-                else:
-                    kept[part] = found
-                product = torch.bmm(found.flatten(0, 1), value[part].flatten(0, 1))
-                if dropout:
-                    product.mul_(1 / (1 - dropout))
-                out[rows, :, some] = product.view(*found.shape[:3], size).transpose(1, 2)
+                    masks.negate(found.view(-1), 1 - dropout, drawn, place)
+                    found = _positive(found)
+                product = _product(found, value[part].flatten(0, 1), 1 / (1 - dropout))
+                out[rows, :, some] = product.view(*scores.shape[:3], size).transpose(1, 2)
         ctx.save_for_backward(query, key, value, mask, kept)
         ctx.dropout, ctx.scale = dropout, scale
         return out.transpose(1, 2)
@@ -73,22 +68,17 @@ class Attention(torch.autograd.Function):
             return (*(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None)
         of_query, of_key, of_value = (torch.empty_like(tensor) for tensor in (query, key, value))
         for rows, some, _place in blocks(kept.shape):
-            part = (rows, some)
-            given = gradient[part] * (1 / (1 - ctx.dropout)) if ctx.dropout else gradient[part]
-            given = given.flatten(0, 1)
-            softmax = kept[part].flatten(0, 1)
-            used = softmax.clamp(min=0) if ctx.dropout else softmax
-            of_value[part] = torch.bmm(used.transpose(1, 2), given).view(value[part].shape)
-            of_used = torch.bmm(given, value[part].flatten(0, 1).transpose(1, 2))
+            q, k, v, given, softmax = (each[rows, some].flatten(0, 1) for each in (query, key, value, gradient, kept))
+            used = _positive(softmax) if ctx.dropout else softmax
+            factor = 1 / (1 - ctx.dropout)
+            _product(used.transpose(1, 2), given, factor, of_value[rows, some])
+            of_scores = _product(given, v.transpose(1, 2), factor)
             if ctx.dropout:
-                of_scores = used.float().mul_(of_used)
-                sums = of_scores.sum(-1, keepdim=True)
-                of_scores.sub_(softmax.abs().float().mul_(sums))
-            else:
-                of_scores = torch._softmax_backward_data(of_used.float(), softmax.float(), -1, torch.float32)
-            of_scores = of_scores.mul_(ctx.scale).to(query.dtype)
-            of_query[part] = torch.bmm(of_scores, key[part].flatten(0, 1)).view(query[part].shape)
-            of_key[part] = torch.bmm(of_scores.transpose(1, 2), query[part].flatten(0, 1)).view(key[part].shape)
+                _drop(of_scores, softmax)
+                softmax = _absolute(softmax)
+            of_scores = torch._softmax_backward_data(of_scores, softmax, -1, softmax.dtype)
+            _product(of_scores, k, ctx.scale, of_query[rows, some])
+            _product(of_scores.transpose(1, 2), q, ctx.scale, of_key[rows, some])
         return of_query, of_key, of_value, None, None, None
 
 
@@ -108,28 +98,60 @@ def blocks(shape: Any) -> Iterator[tuple[slice, slice, int]]:
 def _scores(query: Any, key: Any, mask: Any, scale: float) -> Any:
     """Return the scores in float32."""
     first, second = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
-    found = torch.bmm(first, second)
+    found = _product(first, second, scale)
     if found.dtype is not torch.float32:
-        rest = torch.baddbmm(found, first, second, beta=-1)
+        rest = torch.baddbmm(found, first, second, beta=-1, alpha=scale)
         found = found.float().add_(rest)
-    found = found.mul_(scale).view(*query.shape[:3], key.shape[2])
-    if mask is None:
-        return found
-    return found.masked_fill_(~mask, -math.inf) if mask.dtype is torch.bool else found.add_(mask)
+    found = found.view(*query.shape[:3], key.shape[2])
+    return found if mask is None else found.add_(mask)
+
+
+def _product(first: Any, second: Any, factor: float, out: Any = None) -> Any:
+    """Return the product of matrices times a factor, which is applied before it is rounded. out: where it is put."""
+    if out is None:
+        out = first.new_empty(len(first), first.shape[1], second.shape[2])
+    # Its `out` is not differentiable, and nothing here is.
+    return torch.baddbmm(out.flatten(0, -3), first, second, beta=0, alpha=factor, out=out.flatten(0, -3))
+
+
+def _positive(softmax: Any) -> Any:
+    """Return what dropout has left: zero for what is negative."""
+    return masks.as_integers(softmax).clamp(min=0).view(softmax.dtype)
+
+
+def _absolute(softmax: Any) -> Any:
+    bits = masks.as_integers(softmax)
+    return bits.bitwise_and(torch.iinfo(bits.dtype).max).view(softmax.dtype)
+
+
+def _drop(gradient: Any, softmax: Any) -> None:
+    """Set to zero what belongs to a negative weight."""
+    bits = masks.as_integers(softmax)
+    dropped = bits.bitwise_right_shift(torch.iinfo(bits.dtype).bits - 1)
+    masks.as_integers(gradient).bitwise_and_(dropped.bitwise_not_())
 
 
 def _plainly(query: Any, key: Any, value: Any, mask: Any, kept: Any, dropout: float, scale: float) -> Any:
     """Compute the same by PyTorch's operations, which it differentiates."""
     scores = torch.matmul(query.float(), key.float().transpose(-1, -2)) * scale
     if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype is torch.bool else scores + mask
+        scores = scores + mask
     found = torch.softmax(scores, -1)
     if dropout:
-        found = found * kept.ge(0).float() / (1 - dropout)
+        found = found * kept.signbit().logical_not().float() / (1 - dropout)
     return torch.matmul(found, value.float()).to(query.dtype)
 
 
-def applies(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool) -> bool:
+def added(mask: Any, is_causal: bool, length: int, keys: int) -> Any:
+    """Return what is added to scores for a mask, also one of bool, which says what is seen; None for nothing."""
+    if is_causal:
+        return torch.full((length, keys), -math.inf).triu(1)
+    if mask is None or mask.dtype is not torch.bool:
+        return mask
+    return torch.zeros(mask.shape).masked_fill_(~mask, -math.inf)
+
+
+def applies(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool, is_grouped: bool) -> bool:
     """Tell whether a call is one that is faster here and computed alike."""
     tensors = (query, key, value) if mask is None else (query, key, value, mask)
     return (
@@ -137,16 +159,21 @@ def applies(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_caus
         and all(tensor.device.type == "cpu" and tensor.layout is torch.strided for tensor in tensors)
         and not _is_watched()
         and query.dim() == key.dim() == value.dim() == 4
-        and query.shape[:2] == key.shape[:2] == value.shape[:2]
+        and query.shape[0] == key.shape[0] == value.shape[0]
+        and (query.shape[1] == key.shape[1] == value.shape[1] or (is_grouped and _divides(query, key, value)))
         and key.shape[2] == value.shape[2]
         and query.shape[3] == key.shape[3] == value.shape[3]
         and query[..., 0].numel() * key.shape[2] >= SMALL
-        and _is_worth(query, key, value, dropout, is_causal)
+        and _is_worth(query, key, value, dropout)
         and _is_plain(mask, is_causal)
     )
 
 
-def _is_worth(query: Any, key: Any, value: Any, dropout: float, is_causal: bool) -> bool:
+def _divides(query: Any, key: Any, value: Any) -> bool:
+    return all(tensor.shape[1] and query.shape[1] % tensor.shape[1] == 0 for tensor in (key, value))
+
+
+def _is_worth(query: Any, key: Any, value: Any, dropout: float) -> bool:
     """Tell whether PyTorch takes longer."""
     dtype = _dtype(query)
     if any(_dtype(tensor) is not dtype for tensor in (key, value)) or dtype not in (torch.float32, torch.bfloat16):
@@ -154,7 +181,7 @@ def _is_worth(query: Any, key: Any, value: Any, dropout: float, is_causal: bool)
     if dropout:
         return masks.RARE <= dropout <= 1 - masks.RARE
     is_trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
-    return is_trained and dtype is torch.bfloat16 and key.shape[2] <= SHORT and not is_causal
+    return is_trained and dtype is torch.bfloat16 and key.shape[2] <= SHORT
 
 
 def _is_plain(mask: Any, is_causal: bool) -> bool:
@@ -207,11 +234,13 @@ def install(torch: Any) -> None:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        if not applies(query, key, value, attn_mask, dropout_p, is_causal):
+        if not applies(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
             return theirs(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        query, key, value = (tensor.to(_dtype(tensor)).contiguous() for tensor in (query, key, value))
-        if is_causal:
-            attn_mask = torch.ones(query.shape[2], key.shape[2], dtype=torch.bool).tril()
+        query, key, value = (tensor.to(_dtype(tensor)) for tensor in (query, key, value))
+        if enable_gqa:
+            key, value = (tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1) for tensor in (key, value))
+        query, key, value = (tensor.contiguous() for tensor in (query, key, value))
+        attn_mask = added(attn_mask, is_causal, query.shape[2], key.shape[2])
         factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
         return Attention.apply(query, key, value, attn_mask, dropout_p, factor)
 

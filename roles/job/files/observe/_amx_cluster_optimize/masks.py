@@ -14,6 +14,7 @@ probability is exact to 2^-17.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -48,21 +49,44 @@ def fill(flat: torch.Tensor, probability: float, drawn: tuple[int, int], place: 
     flat: one dimension, contiguous. drawn: as draw() returned it. place: of its first element among those of the same
     draw. Raises ValueError for a probability that rounds to 0 or 1.
     """
+    for start, bits in _dropped(flat.numel(), probability, drawn, place):
+        flat[start : start + len(bits)].copy_(bits.add_(1))
+
+
+def negate(flat: torch.Tensor, probability: float, drawn: tuple[int, int], place: int = 0) -> None:
+    """Set the sign of the elements that `fill` would set to 0; the others' must be positive.
+
+    flat: of bfloat16 or float32, one dimension, contiguous. The others: as of fill().
+    """
+    for start, bits in _dropped(flat.numel(), probability, drawn, place):
+        part = as_integers(flat[start : start + len(bits)])
+        if part.dtype is torch.int16:
+            part.bitwise_or_(bits.bitwise_and_(-(1 << 15)))
+        else:
+            part.bitwise_or_(bits.int().bitwise_and_(-(1 << 31)))
+
+
+def as_integers(fractions: torch.Tensor) -> torch.Tensor:
+    """Return the bits of bfloat16 or float32 as integers of that size, in the same memory: quickly compared and cut."""
+    return fractions.view(torch.int16 if fractions.dtype is torch.bfloat16 else torch.int32)
+
+
+def _dropped(size: int, probability: float, drawn: tuple[int, int], place: int) -> Iterator[tuple[int, torch.Tensor]]:
+    """Return parts of a mask, -1 for what is dropped and else 0, as int16: where each begins, and its elements."""
     threshold = (1 << 15) - round(probability * (1 << 16))
     if not -(1 << 15) < threshold < 1 << 15:
         raise ValueError(f"a mask of probability {probability} is not random")
-    odd, hashes = place % 2, (place % 2 + flat.numel() + 1) // 2
+    odd, hashes = place % 2, (place % 2 + size + 1) // 2
     step = STEP * torch.get_num_threads()
     hashed = torch.empty(min(hashes, step), dtype=torch.int32)
     shifted = torch.empty_like(hashed)
     for done in range(0, hashes, step):
-        size = min(step, hashes - done)
-        bits = _hashes(hashed[:size], shifted[:size], drawn, place // 2 + done).view(torch.int16)
+        found = min(step, hashes - done)
+        bits = _hashes(hashed[:found], shifted[:found], drawn, place // 2 + done).view(torch.int16)
         # The first element of an odd place is the second half of a hash.
-        start, end = max(0, 2 * done - odd), min(flat.numel(), 2 * (done + size) - odd)
+        start, end = max(0, 2 * done - odd), min(size, 2 * (done + found) - odd)
         skipped = odd if done == 0 else 0
-        part = bits[skipped : skipped + end - start]
-        flat[start:end].copy_(part.clamp_(threshold - 1, threshold).sub_(threshold - 1))
+        yield start, bits[skipped : skipped + end - start].clamp_(threshold - 1, threshold).sub_(threshold)
 
 
 def _hashes(into: torch.Tensor, shifted: torch.Tensor, drawn: tuple[int, int], place: int) -> torch.Tensor:
