@@ -182,7 +182,7 @@ def _of_layer(shape: Shape, wanted: Settings) -> int:
     # rest. Else it has a mask, as soon as a batch has padding.
     written = _writes(shape, wanted)
     kept = 12 * shape.heads * wanted.length if written else size * wanted.length * bool(shape.vocabulary)
-    short = wanted.bf16 and wanted.length <= SHORT and not shape.decoder
+    short = wanted.bf16 and wanted.length <= SHORT
     if wanted.blocks and shape.sdpa and (short or shape.attention_dropout):
         kept += size * shape.heads * wanted.length  # the softmax alone
     if not shape.decoder:

@@ -25,13 +25,15 @@ from _amx_cluster_optimize import masks
 BLOCK, SMALL = 1 << 18, 1 << 16
 # The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing.
 SHORT = 256
+# The mask of what comes before.
+CAUSAL = "causal"
 
 
 class Attention(torch.autograd.Function):
     """softmax(query key^T scale + mask), with dropout, times value.
 
-    query, key, value: (batch, heads, length, size), contiguous. mask: what is added to the scores, of a shape that
-    expands to (batch, heads, length, length of the keys), or None.
+    query, key, value: (batch, heads, length, size), contiguous. mask: of bool (what is seen) or float (what is added to
+    the scores), of a shape that expands to (batch, heads, length, length of the keys); None; or CAUSAL.
     """
 
     @staticmethod
@@ -41,11 +43,12 @@ class Attention(torch.autograd.Function):
         kept = query.new_empty(shape)
         out = query.new_empty(batch, length, heads, size)
         drawn = masks.draw() if dropout else None
-        expanded: Any = None if mask is None else mask.expand(shape)
+        bias = _bias(mask, length, key.shape[2])
+        expanded: Any = None if bias is None else bias.expand(shape)
         with torch.autocast("cpu", enabled=False):
             for rows, some, place in blocks(shape):
                 part = (rows, some)
-                scores = _scores(query[part], key[part], None if mask is None else expanded[part], scale)
+                scores = _scores(query[part], key[part], None if bias is None else expanded[part], scale)
                 found = kept[part].flatten(0, 1)
                 found.copy_(torch.softmax(scores, -1).flatten(0, 1))
                 if drawn:
@@ -54,15 +57,16 @@ class Attention(torch.autograd.Function):
                     found = _positive(found)
                 product = _product(found, value[part].flatten(0, 1), 1 / (1 - dropout))
                 out[rows, :, some] = product.view(*scores.shape[:3], size).transpose(1, 2)
-        ctx.save_for_backward(query, key, value, mask, kept)
-        ctx.dropout, ctx.scale = dropout, scale
+        ctx.save_for_backward(query, key, value, None if mask is CAUSAL else mask, kept)
+        ctx.dropout, ctx.scale, ctx.is_causal = dropout, scale, mask is CAUSAL
         return out.transpose(1, 2)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
         query, key, value, mask, kept = ctx.saved_tensors
         if torch.is_grad_enabled():  # the gradient of the gradient is wanted: by operations that have one
-            out = _plainly(query, key, value, mask, kept, ctx.dropout, ctx.scale)
+            bias = _bias(CAUSAL if ctx.is_causal else mask, query.shape[2], key.shape[2])
+            out = _plainly(query, key, value, bias, kept, ctx.dropout, ctx.scale)
             inputs = [tensor for tensor, needed in zip((query, key, value), ctx.needs_input_grad) if needed]
             found = iter(torch.autograd.grad(out, inputs, gradient, create_graph=True))
             return (*(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None)
@@ -142,9 +146,9 @@ def _plainly(query: Any, key: Any, value: Any, mask: Any, kept: Any, dropout: fl
     return torch.matmul(found, value.float()).to(query.dtype)
 
 
-def added(mask: Any, is_causal: bool, length: int, keys: int) -> Any:
-    """Return what is added to scores for a mask, also one of bool, which says what is seen; None for nothing."""
-    if is_causal:
+def _bias(mask: Any, length: int, keys: int) -> Any:
+    """Return what is added to the scores; None for nothing."""
+    if mask is CAUSAL:
         return torch.full((length, keys), -math.inf).triu(1)
     if mask is None or mask.dtype is not torch.bool:
         return mask
@@ -240,9 +244,8 @@ def install(torch: Any) -> None:
         if enable_gqa:
             key, value = (tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1) for tensor in (key, value))
         query, key, value = (tensor.contiguous() for tensor in (query, key, value))
-        attn_mask = added(attn_mask, is_causal, query.shape[2], key.shape[2])
         factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-        return Attention.apply(query, key, value, attn_mask, dropout_p, factor)
+        return Attention.apply(query, key, value, CAUSAL if is_causal else attn_mask, dropout_p, factor)
 
     # torch.jit.script takes it for the operator, as it does PyTorch's own.
     torch.jit._builtins._register_builtin(scaled_dot_product_attention, "aten::scaled_dot_product_attention")
