@@ -16,6 +16,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
@@ -37,6 +38,7 @@ class ActionModule(ControlNodeAction):
         "file": {"type": "str", "default": ""},
         "default": {"type": "str", "default": ""},
         "override": {"type": "raw"},
+        "profile": {"type": "raw"},
         "hosts": {"type": "list", "elements": "str", "default": []},
         "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.TRAIN.name},
         "settings": {"type": "dict", "default": {}},
@@ -62,6 +64,9 @@ class ActionModule(ControlNodeAction):
         playbook = job.of_kind().playbook
         if playbook != kinds.TRAINER.playbook and not options["derive"]:
             raise ValueError(f"job {job.name} is of kind {job.kind}: playbooks/{playbook} -e job={job.file} runs it")
+        if purpose is purposes.TRAIN:
+            requested.refuse_misspelt(self._loader, ("profile",))
+            job = derive.profiled(job, options["profile"] or False)
         if options["verify_with"]:
             job = derive.verification(job, Path(options["verify_with"]))
         if options["derive"]:

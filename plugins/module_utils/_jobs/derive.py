@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS, Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, PROFILE, Measure
 
 VERIFICATION = f"{DERIVED}verify"
 """Name of the job that verifies a plan."""
@@ -108,6 +108,22 @@ def trial(
     settled: dict[str, Any] = {"checkpoints": None, "restarts": 0, "min_hosts": None, "wait": False}
     measured = Measure(warmup_steps) if measure else None
     return derived(job, suffix, **settled, **parsed, measure=measured, args=args)
+
+
+def profiled(job: Job, value: object) -> Job:
+    """Return the job with so many of its steps profiled, as `measure: {profile: ...}` in its file would have it.
+
+    value: as -e profile=... has it: true, a number of steps, or false, which leaves the job as it is. Raises
+    ValueError.
+    """
+    said = str(value).strip().lower()
+    words = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off", ""), False)}
+    wanted = words.get(said, int(said) if said.isdecimal() else value)
+    try:
+        steps = PROFILE.check(wanted, Place(job.file.parent))
+    except ValueError as error:
+        raise ValueError(f"profile: {error}") from None
+    return replace(job, measure=replace(job.measure or Measure(), profile=steps)) if steps else job
 
 
 def verification(job: Job, script: Path) -> Job:

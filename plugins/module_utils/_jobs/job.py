@@ -289,7 +289,8 @@ class Job:
     measure: Measure | None = row(
         job_fields.MEASURE,
         "whether the steps are timed, and how many at the beginning do not count; `split` divides them into computing, "
-        "communication and input; see [Where the time goes](where_the_time_goes.md)",
+        "communication and input; `profile` is the number of steps whose operations are timed by kind; see [Where the "
+        "time goes](where_the_time_goes.md)",
         None,
         inference="leave it out",
         compared=False,

@@ -203,16 +203,24 @@ class Watch:
     group: bool = _forms.field(SWITCH, True)
 
 
+PROFILED = 5
+"""Steps that are profiled with `profile: true`."""
+PROFILE = any_of(
+    SWITCH, whole(1), message="is neither true, false nor a whole number of at least 1: how many steps are profiled"
+).then(lambda value: (PROFILED if value else None) if isinstance(value, bool) else value)
+
+
 @dataclass(frozen=True)
 class Measure:
     """How the steps of a job are timed: see docs/where_the_time_goes.md.
 
     warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
-    communication and input.
+    communication and input. profile: how many steps after those are profiled by kind of operation, None for none.
     """
 
     warmup_steps: int = _forms.field(whole(0), 5)
     split: bool = _forms.field(SWITCH, True)
+    profile: int | None = _forms.field(PROFILE, None)
 
 
 PREPARE = record(Prepare, "{script: prepare.py}")

@@ -9,17 +9,22 @@ from collections.abc import Mapping
 from statistics import fmean, median
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import profiles
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS, SHARES
 
 
 def merge(
-    beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | None, backend: str, samples: float | None
+    beats: Mapping[int, Mapping[str, Any]],
+    measure: Mapping[str, Any] | None,
+    backend: str,
+    samples: float | None,
+    isas: Mapping[str, str] | None = None,
 ) -> dict[str, Any] | None:
     """Return what results.json has under "measured"; None for a job that was not measured, or in too few steps.
 
     beats: {rank: its last heartbeat}, with "measured" as the timers of the rank's observer sum it up. measure: the
-    plan's. samples: those of a step over all ranks, None where it is not known. Times are in seconds, means per
-    step; the percentiles are the medians of the ranks'.
+    plan's. samples: those of a step over all ranks, None where it is not known. isas: {host: its best instruction
+    set}. Times are in seconds, means per step; the percentiles are the medians of the ranks'.
     """
     found = {rank: (beat["host"], told) for rank, beat in sorted(beats.items()) if (told := _complete(beat))}
     if not measure or not found:
@@ -54,6 +59,7 @@ def merge(
         if len(collectives) == len(found)
         else None,
         "overhead": None,
+        **({"profile": profiles.merge(beats, isas or {})} if measure.get("profile") else {}),
     }
 
 
@@ -61,10 +67,12 @@ def note(beats: Mapping[int, Mapping[str, Any]], measure: Mapping[str, Any] | No
     """Return why a job that was to be measured was not; an empty string where it was, or was not to be."""
     if not measure or any(_complete(beat) for beat in beats.values()):
         return ""
+    profiled = measure.get("profile")
+    left_out = measure["warmup_steps"] + (profiled + 1 if profiled else 0)
     made = max((told.get("made", 0) for beat in beats.values() if (told := beat.get("measured"))), default=0)
     return (
-        f"nothing was measured: {made} step(s) of an optimizer were seen, and the first {measure['warmup_steps']} are "
-        "left out (measure: {warmup_steps: ...}), at least one"
+        f"nothing was measured: {made} step(s) of an optimizer were seen, and the first {left_out} are left out "
+        f"(measure: {{warmup_steps: ...{', profile: ...' if profiled else ''}}}), at least one"
     )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import profiles
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 
 
@@ -59,12 +60,14 @@ def _cost(cost: Mapping[str, Any] | None) -> str | None:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """Return the rows as a text table, framed by lines."""
+    """Return the rows as a text table, framed by lines, and what its steps were profiled as below it."""
     cells = [("job", results["job"]), *rows(results)]
     left = max(len(name) for name, _value in cells)
     right = max(len(value) for _name, value in cells)
     rule = "-" * min(left + right + 3, 72)  # on one line of any terminal, however long a path is
-    return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule])
+    profile = (results.get("measured") or {}).get("profile")
+    more = [profiles.text(profile), rule] if profile else []
+    return "\n".join([rule, *(f"{name:<{left}}   {value}" for name, value in cells), rule, *more])
 
 
 def _number(value: Any, form: str) -> str | None:

@@ -19,6 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     curves,
     directory,
     measured,
+    profiles,
     utilization,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -99,7 +100,8 @@ class Supervision:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
-        self.status["notes"] += [unmeasured] if unmeasured else []
+        unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
+        self.status["notes"] += [said for said in (unmeasured, unprofiled) if said]
         results = self.results()
         end = time.monotonic() + ROOM
         self.keep_utilization()
@@ -114,13 +116,14 @@ class Supervision:
         metrics = read_json(self.folder / "output" / "all_results.json") or {}
         progress = read_json(self.folder / PROGRESS) or {}
         measure, beats = self.plan.get("measure"), self.watch.beats
+        isas = {host["host"]: host["isa"] for host in self.plan["hosts"]}
         copied = ("job", "state", "reason", "started", "ended", "seconds", "hosts", "ranks", "notes", "attempts")
         return {
             **{key: self.status[key] for key in copied},
             "restarts": max(0, len(self.status["attempts"]) - 1),
             "threads_per_rank": [host["threads_per_rank"] for host in self.plan["hosts"]],
             "precision": self.plan["precision"],
-            "isas": list(dict.fromkeys(host["isa"] for host in self.plan["hosts"])),
+            "isas": list(dict.fromkeys(isas.values())),
             "backend": self.plan["backend"],
             "stack": self.plan["stack"],
             "model": self.run.job.model(),
@@ -129,7 +132,7 @@ class Supervision:
             "resumed_step": progress.get("first_step", 0),
             "world": read_json(self.folder / WORLD),
             "cost": cost.of_run(self.run.settings.host_price, self.status["hosts"], self.status["seconds"]),
-            "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step")),
+            "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step"), isas),
             "output": str(self.folder / "output"),
             **({"project": self.plan["project"]} if self.plan.get("project") else {}),
         }

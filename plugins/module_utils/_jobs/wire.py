@@ -32,6 +32,10 @@ COMPLETE, PART, SAVED = "complete.json", "part.json", ".saved."
 # The parts of a measured step's time, and its percentiles.
 PARTS = ("compute", "communication", "input", "other")
 SHARES = {"low": 0.1, "median": 0.5, "high": 0.9}
+# The kinds of operations of a profiled step.
+OPERATIONS = (
+    *("products", "attention", "dropout", "elementwise", "casts", "optimizer", "collectives", "input", "other"),
+)
 # Entries of curves in one message, and that a rank keeps for a supervisor that does not answer.
 LOGGED, LOGGED_KEPT = 1000, 100_000
 
@@ -68,7 +72,8 @@ class Heartbeat(TypedDict, total=False):
     saved: int
     # {rows, of, first, began, time} of a prediction.
     rows: dict[str, Any]
-    # The sums of a job that is measured.
+    # The sums of a job that is measured. `profile` in it, of the first rank of a host, is what profiling.py has found:
+    # {steps, seconds, kinds: {kind: seconds}, operations: [{name, kind, seconds, calls}]} of a step, or {note}.
     measured: dict[str, Any]
     # Python's stack, where there is no progress.
     stack: str

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from ansible_collections.amx.cluster.plugins.action import job_read
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.purposes import PURPOSES
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 from support.modules import run_action
 
 
@@ -39,3 +40,19 @@ def test_a_job_that_is_not_named(file: str) -> None:
 def test_what_follows_from_the_purpose_is_returned(file: str) -> None:
     assert run_action(job_read, {"file": file})["purpose"]["keeps_previous"] is True
     assert run_action(job_read, {"file": file, "purpose": "trial"})["purpose"]["keeps_previous"] is False
+
+
+def test_steps_are_profiled_where_a_job_trains(file: str) -> None:
+    measure = {"warmup_steps": 5, "split": True, "profile": 5}
+    assert run_action(job_read, {"file": file, "profile": "true"})["job"]["measure"] == measure
+    assert run_action(job_read, {"file": file, "profile": "false"})["job"]["measure"] is None
+    trial = {"suffix": "try", "steps": 2}
+    derived = run_action(job_read, {"file": file, "profile": "true", "purpose": "trial", "derive": trial})
+    assert derived["job"]["measure"]["profile"] is None
+    refused = run_action(job_read, {"file": file, "profile": "often"})
+    assert refused["msg"].startswith("profile: 'often' is neither true, false nor a whole number of at least 1")
+
+
+def test_a_misspelt_option_is_refused(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requested, "given", lambda _loader: {"profil": True})
+    assert run_action(job_read, {"file": file})["msg"] == "profil: unknown option; did you mean profile?"

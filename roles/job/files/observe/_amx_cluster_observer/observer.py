@@ -92,7 +92,7 @@ class Observer:
                 timed = timing.Timing(self.rank.measure, self.gradients)
                 for name, watch in timed.watched().items():
                     watched[name] = in_order(watched.get(name), watch)
-                self.heartbeat.measured = timed.timers.summary
+                self.heartbeat.measured = timed.summary
         return watched
 
     def keep_over_exec(self) -> None:

@@ -38,6 +38,9 @@ class Timers:
         self.pid = os.getpid()
         self.thread = threading.main_thread().ident
         self.warmup, self.split = 0, True
+        # Steps after the warm-up that do not count either, because they are profiled; seconds in collectives so far.
+        self.profiled = 0
+        self.communicated = 0.0
         # The part that the time since `mark` belongs to, and those around it.
         self.part = COMPUTE
         self.around: list[int] = []
@@ -91,26 +94,32 @@ class Timers:
         if not self.around:
             self.part = COMPUTE
 
-    def step(self, optimizer: Any) -> None:
-        """Note that an optimizer has made a step."""
+    def step(self, optimizer: Any) -> bool:
+        """Note that an optimizer has made a step; return whether it is one that leads."""
         if not self.is_here():
-            return
+            return False
         leading = self.leading() if self.leading is not None else None
         if leading is None:
             self.leading = weakref.ref(optimizer)
             leading = optimizer
         if leading is not optimizer:
-            return
+            return False
         now = self.spend()
         self.steps += 1
-        if self.steps > max(1, self.warmup):  # the first one began with the script
+        if self.steps > max(1, self.warmup) + self.profiled:  # the first one began with the script
             self.count(now - self.ended)
+        self.communicated += self.parts[COMMUNICATION]
         self.ended = now
         self.parts = [0.0] * len(PARTS)
         self.calls = self.bytes = 0
         if not self.around:
             self.part = OTHER if self.delivered else COMPUTE
         self.delivered = False
+        return True
+
+    def restart(self) -> None:
+        """Let the step begin now."""
+        self.ended = self.mark = self.clock()
 
     def count(self, seconds: float) -> None:
         """Add a step that lasted so long."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 
 from _amx_cluster_observer import backward
 from _amx_cluster_observer.gradients import Gradients
+from _amx_cluster_observer.profiling import Profiling
 from _amx_cluster_observer.timers import COMMUNICATION, COMPUTE, INPUT, Timers
 from _amx_cluster_observer.wire import MPI
 
@@ -31,6 +33,15 @@ class Timing(backward.Watcher):
         self.timers, self.gradients = Timers(), gradients
         self.timers.warmup = int(settings.get("warmup_steps", 5))
         self.timers.split = bool(settings.get("split", True))
+        self.profiling: Profiling | None = None
+        profiled = int(settings.get("profile") or 0)
+        if profiled:
+            # In the step after them, other ranks wait for the one that sums up.
+            self.timers.profiled = profiled + 1
+            if gradients.rank.is_first:
+                self.profiling = Profiling(max(1, self.timers.warmup), profiled)
+                # Else it logs that it starts and stops. It is read when torch is imported.
+                os.environ.setdefault("KINETO_LOG_LEVEL", "99")
         # The buckets of models: (steps when they were looked at, how many, bytes).
         self.buckets: Any = weakref.WeakKeyDictionary()
 
@@ -48,6 +59,11 @@ class Timing(backward.Watcher):
             f"{MPI}.group": self.watch_mpi_group,
             f"{MPI}.work": self.watch_mpi_works,
         }
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the timers have, and the profile where there is one."""
+        profile = self.profiling.found if self.profiling is not None else {}
+        return {**self.timers.summary(), **({"profile": profile} if profile else {})}
 
     # --- steps and input ---
 
@@ -82,7 +98,10 @@ class Timing(backward.Watcher):
         if backward.is_compiling():
             return
         with contextlib.suppress(Exception):
-            self.timers.step(stepping)
+            if not self.timers.step(stepping) or self.profiling is None:
+                return
+            if self.profiling.after(self.timers.steps, self.timers.communicated):
+                self.timers.restart()
 
     def watch_loader(self, module: Any) -> None:
         """Time how long a DataLoader's batches take."""

@@ -63,6 +63,28 @@ def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "measure"),
+    [
+        *((value, Measure(profile=5)) for value in (True, "true", "yes")),
+        *((value, Measure(profile=3)) for value in (3, "3")),
+        *((value, None) for value in (False, "false", "")),
+    ],
+)
+def test_a_job_whose_steps_are_profiled(value: object, measure: Measure | None) -> None:
+    assert derive.profiled(JOB, value).measure == measure
+    timed = replace(JOB, measure=Measure(2, split=False))
+    assert derive.profiled(timed, value) == replace(
+        timed, measure=Measure(2, split=False, profile=measure.profile if measure else None)
+    )
+
+
+@pytest.mark.parametrize("value", ["often", 0, "0", -1, 1.5, [1]])
+def test_steps_that_cannot_be_profiled(value: object) -> None:
+    with pytest.raises(ValueError, match=r"profile: .* is neither true, false nor a whole number of at least 1"):
+        derive.profiled(JOB, value)
+
+
 def test_nobody_is_told_of_the_end_of_a_derived_job() -> None:
     made = derive.derived(JOB, "tune-1")
     assert JOB.on_end is not None

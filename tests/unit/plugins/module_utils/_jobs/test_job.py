@@ -116,6 +116,9 @@ def test_every_field(folder: Path) -> None:
         ("measure: true", "measure", Measure()),
         ("measure: {}", "measure", Measure()),
         ("measure: {split: false}", "measure", Measure(split=False)),
+        ("measure: {profile: 3}", "measure", Measure(profile=3)),
+        ("measure: {profile: true}", "measure", Measure(profile=5)),
+        ("measure: {profile: false}", "measure", Measure()),
         # What kind was called before.
         ("trainer: true", "kind", "trainer"),
         ("trainer: false", "kind", "torch"),
@@ -195,7 +198,11 @@ WRONG_FORM = [
     ("launcher: srun", "launcher: 'srun' is not one of mpirun, torchrun, kubernetes"),
     ("watch: {gradient: false}", "watch: gradient: unknown field; known fields: gradients, stall, group"),
     ("measure: 5", "measure: 5 is neither true, false nor a mapping such as {warmup_steps: 5, split: true}"),
-    ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split"),
+    ("measure: {steps: 5}", "measure: steps: unknown field; known fields: warmup_steps, split, profile"),
+    (
+        "measure: {profile: 0}",
+        "measure: profile: 0 is neither true, false nor a whole number of at least 1: how many steps are profiled",
+    ),
     ("checkpoints: {steps: 0}", "checkpoints: steps: 0 is not a whole number of at least 1"),
     ("hosts: all", "hosts: 'all' is not a whole number of at least 1"),
     ("comm_cores: -1", "comm_cores: -1 is not a whole number of at least 0"),

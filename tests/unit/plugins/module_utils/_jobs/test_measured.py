@@ -70,6 +70,7 @@ def test_the_plan_has_it_only_when_it_is_on() -> None:
     assert runs.plan(runs.host("node0", 1), measure=Measure(3, split=False))["measure"] == {
         "warmup_steps": 3,
         "split": False,
+        "profile": None,
     }
 
 
