@@ -28,6 +28,7 @@ OF_AN_INVENTORY = {
     "output_file": "/none/out",
     "override": {"hosts": 9},
     "again": True,
+    "profile": "throughput",
     "budget": "100 EUR",
     "remove": True,
 }

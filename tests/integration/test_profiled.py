@@ -16,15 +16,21 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPER
 from support import zoo
 
 
-def profiled(environment: Path, folder: Path, job: dict[str, Any] | None = None, **env: str) -> dict[str, Any]:
-    """Run the script `profiled` of the zoo; return the profile of its one host."""
+def results_of(environment: Path, folder: Path, job: dict[str, Any] | None = None, **env: str) -> dict[str, Any]:
+    """Run the script `profiled` of the zoo; return its results.json."""
     given = {"measure": Measure(warmup_steps=3, profile=4), **(job or {}), "env": env}
     kind = {"kind": "trainer"} if env["MODEL"] == "bert" else {}
     status, log = zoo.run(zoo.Case("profiled", {**kind, **given}, expect={"steps": 12}), folder, environment)
     assert status["state"] == "succeeded", log
     assert "_amx_cluster" not in log
-    assert "profiler_st" not in log
-    results = json.loads((folder / "jobs/profiled/results.json").read_text())
+    found: dict[str, Any] = json.loads((folder / "jobs/profiled/results.json").read_text())
+    return found
+
+
+def profiled(environment: Path, folder: Path, job: dict[str, Any] | None = None, **env: str) -> dict[str, Any]:
+    """Return the profile of the job's one host."""
+    results = results_of(environment, folder, job, **env)
+    assert "profiler_st" not in (folder / "jobs/profiled/log").read_text()
     assert results["notes"] == []
     # The steps that are profiled, and the one in which ranks wait for the sums, are in no other time.
     assert results["measured"]["steps"] == 12 - 3 - 4 - 1
@@ -66,3 +72,10 @@ def test_products_are_most_of_a_wide_model_in_a_plain_loop(environment: Path, tm
     assert found["operations"][0]["kind"] in ("products", "collectives", "other")
     assert found["shares"]["dropout"] < 0.001
     assert found["shares"]["attention"] == 0
+
+
+def test_a_script_that_uses_the_profiler_itself(environment: Path, tmp_path: Path) -> None:
+    results = results_of(environment, tmp_path, MODEL="wide", OWN="1")
+    assert results["notes"] == ["steps were not profiled on localhost: the script uses torch's profiler itself"]
+    assert results["measured"]["profile"] is None
+    assert results["measured"]["steps"] == 12 - 3 - 4 - 1

@@ -7,8 +7,9 @@ docs/where_the_time_goes.md says what each kind is.
 
 "As on AMX" is what the kinds would be if matrix products were faster by the ratio of peaks, and all else took as long
 as it does. The peaks are those of a core and cycle: 1024 operations in bf16 with AMX, 64 in fp32 without, by "Leverage
-Intel Advanced Matrix Extensions" in PyTorch's tutorials (https://docs.pytorch.org/tutorials/recipes/amx.html), which
-cites Intel. No product reaches the peak, so that the shares are bounds: products take at least that much.
+Intel Advanced Matrix Extensions" in PyTorch's tutorials (https://pytorch.org/tutorials/recipes/amx.html), which
+cites Intel. That is a bound for cores with two units of AVX-512 whose products are near their own peak, no forecast:
+products seldom come near the peak of AMX.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PRODUCTS = "products"
 PEAK = 1024 / 64
 """How many times as many operations a core has with AMX in bf16 as with AVX-512 in fp32, at most."""
 SLOWER = ("avx512_bf16", "avx512_vnni", "avx512")
-"""The instruction sets that PEAK compares with. Where bf16 is multiplied without AMX (avx512_bf16), it is less."""
+"""The instruction sets that PEAK compares with. Where bf16 is multiplied without AMX (avx512_bf16), it may be less."""
 SAME = 0.02
 """Hosts whose shares differ by at most this have one column."""
 
@@ -78,7 +79,7 @@ def shares(kinds: Mapping[str, float]) -> dict[str, float]:
 
 
 def as_on_amx(host: Mapping[str, Any]) -> dict[str, float] | None:
-    """Return the kinds of a host's step with products in the time that AMX needs at least.
+    """Return the kinds of a host's step with products as fast as the ratio of peaks would have them.
 
     Attention is left as it is: which part of it are products is not known. None where the host has AMX already, or what
     its peak is is not known.
@@ -97,8 +98,8 @@ def text(profile: Mapping[str, Any]) -> str:
     )
     shown = list(zip(hosts, split))[: 1 if alike else None]
     faster = as_on_amx(hosts[0])
-    heads = [f"{host['host']}" for host, _split in shown]
-    rows = [["kind of operation", *heads, *(["as on AMX (at most)"] if faster else [])]]
+    heads = [host["host"] for host, _split in shown] + (["as on AMX (at most)"] if faster else [])
+    rows = [["kind of operation", *heads]]
     bound = shares(faster) if faster else {}
     for kind in sorted(OPERATIONS, key=lambda kind: -split[0][kind]):
         cells = [each[kind] for _host, each in shown] + ([bound[kind]] if faster else [])

@@ -1,4 +1,7 @@
-"""A small BERT with random weights, or a wide linear model in a plain loop: MODEL is bert or wide."""
+"""A small BERT with random weights, or a wide linear model in a plain loop: MODEL is bert or wide.
+
+With OWN=1 the plain loop has torch's profiler itself from the fifth step on.
+"""
 
 import json
 import os
@@ -31,10 +34,16 @@ def wide() -> None:
     torch.manual_seed(0)
     model = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1)))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    for batch in DataLoader(torch.ones(256 * STEPS, 1024), batch_size=256):
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    for step, batch in enumerate(DataLoader(torch.ones(256 * STEPS, 1024), batch_size=256)):
+        if step == 4 and os.environ.get("OWN"):
+            profiler.start()
         model(batch).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+    if os.environ.get("OWN"):
+        profiler.stop()
+        assert any(event.name == "aten::mm" for event in profiler.events())
     distributed.destroy_process_group()
 
 

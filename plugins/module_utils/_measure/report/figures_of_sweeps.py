@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPERATIONS, PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import style
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.style import Drawn, colour, of_series
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
@@ -259,10 +259,21 @@ def epoch_time(table: Table) -> Drawn | None:
 def time_split(table: Table) -> Drawn | None:
     """Share of a step's time: a stacked bar for each number of hosts or rank."""
     rows = list(table.rows)
-    if not rows:
-        return None
     if len(rows) > 24:  # one bar for each host
         rows = [_mean(mine) for mine in grouped(rows, "host").values()]
+    return _stacked(table, rows, dict(zip(PARTS, ("c1", "c2", "c5", "c8"))), "Where a step's time goes")
+
+
+def operations(table: Table) -> Drawn | None:
+    """Share of each kind of operation in a step: a stacked bar for each host, and for what AMX would leave of it."""
+    colours = dict(zip(OPERATIONS, (*style.SERIES[:7], "reference", "c8")))
+    return _stacked(table, table.rows[:24], colours, "Kinds of operations in a step")
+
+
+def _stacked(table: Table, rows: Sequence[Row], colours: Mapping[str, str], title: str) -> Drawn | None:
+    """Return a figure of a stacked bar for each row. colours: {column with a share: its colour}."""
+    if not rows:
+        return None
     several = len({row["results"] for row in rows}) > 1
     made, (axes,) = style.figure(1.3 + 0.34 * (len(rows) + several * len({row["results"] for row in rows})))
     names = [_where(row, rows) for row in rows]
@@ -274,7 +285,7 @@ def time_split(table: Table) -> Drawn | None:
             heading = style.short(row["results"], 60)
             axes.text(0, places[-1] - 0.6, heading, fontsize=9, fontweight="bold", color=colour("ink"), va="bottom")
     left = [0.0] * len(rows)
-    for name, series in zip(PARTS, ("c1", "c2", "c5", "c8")):
+    for name, series in colours.items():
         shares = [row[name] or 0.0 for row in rows]
         if not any(shares):
             continue
@@ -302,10 +313,10 @@ def time_split(table: Table) -> Drawn | None:
     said = "; ".join(
         (f"{row['results']}, " if several else "")
         + f"{name}: "
-        + ", ".join(f"{share} {row[share] * 100:.0f} %" for share in PARTS if row[share])
+        + ", ".join(f"{share} {row[share] * 100:.0f} %" for share in colours if row[share])
         for name, row in zip(names, rows)
     )
-    return Drawn("time_split", "Where a step's time goes", f"Share of a step's time. {said}.", made, table)
+    return Drawn(table.name, title, f"Share of a step's time. {said}.", made, table, table.note)
 
 
 def _where(row: Row, rows: Sequence[Row]) -> str:

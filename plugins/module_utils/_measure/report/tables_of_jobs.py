@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import profiles
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price, titled
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPERATIONS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     WORDS,
     Source,
@@ -140,6 +142,33 @@ def utilization(jobs: Sequence[Source]) -> Table:
 
 def _at(values: Sequence[Any], place: int) -> float | None:
     return number(values[place]) if place < len(values) else None
+
+
+def operations(jobs: Sequence[Source]) -> Table:
+    """Return the share of each kind of operation in a profiled step by host, and what AMX would leave of it at most."""
+    rows: list[dict[str, Any]] = []
+    for job in jobs:
+        profile = mapping(mapping(job.content.get("measured")).get("profile"))
+        for host in entries(profile.get("hosts")):
+            kinds = {kind: number(mapping(host.get("kinds")).get(kind)) or 0.0 for kind in OPERATIONS}
+            if sum(kinds.values()) <= 0:
+                continue
+            name, faster = text(host.get("host")), profiles.as_on_amx({**host, "kinds": kinds})
+            for where, found in ((name, kinds), ("as on AMX (at most)", faster)):
+                if found:
+                    about = {"results": job.label, "host": name, "where": where, "step_seconds": sum(found.values())}
+                    rows.append({**about, **profiles.shares(found)})
+    columns = (
+        *named("results", "host", "where"),
+        Column("step_seconds", "step", "milliseconds"),
+        *named(*OPERATIONS, form="percent"),
+    )
+    note = (
+        f"As on AMX: matrix products {profiles.PEAK:.0f} times as fast, the ratio of peaks, which is seldom reached; "
+        "all else, attention too, as it is."
+    )
+    on_amx = any(row["where"] != row["host"] for row in rows)
+    return Table("operations", "Kinds of operations in a step", columns, rows, note if on_amx else "")
 
 
 def attempts(jobs: Sequence[Source]) -> Table:

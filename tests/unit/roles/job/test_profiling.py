@@ -150,7 +150,9 @@ class Profiler:
         self.calls: list[str] = []
         self.found = events
         torch, of_torch = ModuleType("torch"), ModuleType("torch.profiler")
-        vars(torch).update(autograd=SimpleNamespace(_profiler_enabled=lambda: enabled), profiler=of_torch)
+        self.prepared = SimpleNamespace(_prepare_trace=lambda inner: self.calls.append(inner))
+        autograd = SimpleNamespace(_profiler_enabled=lambda: enabled, profiler=SimpleNamespace(profile=self.prepared))
+        vars(torch).update(autograd=autograd, profiler=of_torch)
         vars(of_torch).update(ProfilerActivity=SimpleNamespace(CPU="cpu"), profile=lambda activities: self)
         monkeypatch.setitem(sys.modules, "torch", torch)
         monkeypatch.setitem(sys.modules, "torch.profiler", of_torch)
@@ -190,8 +192,19 @@ def test_what_fails_is_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     Profiler(monkeypatch, [], enabled=True)
     profiled = Profiling(1, 1)
     profiled.after(1, 0.0)
-    assert profiled.found == {"note": "RuntimeError: the script has torch's profiler itself"}
+    assert profiled.found == {"note": f"RuntimeError: {profiling.OTHERS}"}
     assert not profiled.after(2, 0.0)
+
+
+def test_the_script_has_its_own_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    profiler = Profiler(monkeypatch, [])
+    profiled = Profiling(1, 5)
+    profiled.after(1, 0.0)
+    profiler.prepared._prepare_trace("the script's")
+    profiler.prepared._prepare_trace("another")
+    assert profiler.calls == ["start", "stop", "the script's", "another"]
+    assert not profiled.after(6, 0.0)
+    assert profiled.found == {"note": profiling.OTHERS}
 
 
 @pytest.mark.parametrize("is_first", [True, False])

@@ -12,6 +12,8 @@ dropout, its backward pass is.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 import time
 from collections.abc import Iterable
@@ -23,6 +25,7 @@ PRODUCTS, ATTENTION, DROPOUT, ELEMENTWISE, CASTS, OPTIMIZER, COLLECTIVES, INPUT,
 # Operations that are told, and letters of their names: a script may have some of its own.
 MOST, LONGEST = 10, 60
 
+OTHERS = "the script uses torch's profiler itself"
 ENGINE = "autograd::engine::evaluate_function: "
 STEP = "Optimizer.step#"
 # What decides for all that is within it, by its name, which has its namespace where there is one: aten::mm.
@@ -164,12 +167,27 @@ class Profiling:
         try:
             if made == self.first:
                 self.begin(waited)
-            elif self.profiler is not None:
+            else:
                 self.end(waited)
         except Exception as error:
             self.profiler = None
             self.found = {"note": f"{type(error).__name__}: {error}"[:200]}
         return True
+
+    def give_way(self, profile: Any) -> None:
+        """Stop where the script starts a profiler, of which there can be one. profile: the class of autograd's."""
+        prepare = profile._prepare_trace
+
+        @functools.wraps(prepare)
+        def _prepare_trace(inner: Any) -> Any:
+            if self.profiler is not None:
+                with contextlib.suppress(Exception):
+                    profiler, self.profiler = self.profiler, None
+                    self.found = {"note": OTHERS}
+                    profiler.stop()
+            return prepare(inner)
+
+        profile._prepare_trace = _prepare_trace
 
     def begin(self, waited: float) -> None:
         """Start the profiler."""
@@ -177,9 +195,10 @@ class Profiling:
         from torch.profiler import ProfilerActivity, profile
 
         if getattr(torch.autograd, "_profiler_enabled", bool)():
-            raise RuntimeError("the script has torch's profiler itself")
+            raise RuntimeError(OTHERS)
         profiler = profile(activities=[ProfilerActivity.CPU])
         profiler.start()
+        self.give_way(torch.autograd.profiler.profile)
         self.profiler = profiler
         self.began, self.waited = time.perf_counter(), waited
 

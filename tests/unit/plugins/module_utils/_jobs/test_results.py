@@ -88,3 +88,17 @@ def test_a_metric_that_is_no_number_is_left_out() -> None:
     names = [name for name, _value in results.rows({**RESULTS, "metrics": metrics})]
     assert "label, before and after" not in names
     assert "seconds, training" not in names
+
+
+def test_the_kinds_of_operations_are_below_the_table() -> None:
+    hosts = [{"host": "node0", "rank": 0, "isa": "amx", "kinds": {"products": 0.75, "other": 0.25}, "operations": []}]
+    profile = {"steps": 5, "seconds_of_a_step": 1.0, "hosts": hosts}
+    lines = results.table({**RESULTS, "measured": {"profile": profile}}).splitlines()
+    above = results.table({**RESULTS, "measured": None}).splitlines()
+    assert lines[: len(above)] == above
+    assert lines[len(above) + 1 :] == [
+        "kind of operation  node0",
+        "products           75.0 %",
+        "other              25.0 %",
+        "-" * 62,
+    ]

@@ -139,6 +139,29 @@ def test_time_split_of_a_job_and_its_sweep(tmp_path: Path) -> None:
     assert {"squad, sweep", "squad, job"} <= {text.get_text() for text in axes.texts}
 
 
+def test_kinds_of_operations(tmp_path: Path) -> None:
+    kinds = {"products": 0.64, "dropout": 0.2, "other": 0.16}
+    broken: list[Any] = [None, {}, {"host": "node2", "kinds": {"products": "much"}}]
+    hosts = [{"host": "node0", "isa": "avx512", "kinds": kinds}, {"host": "node1", "isa": "amx", "kinds": kinds}]
+    profile = {"steps": 4, "seconds_of_a_step": 1.0, "hosts": [*hosts, *broken]}
+    made = report(report_results.write_job(tmp_path / "squad", measured={"ranks": [], "profile": profile}))
+    rows = made.tables["operations"].rows
+    assert [(row["where"], row["products"], row["step_seconds"]) for row in rows] == [
+        ("node0", pytest.approx(0.64), pytest.approx(1.0)),
+        ("as on AMX (at most)", pytest.approx(0.1), pytest.approx(0.4)),
+        ("node1", pytest.approx(0.64), pytest.approx(1.0)),
+    ]
+    drawn = figure(made, "operations")
+    (axes,) = drawn.figure.axes
+    assert {one.get_label(): [bar.get_width() for bar in one] for one in axes.containers} == {
+        "products": pytest.approx([0.64, 0.1, 0.64]),
+        "dropout": pytest.approx([0.2, 0.5, 0.2]),
+        "other": pytest.approx([0.16, 0.4, 0.16]),
+    }
+    assert "node0 as on AMX (at most): products 10 %, dropout 50 %, other 40 %" in drawn.alt
+    assert drawn.note.startswith("As on AMX: matrix products 16 times as fast")
+
+
 def test_losses_over_each_other(tmp_path: Path) -> None:
     paths = [report_results.write_job(tmp_path / name) for name in ("one", "other")]
     report_results.write_json(
