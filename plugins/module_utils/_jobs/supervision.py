@@ -168,6 +168,10 @@ class Supervision:
                 with contextlib.suppress(OSError):
                     (self.folder / name).parent.mkdir(exist_ok=True)
                 self.keep(name, content)
+        for host, when in self.watch.departures.at.items():
+            self.note(f"{host} leaves at {when}")
+        for host, problem in self.watch.departures.problems.items():
+            self.note(f"{host} cannot tell whether it is taken back: {problem}")
 
     def keep_logged(self, entries: list[dict[str, Any]]) -> None:
         """Add to the job's curves what its Trainer has logged. Without room for it the job goes on."""
@@ -183,11 +187,6 @@ class Supervision:
         if directory.shorten_log(self.folder / "log", LOG, LOG_FIRST, LOG_LAST):
             self.note(f"the log took more than {LOG >> 30} GiB: what lies in its middle was removed")
         self.note(self.watch.alone())
-        departures = self.watch.departures
-        for host, when in departures.at.items():
-            self.note(f"{host} leaves at {when}")
-        for host, problem in departures.problems.items():
-            self.note(f"{host} cannot tell whether it is taken back: {problem}")
         if time.monotonic() - self.utilization_written > UTILIZATION:
             self.keep_utilization()
 

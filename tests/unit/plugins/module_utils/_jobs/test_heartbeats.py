@@ -203,13 +203,14 @@ import json, os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.heartbeat import Heartbeat
+from _amx_cluster_observer.notices import Notices
 from _amx_cluster_observer.rank import Rank
 
 address, port, token = sys.argv[2].split(":")
 ranks, rounds = int(sys.argv[3]), int(sys.argv[4])
 observed = dict(pid=os.getpid(), rank=0, size=ranks, together=[], host="node0", interface="lo", job="", watch={})
 me = Rank(observed, sys.argv[2])
-beat = Heartbeat(me, Activity(me))
+beat = Heartbeat(me, Activity(me), Notices(me))
 beat.gradient = {"step": 1, "parameters": 199, "sum": 0.1234567, "norm": 1.0}
 # Most wait for the others at any time, which takes the longest to tell.
 beat.activity.active -= 100
