@@ -1,10 +1,15 @@
 """Time steps of models as PyTorch computes them beside the same with `optimize` of the job file, by turns.
 
     optimized_steps.py [--threads 1] [--rounds 5] [--precision bf16] [--models bert ...] [--ways auto dropout ...]
+                       [--profile 3]
 
 Each model trains in one process for each way, from the same random weights and rows; they take turns, a step each.
 Prints the median seconds of a step, the lowest and the highest, and the median ratio of the steps of a turn: that as
-PyTorch computes it over that of the way. The last line is JSON.
+PyTorch computes it over that of the way. The last line is JSON. With --profile, so many steps of each are profiled
+instead, as `measure: {profile: 3}` of a job file does, and the shares of each kind of operation are printed.
+
+Preload tcmalloc and Intel's OpenMP (LD_PRELOAD), as jobs do: with the C library's allocator, the kernel clears the
+memory of large tensors anew in every step.
 """
 
 from __future__ import annotations
@@ -83,8 +88,8 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 }
 
 
-def work(model_name: str, way: str, threads: int, precision: str) -> None:
-    """Make a step for each line of the standard input, and print its seconds."""
+def work(model_name: str, way: str, threads: int, precision: str, profile: int) -> None:
+    """Make a step for each line of the standard input, and print its seconds; or profile so many."""
     sys.path.insert(0, str(OBSERVE))
     import torch
 
@@ -98,13 +103,26 @@ def work(model_name: str, way: str, threads: int, precision: str) -> None:
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-4)
     called = torch.compile(model) if way == COMPILED else model
     model.train()
-    for _line in sys.stdin:
-        began = time.perf_counter()
+
+    def step() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             loss = called(**rows).loss
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+
+    if profile:
+        from _amx_cluster_observer.profiling import Profiling
+
+        profiling = Profiling(3, profile)
+        for made in range(3 + profile + 1):
+            profiling.after(made, 0.0)
+            step()
+        sys.stdout.write(json.dumps(profiling.found["kinds"]))
+        return
+    for _line in sys.stdin:
+        began = time.perf_counter()
+        step()
         sys.stdout.write(f"{time.perf_counter() - began}\n")
         sys.stdout.flush()
 
@@ -135,6 +153,18 @@ def measure(model: str, ways: list[str], options: argparse.Namespace) -> dict[st
     return found
 
 
+def shares(model: str, ways: list[str], options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Return {way: {kind of operation: its share of a step}}."""
+    found = {}
+    for way in ways:
+        own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", options.precision]
+        command = [*own, "--profile", str(options.profile), "--work", model, way]
+        env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+        kinds = json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True, text=True).stdout)
+        found[way] = {kind: seconds / sum(kinds.values()) for kind, seconds in kinds.items()}
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--threads", type=int, default=1)
@@ -142,14 +172,21 @@ def main() -> None:
     parser.add_argument("--precision", default="bf16", choices=["bf16", "fp32"])
     parser.add_argument("--models", nargs="+", default=list(MODELS), help="by the beginning of their names")
     parser.add_argument("--ways", nargs="+", default=["auto", *PARTS], choices=[*WAYS])
+    parser.add_argument("--profile", type=int, default=0, help="profile so many steps, and time none")
     parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.work:
         model_name, way = options.work
-        work(model_name, way, options.threads, options.precision)
+        work(model_name, way, options.threads, options.precision, options.profile)
         return
     results = {}
     for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:
+        if options.profile:
+            for way, kinds in shares(model, [AS_IT_IS, *options.ways], options).items():
+                told = "  ".join(f"{kind} {share:.1%}" for kind, share in kinds.items())
+                sys.stdout.write(f"{model:28} {way:14} {told}\n")
+            sys.stdout.flush()
+            continue
         found = measure(model, [AS_IT_IS, *options.ways], options)
         results[model] = found
         for way, seconds in found.items():
