@@ -13,7 +13,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, k
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts, members
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import (
+    Run,
+    Settings,
+    choose_hosts,
+    inventory_optimize,
+    members,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
@@ -84,6 +90,7 @@ class ActionModule(ControlNodeAction):
                 head=options["hosts"][0],
                 project=project_files.summary(found["project"]),
             )
+            inventory_optimize(settings.optimize)
             run = Run(job, settings)
             result.update(run=run.to_json())
             if on_hosts:

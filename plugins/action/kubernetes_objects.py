@@ -35,6 +35,7 @@ class ActionModule(ControlNodeAction):
         "kubernetes": {"type": "raw", "required": True},
         "stack": {"type": "dict", "required": True},
         "backend": {"type": "str", "default": "auto"},
+        "optimize": {"type": "raw", "default": "auto"},
         "job_env": {"type": "raw", "default": {}, "no_log": True},
         "path": {"type": "path"},
         "secret": {"type": "bool", "default": False},
@@ -48,7 +49,8 @@ class ActionModule(ControlNodeAction):
         chosen = settings.read(options["kubernetes"])
         job = load(Path(options["job"]), options["override"])
         tree = project_files.read(job)["project"]
-        run = Run(job, Settings(head="", backend=options["backend"], project=project_files.summary(tree)))
+        of_inventory = {name: options[name] for name in ("backend", "optimize")}
+        run = Run(job, Settings(head="", **of_inventory, project=project_files.summary(tree)))
         derived = derivation.derive(run, options["stack"], chosen)
         contents = manifest.job_files(derived, job, tree)
         made = manifest.render(derived, contents)

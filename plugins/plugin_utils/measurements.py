@@ -21,6 +21,7 @@ ARGUMENTS: dict[str, Any] = {
     "prefix": {"type": "path", "default": ""},
     "backend": {"type": "str", "default": "auto"},
     "cores": {"type": "raw", "default": {}},
+    "optimize": {"type": "raw", "default": "auto"},
 }
 # What a user can set with -e for all measurements.
 WITH_ALL = ("job", "override", "again")
@@ -71,5 +72,6 @@ def read(options: Mapping[str, Any], sources: list[str]) -> Measurement:
     unknown = sorted(set(options["request"]) - set(names(options["kind"])))
     if unknown:
         raise ValueError(f"request: {unknown[0]} is not one of {', '.join(names(options['kind']))}")
-    cluster = Cluster(options["hosts"], options["prefix"], options["backend"], options["cores"], sources)
+    of_inventory = {name: options[name] for name in ("hosts", "prefix", "backend", "cores", "optimize")}
+    cluster = Cluster(**of_inventory, inventory=sources)
     return KINDS[options["kind"]](options["request"], cluster, Path(options["results"]))

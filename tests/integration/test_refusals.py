@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -46,6 +47,16 @@ def test_inventory(cluster: Cluster, head: list[str], workers: list[str], proble
     assert f"The inventory cannot be used:\n{problems}" in said
     assert "node0]" not in said, "a host was asked"
     assert not cluster.prefix.exists()
+
+
+@pytest.mark.parametrize("playbook", ["train.yml", "plan.yml", "scale.yml", "tune.yml", "manifest.yml"])
+def test_optimized_steps_of_the_inventory(cluster: Cluster, playbook: str) -> None:
+    cluster.job("{name: mine, script: script.py}")
+    nodes = {"image": "registry.example.com/amx:1", "workers": 1, "cpus": 8, "memory": "16Gi"}
+    settings = {"cluster_optimize": "all", **({"cluster_kubernetes": nodes} if playbook == "manifest.yml" else {})}
+    options = ["-e", "job=job.yml", "-e", json.dumps(settings)]
+    message = "cluster_optimize: 'all' is neither auto, none nor a list of dropout, attention, optimizer"
+    assert message in " ".join(cluster.refusal(playbook, *options).split())
 
 
 def test_variables_of_the_inventory(cluster: Cluster) -> None:

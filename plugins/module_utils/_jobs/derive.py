@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end, optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, PROFILE, Measure
 
@@ -132,7 +132,8 @@ def verification(job: Job, script: Path) -> Job:
     What belongs to the job's own script (arguments, data, models, requirements, secrets) is left out.
     """
     of_script = {name: DEFAULTS[name] for name, row in FIELDS.items() if row.of_script}
-    return replace(job, **of_script, name=VERIFICATION, kind=kinds.VERIFICATION.name, script=script, secrets={})
+    settled: dict[str, Any] = {"name": VERIFICATION, "kind": kinds.VERIFICATION.name, "optimize": optimizing.NONE}
+    return replace(job, **of_script, **settled, script=script, secrets={})
 
 
 def measurement(job: Job, name: str, kind: str, script: Path, args: dict[str, Any]) -> Job:

@@ -28,7 +28,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     job_fields,
     kinds,
     on_end,
-    optimizing,
     secret_env,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
@@ -224,12 +223,14 @@ class Job:
         inference="leave it out",
         of_script=True,
     )
-    optimize: str | list[str] = row(
+    optimize: str | list[str] | None = row(
         job_fields.OPTIMIZE,
-        "which parts of a step are computed faster than PyTorch does; `auto` is all of them in jobs that train; see "
-        "[Faster steps](faster_steps.md)",
-        optimizing.NONE,
+        "which parts of a step are computed faster than PyTorch does; `auto` is all of them in jobs that train, `none` "
+        "is PyTorch as it is; default: `cluster_optimize` of the inventory, and without that `auto`; see [Faster "
+        "steps](faster_steps.md)",
+        None,
         inference="leave it out",
+        tried=True,
     )
     launcher: str = row(
         one_of(*known.LAUNCHERS),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which parts of a step the ranks of a job compute faster than PyTorch: the job field optimize.
+"""Which parts of a step the ranks of a job compute faster than PyTorch: the job field optimize, and cluster_optimize.
 
 What each of them does: roles/job/files/observe/_amx_cluster_optimize.
 """
@@ -23,20 +23,34 @@ TRAINING = (kinds.TRAINER.name, kinds.TORCH.name)
 """The kinds of job that `auto` is for."""
 
 
-def parts(wanted: str | Sequence[str], kind: str, stack: Mapping[str, Any]) -> list[str]:
+def parts(
+    wanted: str | Sequence[str] | None, kind: str, stack: Mapping[str, Any], inventory: str | Sequence[str] = AUTO
+) -> list[str]:
     """Return the parts for a job of a kind that sets optimize so, with a stack, in the order of PARTS.
 
-    Raises ValueError where parts are named that the stack's PyTorch cannot have.
+    inventory: cluster_optimize, for a job that leaves it open (None). Like `auto`, that is for jobs that train and
+    stacks that can have it. Raises ValueError where a job names parts that the stack's PyTorch cannot have.
     """
-    if wanted == NONE or (wanted == AUTO and kind not in TRAINING):
+    chosen = inventory if wanted is None else wanted
+    if chosen == NONE:
         return []
-    torch = str(stack.get("packages", {}).get("torch", ""))
-    can = bool(torch) and number(torch.partition("+")[0]) >= TORCH
-    if wanted == AUTO:
-        return list(PARTS) if can else []
+    can = has(stack)
+    if wanted is None or wanted == AUTO:
+        named = PARTS if chosen == AUTO else chosen
+        return [part for part in PARTS if part in named] if can and kind in TRAINING else []
     if not can:
         raise ValueError(
             f"optimize: {', '.join(wanted)} needs torch {'.'.join(map(str, TORCH))} or newer, and stack "
-            f"{stack.get('name', '')} has {torch or 'none'}: set cluster_stack: native, or leave it out"
+            f"{stack.get('name', '')} has {_torch(stack) or 'none'}: set cluster_stack: native, or leave it out"
         )
     return [part for part in PARTS if part in wanted]
+
+
+def has(stack: Mapping[str, Any]) -> bool:
+    """Tell whether a stack has the PyTorch that the parts are for."""
+    torch = _torch(stack)
+    return bool(torch) and number(torch.partition("+")[0]) >= TORCH
+
+
+def _torch(stack: Mapping[str, Any]) -> str:
+    return str((stack.get("packages") or {}).get("torch", ""))

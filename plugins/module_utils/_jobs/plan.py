@@ -12,7 +12,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import Memory
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, optimizing, secret_env, trackers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, secret_env, trackers
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -227,7 +227,7 @@ def make_plan(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
-    optimized = optimizing.parts(job.optimize, job.kind, stack)
+    optimized = run.optimized(stack)
     if job.sharding != "none":
         arguments.sharding(job.sharding, stack["packages"]["transformers"])
         if job.args.get("load_best_model_at_end") and len(hosts) > 1 and not run.settings.shared_directory:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 
@@ -25,11 +26,12 @@ class Settings:
     head: the host that launches and supervises it; head_address, head_interface: its address on the cluster network,
     and the interface that has it, which may have another name on other hosts. world_timeout: seconds that rank 0 waits
     for the others. shared_directory: whether the hosts share the job directories. user, since: who started it on the
-    control node, and when (ISO 8601, UTC). backend, cores: the inventory's, for a job that leaves them open; cores is
-    a mapping of CORES or of some of them. start: tells this start from every other one. project: what
-    project.Project.summary returns, and `paths`, the directories in the job directory from which its modules are
-    imported; empty without one. host_price: what a host costs an hour, as the inventory has it. notices: the address of
-    the hosts' metadata service, which announces that a host is taken back (http://ADDRESS); empty where there is none.
+    control node, and when (ISO 8601, UTC). backend, cores, optimize: the inventory's, for a job that leaves them open;
+    cores is a mapping of CORES or of some of them, optimize has the values of the field. start: tells this start from
+    every other one. project: what project.Project.summary returns, and `paths`, the directories in the job directory
+    from which its modules are imported; empty without one. host_price: what a host costs an hour, as the inventory has
+    it. notices: the address of the hosts' metadata service, which announces that a host is taken back (http://ADDRESS);
+    empty where there is none.
     """
 
     head: str
@@ -42,6 +44,7 @@ class Settings:
     start: str = ""
     backend: str = "auto"
     cores: dict[str, Any] = field(default_factory=dict)
+    optimize: Any = optimizing.AUTO
     project: dict[str, Any] = field(default_factory=dict)
     host_price: str = ""
     notices: str = ""
@@ -71,6 +74,10 @@ class Run:
             with contextlib.suppress(ValueError):
                 return launcher.backend(self.settings.backend, stack)
         return launcher.backend(self.job.backend, stack)
+
+    def optimized(self, stack: Mapping[str, Any]) -> list[str]:
+        """Return which parts of a step are optimized with an entry of the catalogue. Raises ValueError."""
+        return optimizing.parts(self.job.optimize, self.job.kind, stack, inventory_optimize(self.settings.optimize))
 
     def cores(self, hosts: int) -> dict[str, int | str]:
         """Return the request of this run, on so many hosts, for a node's cores: the fields of allocation.Request but
@@ -107,6 +114,15 @@ def cores_of(job: Job, inventory: object) -> dict[str, int | str]:
         raise ValueError("\n".join(errors))
     own = {name: getattr(job, name) for name in CORES}
     return own if any(job.sets(name) for name in CORES) else {**own, **checked}
+
+
+def inventory_optimize(value: object) -> str | list[str]:
+    """Return cluster_optimize of an inventory. Raises ValueError where it is no value of the job field optimize."""
+    try:
+        checked: str | list[str] = FIELDS["optimize"].form.check(value, Place())
+    except ValueError as error:
+        raise ValueError(f"cluster_optimize: {error}") from None
+    return checked
 
 
 def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:

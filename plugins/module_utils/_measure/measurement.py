@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, project_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, optimizing, project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import inventory_optimize
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
 from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 
@@ -33,14 +34,15 @@ Begun = TypeVar("Begun")
 class Cluster:
     """What a measurement needs to know of the inventory.
 
-    hosts: all that may be used, the head first. prefix: the directory on each with the jobs. backend, cores: for jobs
-    that leave them open. inventory: where it is on the control node.
+    hosts: all that may be used, the head first. prefix: the directory on each with the jobs. backend, cores, optimize:
+    for jobs that leave them open. inventory: where it is on the control node.
     """
 
     hosts: list[str]
     prefix: str = ""
     backend: str = "auto"
     cores: Any = field(default_factory=dict)
+    optimize: Any = optimizing.AUTO
     inventory: list[str] = field(default_factory=list)
 
 
@@ -82,6 +84,7 @@ class Measurement(ABC, Generic[State]):
         if not options.get("job"):
             raise ValueError(f"no job was named: add -e job=FILE, such as -e job={self.EXAMPLE}")
         self.job = load(Path(options["job"]), self.override())
+        inventory_optimize(self.cluster.optimize)
         self.prepare()
         self.path = self.results / f"{self.job.name}-{self.DIRECTORY}" / self.FILE
 

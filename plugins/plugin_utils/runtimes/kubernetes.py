@@ -128,6 +128,7 @@ class Kubernetes(Runtime):
             since=given.since,
             start=start_of,
             backend=given.backend,
+            optimize=given.optimize,
             project=project_files.summary(tree),
         )
         run = Run(job, own)

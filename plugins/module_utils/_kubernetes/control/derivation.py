@@ -23,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.re
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.resources import Resources
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import JOB
+from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 # Names of pods are their object's and up to so many characters.
 LONGEST_NAME = 48
@@ -37,7 +38,7 @@ class Derived:
     """A job on Kubernetes. run: as the pods read it, without a path of the control node. name: of its objects.
 
     pods, least_pods: how many it starts with, and with how many it goes on. ranks: of each pod, as its object declares
-    them. notes: what a person should know.
+    them. optimized: the parts of a step that are computed faster than PyTorch does. notes: what a person should know.
     """
 
     run: Run
@@ -49,6 +50,7 @@ class Derived:
     ranks: int
     resources: Resources
     backend: str
+    optimized: list[str]
     notes: tuple[str, ...] = ()
 
     @property
@@ -168,6 +170,7 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
 
     attempt("name", lambda: object_name(own.name))
     attempt("backend", lambda: Run(own, run.settings).backend(stack["backend"]))
+    attempt("optimized", lambda: Run(own, run.settings).optimized(stack))
     attempt("resources", lambda: _resources(own, settings))
     if errors:
         lines = "".join(f"\n- {error}" for error in errors)
@@ -193,6 +196,7 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
         ranks,
         found,
         values["backend"],
+        values["optimized"],
         tuple(_notes(own, settings, chosen.precision, ranks, creates_secret)),
     )
 
@@ -246,6 +250,7 @@ def describe(derived: Derived) -> str:
         f"  each pod: {amounts.cpus} of {settings.cpus} CPUs, {quantities.memory(amounts.memory)} of "
         f"{quantities.memory(settings.memory)}, /dev/shm {quantities.memory(amounts.shm)}; requests = limits",
         f"  image {settings.image}, stack {derived.stack}, {derived.backend}, {job.precision}",
+        *([f"  optimized steps: {names(derived.optimized)}"] if derived.optimized else []),
         f"  nodes with {_selector(settings)}; volume {settings.claim}",
     ]
     return "\n".join([*lines, *(f"  note: {note}" for note in derived.notes)])

@@ -35,6 +35,7 @@ PACKAGES = {
     "torch/__init__.py": """
         from types import SimpleNamespace
 
+        __version__ = "2.13.0"
         int64 = uint8 = "kinds of numbers"
         strided = "a layout"
 
@@ -320,6 +321,27 @@ def test_a_torch_without_hooks_trains(rank: Rank) -> None:
     path = rank.packages / "torch/optim/optimizer.py"
     path.write_text(path.read_text().replace("register_optimizer_step_pre_hook", "other"))
     assert rank.run(TRAINS).stdout == TRAINED
+
+
+# --- optimized steps ---
+
+IMPORTED = """
+    import sys
+    import torch
+    print([name for name in sys.modules if "_amx_cluster_optimize" in name])
+"""
+
+
+def test_nothing_of_optimize_is_imported_where_no_part_is_on(rank: Rank) -> None:
+    for told in ({}, {"AMX_CLUSTER_OPTIMIZE": ""}):
+        ran = rank.run(IMPORTED, **told)
+        assert (ran.stdout, ran.stderr) == ("[]\n", "")
+
+
+def test_what_a_torch_does_not_have_is_left_to_it(rank: Rank) -> None:
+    ran = rank.run(IMPORTED, AMX_CLUSTER_OPTIMIZE="dropout")
+    assert "_amx_cluster_optimize" in ran.stdout
+    assert ran.stderr.startswith("optimize: dropout is left to PyTorch ")
 
 
 # --- the Trainer ---

@@ -43,6 +43,7 @@ def test_a_verification_keeps_the_settings_and_drops_what_belongs_to_the_script(
         ranks_per_node=2,
         launcher="torchrun",
         env={"KMP_BLOCKTIME": "0"},
+        optimize="none",
     )
 
 
@@ -60,6 +61,7 @@ def test_a_measurement_keeps_the_settings_and_has_a_script_of_its_own() -> None:
         launcher="torchrun",
         env={"KMP_BLOCKTIME": "0"},
         watch=Watch(gradients=False),
+        optimize="none",
     )
 
 
@@ -83,6 +85,14 @@ def test_a_job_whose_steps_are_profiled(value: object, measure: Measure | None) 
 def test_steps_that_cannot_be_profiled(value: object) -> None:
     with pytest.raises(ValueError, match=r"profile: .* is neither true, false nor a whole number of at least 1"):
         derive.profiled(JOB, value)
+
+
+def test_trials_have_the_optimized_steps_of_the_job_and_what_only_verifies_or_measures_has_none() -> None:
+    job = replace(JOB, optimize=["dropout"])
+    assert derive.trial(job, "t1", 20).optimize == ["dropout"]
+    assert derive.trial(job, "t1", 20, fields={"optimize": "none"}).optimize == "none"
+    assert derive.verification(job, Path("/a.py")).optimize == "none"
+    assert derive.measurement(job, "network", "torch", Path("/a.py"), {}).optimize == "none"
 
 
 def test_nobody_is_told_of_the_end_of_a_derived_job() -> None:

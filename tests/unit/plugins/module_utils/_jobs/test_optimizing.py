@@ -24,7 +24,26 @@ OLD = {"name": "ipex-2.8", "packages": {"torch": "2.8.0+cpu"}}
     ],
 )
 def test_the_parts_of_a_job(wanted: Any, kind: str, stack: dict[str, Any], found: list[str]) -> None:
-    assert optimizing.parts(wanted, kind, stack) == found
+    for inventory in ("auto", "none", ["attention"]):
+        assert optimizing.parts(wanted, kind, stack, inventory) == found
+
+
+@pytest.mark.parametrize(
+    ("inventory", "kind", "stack", "found"),
+    [
+        ("auto", "trainer", NATIVE, ["dropout", "attention", "optimizer"]),
+        ("none", "trainer", NATIVE, []),
+        (["optimizer", "dropout"], "torch", NATIVE, ["dropout", "optimizer"]),
+        (["optimizer"], "ranks", NATIVE, []),
+        (["optimizer"], "verification", NATIVE, []),
+        (["optimizer"], "trainer", OLD, []),
+        ("auto", "inference", NATIVE, []),
+    ],
+)
+def test_the_parts_of_a_job_that_leaves_them_open(
+    inventory: Any, kind: str, stack: dict[str, Any], found: list[str]
+) -> None:
+    assert optimizing.parts(None, kind, stack, inventory) == found
 
 
 def test_parts_that_a_stack_cannot_have() -> None:

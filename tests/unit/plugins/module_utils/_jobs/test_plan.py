@@ -217,6 +217,16 @@ def test_the_plan_of_a_hundred_hosts_takes_linear_time(capsys: pytest.CaptureFix
     assert many < 15 * few  # quadratic growth would be 25 times
 
 
+@pytest.mark.parametrize(
+    ("job", "found"),
+    [({}, "dropout,attention,optimizer"), ({"optimize": "none"}, None), ({"kind": "ranks"}, None)],
+)
+def test_ranks_know_which_parts_of_a_step_are_optimized(job: dict[str, Any], found: str | None) -> None:
+    made = plan(host("node0", 1), stack={**STACK, "packages": {"torch": "2.13.0+cpu"}}, **job)
+    assert made["hosts"][0]["env"].get("AMX_CLUSTER_OPTIMIZE") == found
+    assert Plan.from_json(made).optimized() == (found.split(",") if found else [])
+
+
 SHARDING_STACK = {**STACK, "packages": {"transformers": "5.23.0"}}
 
 

@@ -41,6 +41,13 @@ def test_the_project() -> None:
     assert text.splitlines()[1] == "Project mine 0123456789ab (12 files, 2.3 MB)"
 
 
+def test_the_optimized_parts_of_a_step() -> None:
+    stack = {**STACK, "packages": {"torch": "2.13.0+cpu"}}
+    line = "Steps are optimized: dropout, attention, optimizer; optimize: none leaves them to PyTorch."
+    assert line in render(plan(host("node0", 1), stack=stack)).splitlines()
+    assert "optimize" not in render(plan(host("node0", 1), stack=stack, optimize="none"))
+
+
 def test_identical_hosts_are_shown_once_with_their_names() -> None:
     server = machine(2, 4)
     text = render(plan_of(Request(reserved_cores=0), node0=(server, None), node1=(server, None)))

@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, choose_hosts, cores_of, members
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import (
+    Run,
+    choose_hosts,
+    cores_of,
+    inventory_optimize,
+    members,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 from support.runs import run
 
@@ -59,6 +65,30 @@ def test_every_stack_and_launcher_has_gloo(stack: str) -> None:
         assert run(backend="gloo", launcher=launcher).backend(stack) == "gloo"
         settings = replace(run().settings, backend="gloo")
         assert Run(run(launcher=launcher).job, settings).backend(stack) == "gloo"
+
+
+NATIVE = {"name": "native", "packages": {"torch": "2.13.0+cpu"}}
+
+
+@pytest.mark.parametrize(
+    ("inventory", "own", "parts"),
+    [
+        ("none", None, []),
+        (["dropout"], None, ["dropout"]),
+        ("none", "auto", ["dropout", "attention", "optimizer"]),
+        ("auto", "none", []),
+    ],
+)
+def test_a_job_that_leaves_optimize_open_takes_the_inventorys(inventory: Any, own: Any, parts: list[str]) -> None:
+    made = run({"optimize": inventory}, optimize=own)
+    assert Run.from_json(json.loads(json.dumps(made.to_json()))).optimized(NATIVE) == parts
+
+
+@pytest.mark.parametrize("value", ["all", "dropout", [], ["dropout", "loss"], True, None])
+def test_an_inventorys_optimize_that_is_wrong(value: Any) -> None:
+    error = f"cluster_optimize: {value!r} is neither auto, none nor a list of dropout, attention, optimizer"
+    with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
+        inventory_optimize(value)
 
 
 CORES = {"ranks_per_node": "auto", "comm_cores": "auto", "reserved_cores": "auto", "threads_per_core": 1}

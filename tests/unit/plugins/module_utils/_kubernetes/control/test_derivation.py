@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
-from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checkout import ROOT
-from support.kubernetes_jobs import CCL_STACK, derive
+from support.kubernetes_jobs import CCL_STACK, GIVEN, STACK, derive
 
 SQUAD = ROOT / "jobs/squad-bert-large.yml"
 
@@ -27,6 +27,18 @@ def test_the_published_example() -> None:
     assert (derived.backend, derived.run.job.precision, derived.settings.claim) == ("gloo", "bf16", "transformers-pvc")
     assert derived.is_prepared
     assert "4 pod(s), 2 rank(s) each, 2 restart(s)" in derivation.describe(derived)
+
+
+def test_optimized_steps() -> None:
+    stack = {**STACK, "packages": {"torch": "2.13.0+cpu"}}
+    lines = derivation.describe(derive(stack=stack)).splitlines()
+    assert "  optimized steps: dropout, attention, optimizer" in lines
+    assert "optimized" not in derivation.describe(derive(override={"optimize": "none"}, stack=stack))
+    with pytest.raises(ValueError, match=r"\n- optimize: dropout needs torch 2\.13 or newer"):
+        derive(override={"optimize": ["dropout"]}, stack={**STACK, "packages": {"torch": "2.8.0+cpu"}})
+    run = Run(load(ROOT / "jobs/smoke.yml"), Settings(head="", optimize="some"))
+    with pytest.raises(ValueError, match=r"\n- cluster_optimize: 'some' is neither auto, none nor a list of"):
+        derivation.derive(run, stack, settings.read(GIVEN))
 
 
 @pytest.mark.parametrize(
