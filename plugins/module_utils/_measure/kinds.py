@@ -105,7 +105,7 @@ class Sweep(Measurement[sweep.Sweep]):
 
 
 class Tuning(Measurement[tuning.Tuning]):
-    """The job with other ranks, cores and backends, within a budget."""
+    """The job with other ranks, cores, backends and optimized steps, within a budget."""
 
     TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", "tune"
     FILE, VERSION, DOCUMENT, OPTIONS = tuning.FILE, tuning.VERSION, tuning.Tuning, tuning_request.OPTIONS
@@ -142,7 +142,9 @@ class Tuning(Measurement[tuning.Tuning]):
                 f"job {self.job.name} has no settings that are valid on every one of {', '.join(self.hosts)}: "
                 f"playbooks/plan.yml -e job={self.job.file} says what does not fit"
             )
-        return tuning.with_candidates(content, valid)
+        stack = {"packages": found.head.get("packages") or {}}
+        optimizes = tuning_request.optimizes(self.job, self.cluster.optimize, stack, self.request.vary)
+        return tuning.with_candidates(content, valid, optimizes)
 
     def ended(self, content: tuning.Tuning) -> bool:
         return bool(content.ended)

@@ -7,6 +7,7 @@ Everything follows from the content of tune.json, so that an interrupted tuning 
 settings as the budget allows; each further round tries the faster half with twice the steps. The job's own settings,
 the default, are in every round. At last the winner and the default run in pairs, several times: the ratio of their
 speeds is known with its confidence interval then, and settings that fail in such a run give way to the next best.
+`optimize` is not combined with all other settings: it is tried with those of the job as it is, and with the fastest.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
 from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
-from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import Request
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import VARIED, Request
 
 VERSION = 2
 FILE = "tune.json"
@@ -31,7 +32,7 @@ HOPELESS = 0.9
 # The batch sizes of a rank that are tried, where it is allowed, as multiples of the job's.
 BATCHES = (2.0, 0.5)
 USED_UP = "the budget is used up"
-# Settings of cores and the backend, by their names in a job file.
+# Settings of cores, the backend and, where it is varied, optimize, by their names in a job file.
 Settings = dict[str, Any]
 
 
@@ -150,9 +151,18 @@ def job_failed(content: Tuning) -> bool:
     return len(content.trials) == 1 and content.trials[0].default and content.trials[0].state == "failed"
 
 
-def with_candidates(content: Tuning, candidates: Sequence[Mapping[str, Any]]) -> Tuning:
-    """Return the tuning with the settings that are to be tried, the default first, where it has none yet."""
-    return replace(content, candidates=content.candidates or [dict(each) for each in candidates])
+def with_candidates(content: Tuning, candidates: Sequence[Mapping[str, Any]], optimizes: Sequence[Any] = ()) -> Tuning:
+    """Return the tuning with the settings that are to be tried, the default first, where it has none yet.
+
+    candidates: settings of cores and the backend. optimizes: the values of optimize, the job's own first.
+    """
+    if content.candidates or not candidates:
+        return content
+    found = [dict(each) for each in candidates]
+    if optimizes:
+        own, *others = ([{**each, "optimize": value} for each in found] for value in optimizes)
+        found = [own[0], *(each[0] for each in others), *own[1:]]
+    return replace(content, candidates=found)
 
 
 def advance(content: Tuning, job: Job, now: str) -> Step:
@@ -207,7 +217,11 @@ def _round(content: Tuning, job: Job, members: list[Settings], number: int) -> S
         enough = False  # whatever is known of the cost by now
     if begun or (len(good) > 1 and enough and not any(trial.state == "skipped" for trial in made)):
         return _round(content, job, good[: max(1, len(good) // 2)], number + 1)
-    for winner in _ranked(content, number):
+    ranked = _ranked(content, number)
+    other = _other_optimize(content, ranked[0]) if ranked else None
+    if other and _fits(content, cost(content, steps) + _final_cost(content, steps)):
+        return content, _trial(content, job, other, number)
+    for winner in ranked:
         made = [trial for trial in content.trials if trial.final and trial.compared == winner]
         if not any(trial.state == "failed" and trial.settings == winner for trial in made):
             return _finals(content, job, winner, made, number + 1, steps)
@@ -227,6 +241,15 @@ def _ranked(content: Tuning, last: int) -> list[Settings]:
             hopeless = not trial.samples_per_second or trial.samples_per_second < HOPELESS * default
             (lost if hopeless else found).append(trial.settings)
     return found
+
+
+def _other_optimize(content: Tuning, best: Settings) -> Settings | None:
+    """Return the best settings with another value of optimize, if that has not been tried; None during the final."""
+    if any(trial.final for trial in content.trials):
+        return None
+    values = [each["optimize"] for each in content.candidates if "optimize" in each]
+    others = [{**best, "optimize": value} for value in values]
+    return next((each for each in others if all(trial.settings != each for trial in content.trials)), None)
 
 
 def _finals(content: Tuning, job: Job, winner: Settings, made: list[Trial], number: int, steps: int) -> Step:
@@ -317,7 +340,7 @@ def changes(content: Tuning, job: Job) -> dict[str, Any]:
     if content.verdict != "faster" or not content.winner:
         return {}
     default, winner = content.candidates[0], content.winner
-    found = {name: winner[name] for name in (*CORES, "backend") if winner[name] != default[name]}
+    found = {name: winner[name] for name in VARIED if winner.get(name) != default.get(name)}
     args = arguments(content, job, winner)
     return {**found, **({"args": args} if args else {})}
 
@@ -326,7 +349,7 @@ def variables(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the variables of an inventory that stand for fields of a job file, of those that have one."""
     cores = {name: changes[name] for name in CORES if name in changes}
     found: dict[str, Any] = {"cluster_cores": cores} if cores else {}
-    return {**found, **({"cluster_backend": changes["backend"]} if "backend" in changes else {})}
+    return {**found, **{f"cluster_{name}": changes[name] for name in VARIED if name in changes and name not in CORES}}
 
 
 def arguments(content: Tuning, job: Job, settings: Mapping[str, Any]) -> dict[str, int] | None:
@@ -334,7 +357,9 @@ def arguments(content: Tuning, job: Job, settings: Mapping[str, Any]) -> dict[st
 
     With another number of ranks, a step would have another number of samples, and the job would learn something else.
     """
-    if settings == content.candidates[0] or not content.ranks or not job.of_kind().takes_trainer_arguments:
+    default = content.candidates[0]
+    alike = {**settings, "optimize": None} == {**default, "optimize": None}
+    if alike or not content.ranks or not job.of_kind().takes_trainer_arguments:
         return {}
     ranks = settings["ranks_per_node"] * content.ranks["hosts"]
     before = batches.of_arguments(job.args, content.ranks["all"])
@@ -420,7 +445,7 @@ def _trial(content: Tuning, job: Job, settings: Settings, number: int, steps: in
 
 def derivation(content: Tuning, job: Job, trial: Trial) -> dict[str, Any]:
     """Return how the job is turned into a trial: the arguments of derive.trial."""
-    fields = {name: trial.settings[name] for name in (*CORES, "backend")}
+    fields = {name: trial.settings[name] for name in VARIED if name in trial.settings}
     return {
         "suffix": trial.job[len(job.name) + 1 :],
         "steps": trial.steps,

@@ -13,6 +13,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, tuning
+from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import VARIED
 
 # The variables of the group cluster, in the directory of an inventory.
 VARIABLES = Path("group_vars", "cluster.yml")
@@ -43,7 +44,7 @@ def changes(content: tuning.Tuning, job: Job, variables: Path | None = None) -> 
     found = []
     if variables is not None:
         of_inventory = tuning.variables(of_job)
-        of_job = {name: value for name, value in of_job.items() if name not in (*CORES, "backend")}
+        of_job = {name: value for name, value in of_job.items() if name not in VARIED}
         found.append(_change(variables, f"{variables.parent.name}/{variables.name}", of_inventory))
     found.append(_change(job.file, job.file.name, of_job))
     return [change for change in found if change.diff]
@@ -79,6 +80,7 @@ def unheeded(job: Job, vary: Sequence[str]) -> str:
     own = [name for name in CORES if getattr(job, name) != Job.__dataclass_fields__[name].default]
     own = own if any(name in vary for name in CORES) else []
     own += ["backend"] if job.backend != "auto" and "backend" in vary else []
+    own += ["optimize"] if job.optimize is not None and "optimize" in vary else []
     if not own:
         return ""
     return (

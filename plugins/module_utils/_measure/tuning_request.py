@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
@@ -18,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement i
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 
 # The settings of a job that a tuning changes.
-VARIED = (*CORES, "backend")
+VARIED = (*CORES, "backend", "optimize")
 # What the winner is written to.
 WRITE_TO = ("job", "inventory")
 # Seconds that a trial takes at least, whatever the job is: its checks, its plan and its launch.
@@ -113,3 +114,16 @@ def backends(job: Job, inventory: str) -> dict[str, list[str]]:
         others = [] if job.gradient_compression != "none" else [name for name in usable if name != own]
         found[stack] = [own, *others]
     return found
+
+
+def optimizes(job: Job, inventory: Any, stack: Mapping[str, Any], vary: Sequence[str]) -> list[Any]:
+    """Return the values of optimize that the job can be tried with, its own first; none where there is no other one.
+
+    inventory: cluster_optimize, for jobs that leave it open. stack: an entry of the catalogue.
+    """
+    if "optimize" not in vary or job.kind not in optimizing.TRAINING or not optimizing.has(stack):
+        return []
+    own = inventory if job.optimize is None else job.optimize
+    parts = optimizing.parts(own, job.kind, stack)
+    others = {optimizing.AUTO: list(optimizing.PARTS), optimizing.NONE: []}
+    return [own, *(value for value, of_value in others.items() if of_value != parts)]

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
@@ -13,7 +13,15 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated impo
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Trial, Tuning
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, wrapped
 
-NAMES = ("ranks_per_node", "comm_cores", "reserved_cores", "threads_per_core", "backend")
+# The settings, with the headings of their columns.
+NAMES = {
+    "ranks_per_node": "ranks/node",
+    "comm_cores": "comm",
+    "reserved_cores": "reserved",
+    "threads_per_core": "threads/core",
+    "backend": "backend",
+    "optimize": "optimize",
+}
 
 WRITE = {
     "job": "To write this to the job file, add -e write=true; to the inventory, -e write_to=inventory.",
@@ -30,15 +38,18 @@ def table(content: Tuning, path: str, wrote: str = "", to: str = "job") -> str:
         f"Job {content.job}: {content.used_minutes:.1f} of {content.budget_minutes:g} min used",
         "",
     ]
-    header = ["round", "ranks/node", "comm", "reserved", "threads/core", "backend", "steps", "samples/s", ""]
+    names = [name for name in NAMES if any(name in trial.settings for trial in content.trials)]
+    header = ["round", *(NAMES[name] for name in names), "steps", "samples/s", ""]
     batch = [trial for trial in content.trials if batches.PER_DEVICE in trial.settings]
     plain = [trial for trial in content.trials if trial not in batch]
     if plain:
-        lines += [*columns([header, *map(_row, plain)]), ""]
+        lines += [*columns([header, *(_row(trial, names) for trial in plain)]), ""]
     else:
         lines += ["No trial has ended.", ""]
     if batch:
-        rows = [[f"{trial.settings[batches.PER_DEVICE]} samples for each rank", *_row(trial)[6:]] for trial in batch]
+        rows = [
+            [f"{trial.settings[batches.PER_DEVICE]} samples for each rank", *_row(trial, [])[1:]] for trial in batch
+        ]
         lines += ["Other batch sizes, which change what the job learns:", *columns(rows), ""]
     lines += wrapped("", verdict(content))
     for note in content.notes:
@@ -49,7 +60,7 @@ def table(content: Tuning, path: str, wrote: str = "", to: str = "job") -> str:
     if content.diff:
         lines += ["", content.diff.rstrip(), ""]
         if to == "inventory":
-            lines += wrapped("", "Jobs that set neither cores nor backend take these variables of the inventory, too.")
+            lines += wrapped("", "Jobs that do not set these take the variables of the inventory, too.")
         lines.append(f"Written to {wrote}." if wrote else WRITE[to])
     elif to == "inventory" and content.verdict == "faster":
         lines += ["", "The inventory has these settings already."]
@@ -89,7 +100,7 @@ def verdict(content: Tuning) -> str:
 
 def settings(chosen: Mapping[str, Any]) -> str:
     """Return settings as they stand in a job file."""
-    return ", ".join(f"{name}: {chosen[name]}" for name in NAMES)
+    return ", ".join(f"{name}: {_shown(chosen[name])}" for name in NAMES if name in chosen)
 
 
 def line(trial: Trial) -> str:
@@ -99,12 +110,16 @@ def line(trial: Trial) -> str:
     return f"{trial.job} ({settings(trial.settings)}): {trial.samples_per_second:.1f} samples/s"
 
 
-def _row(trial: Trial) -> list[str]:
+def _shown(value: Any) -> str:
+    return f"[{', '.join(value)}]" if isinstance(value, list) else str(value)
+
+
+def _row(trial: Trial, names: Sequence[str]) -> list[str]:
     speed = trial.samples_per_second
     number = "final" if trial.final else str(trial.round)
     return [
         number,
-        *(str(trial.settings[name]) for name in NAMES),
+        *(_shown(trial.settings.get(name, "")) for name in names),
         str(trial.steps),
         f"{speed:.1f}" if speed else trial.state,
         "default" if trial.default else "",

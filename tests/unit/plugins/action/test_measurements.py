@@ -133,6 +133,20 @@ def test_the_link_of_the_slowest_host() -> None:
     assert sweep.slowest_link({}, ["node0"]) is None
 
 
+def test_optimize_is_varied_where_the_stack_of_the_head_has_it(options: dict[str, Any]) -> None:
+    options = wanting({**options, "kind": "tuning", "optimize": "none"}, vary="optimize", repeats=2)
+    accepted = {"node0": [{"settings": {**CORES, "backend": "gloo"}, "allocation": "a"}]}
+    options["hosts"] = ["node0"]
+    chosen = step(options, found=accepted, head={"packages": {"torch": "2.13.0+cpu"}})
+    assert chosen["trial"]["fields"]["optimize"] == "none"
+    chosen = step(options, tried=tried(chosen, 100.0))
+    assert chosen["trial"]["fields"]["optimize"] == "auto"
+    chosen = step(wanting(options, again=True), found=accepted, head={"packages": {"torch": "2.8.0"}})
+    assert "optimize" not in chosen["trial"]["fields"]
+    refused = run_action(measurement_check, {**options, "optimize": "all"})
+    assert refused["msg"].startswith("cluster_optimize: 'all' is neither auto, none nor a list of dropout, attention")
+
+
 def test_a_tuning_writes_its_winner(options: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     options = wanting({**options, "kind": "tuning"}, repeats=2, vary="comm_cores", write="true")
     checked = run_action(measurement_check, options)

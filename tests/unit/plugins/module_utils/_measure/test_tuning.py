@@ -29,7 +29,8 @@ Speed = Callable[[dict[str, Any], int], float]
 def tried(trial: tuning.Trial, speed: float) -> dict[str, Any]:
     """What the role job returns of a trial; a speed of 0 is a failure."""
     measured = {"samples_per_second": speed, "step_seconds": {"mean": 0.1}}
-    hosts = [{"host": "node0", "ranks": [{}] * trial.settings["ranks_per_node"], "threads_per_rank": 1}]
+    count = trial.settings["ranks_per_node"]
+    hosts = [{"host": "node0", "ranks": [{}] * (2 if count == "auto" else count), "threads_per_rank": 1}]
     return {
         "state": "succeeded" if speed else "failed",
         "reason": "" if speed else "no memory",
@@ -152,6 +153,82 @@ def test_of_equal_settings_one_in_twenty_is_called_faster_at_most() -> None:
     assert 0.04 * len(found) < faster < 0.06 * len(found)
 
 
+def with_optimize(*candidates: dict[str, Any], values: Any = ("auto", "none")) -> list[dict[str, Any]]:
+    begun = tuning.new(runs.run().job, tuning_request.Request(), {}, NOW)
+    return tuning.with_candidates(begun, candidates, values).candidates
+
+
+def test_optimize_is_tried_with_the_job_as_it_is_and_with_the_fastest_settings() -> None:
+    """A setting for each value besides the default's, and one trial of the fastest: not twice as many of everything."""
+
+    def speed(settings: dict[str, Any], made: int) -> float:
+        return by_comm(settings, made) * (1.3 if settings["optimize"] == "none" else 1)
+
+    candidates = with_optimize(DEFAULT, *OTHERS)
+    assert len(candidates) == 2 + len(OTHERS)
+    content = tune(speed, candidates=candidates)
+    assert (content.verdict, content.winner) == ("faster", {**OTHERS[-1], "optimize": "none"})
+    assert tuning.changes(content, runs.run().job) == {"comm_cores": 8, "optimize": "none"}
+    assert tuning.variables({"optimize": "none"}) == {"cluster_optimize": "none"}
+    rounds = [trial for trial in content.trials if not trial.final]
+    tried_so = [trial.settings["comm_cores"] for trial in rounds if trial.settings["optimize"] == "none"]
+    assert sorted(set(tried_so)) == [0, 8]
+    assert rounds[-1].settings == content.winner
+    assert len({trial.round for trial in content.trials if trial.final}) == 1
+    table = tuning_text.table(content, "tune.json")
+    assert "backend: mpi, optimize: none reaches" in " ".join(table.split())
+    assert "threads/core  backend  optimize  steps" in table
+
+
+def test_optimize_alone() -> None:
+    def speed(settings: dict[str, Any], _made: int) -> float:
+        return {"auto": 100.0, "none": 130.0}[settings["optimize"]]
+
+    default = {**DEFAULT, "ranks_per_node": "auto", "comm_cores": "auto"}
+    content = tune(speed, candidates=with_optimize(default), args={"per_device_train_batch_size": 8})
+    assert tuning.changes(content, runs.run().job) == {"optimize": "none"}
+    assert [trial.args for trial in content.trials] == [{}] * len(content.trials)
+    assert tuning.derivation(content, runs.run().job, content.trials[1])["fields"] == {**default, "optimize": "none"}
+
+
+@pytest.mark.parametrize("budget", range(40, 160, 10))
+def test_the_budget_is_kept_with_optimize_and_an_interruption_changes_nothing(budget: int) -> None:
+    """budget: in seconds, of which a trial takes 10."""
+    candidates = with_optimize(DEFAULT, *OTHERS[:2])
+    content = tune(by_comm, candidates=candidates, budget=budget / 60)
+    assert 60 * content.used_minutes <= budget
+    for cut in range(len(content.trials)):
+        interrupted = tune(by_comm, candidates=candidates, budget=budget / 60, most=cut)
+        again = tune(by_comm, budget=budget / 60, content=tuning.continued(interrupted, budget / 60))
+        assert [trial.settings for trial in again.trials] == [trial.settings for trial in content.trials]
+
+
+NATIVE = {"packages": {"torch": "2.13.0+cpu"}}
+
+
+@pytest.mark.parametrize(
+    ("job", "inventory", "stack", "found"),
+    [
+        ({}, "auto", NATIVE, ["auto", "none"]),
+        ({}, "none", NATIVE, ["none", "auto"]),
+        ({"optimize": "auto"}, "none", NATIVE, ["auto", "none"]),
+        ({"optimize": ["dropout"]}, "auto", NATIVE, [["dropout"], "auto", "none"]),
+        (
+            {"optimize": ["optimizer", "attention", "dropout"]},
+            "auto",
+            NATIVE,
+            [["optimizer", "attention", "dropout"], "none"],
+        ),
+        ({}, "auto", {"packages": {"torch": "2.8.0"}}, []),
+        ({}, "auto", {}, []),
+        ({"kind": "ranks"}, "auto", NATIVE, []),
+    ],
+)
+def test_values_of_optimize(job: dict[str, Any], inventory: Any, stack: dict[str, Any], found: list[Any]) -> None:
+    assert tuning_request.optimizes(runs.run(**job).job, inventory, stack, tuning_request.VARIED) == found
+    assert tuning_request.optimizes(runs.run(**job).job, inventory, stack, ["backend"]) == []
+
+
 def test_settings_that_are_much_slower_are_not_compared_again() -> None:
     content = tune(lambda settings, _made: 50.0 if settings["comm_cores"] else 100.0)
     assert (content.verdict, content.final) == ("no difference", None)
@@ -266,7 +343,7 @@ def test_requests() -> None:
         "repeats: 1.5 is not a whole number of at least 2",
         "write: 'perhaps' is not true or false",
         "write_to: 'me' is not one of job, inventory",
-        "vary: hosts is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core, backend",
+        "vary: hosts is not one of ranks_per_node, comm_cores, reserved_cores, threads_per_core, backend, optimize",
     ]
     with pytest.raises(ValueError, match=r"budget: 0\.1 min are too short for the job's own settings, one other trial"):
         tuning_request.read({**options, "budget": 0.1}, job)

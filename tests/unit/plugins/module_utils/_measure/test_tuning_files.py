@@ -105,7 +105,8 @@ def test_the_file_of_an_inventory(tmp_path: Path, variables: Path) -> None:
         ("reserved_cores: 0\nbackend: gloo\n", ["ranks_per_node", "backend"], "reserved_cores, backend"),
         ("reserved_cores: 0\nbackend: gloo\n", ["backend"], "backend"),
         ("backend: gloo\n", ["ranks_per_node"], ""),
-        ("", ["ranks_per_node", "backend"], ""),
+        ("optimize: auto\n", ["backend", "optimize"], "optimize"),
+        ("", ["ranks_per_node", "backend", "optimize"], ""),
     ],
 )
 def test_a_job_that_the_inventory_does_not_reach(tmp_path: Path, fields: str, vary: list[str], named: str) -> None:
