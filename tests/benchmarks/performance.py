@@ -12,17 +12,21 @@ Parts, by default all:
 - collectives: between two hosts, with backend mpi and with gloo;
 - links: training on two hosts whose link is limited by `tc`, by backend, beside the bound of a step, which is the
   longer one of computing and moving the gradients;
-- crosswise: the same where each host computes on one core and communicates on the other one's.
+- crosswise: the same where each host computes on one core and communicates on the other one's;
+- steps: steps of models as PyTorch computes them, with `optimize: auto`, with torch.compile and with ipex.optimize, one
+  rank on one core and on two. It needs no hosts, but the virtual environment of `make demo`, or AMX_CLUSTER_ENV.
 
 Hosts are containers with one core each, as the molecule scenarios have them, but they keep no bytecode of Ansible's
 modules, as users' hosts do not. What is compared takes turns, and medians are printed. Nothing is asserted. Prints
 Markdown tables, and writes them between the markers of --write; results.json, and what ran, are in
-.cache/benchmarks/performance/. Takes a Docker engine; nothing else should run on the machine meanwhile.
+.cache/benchmarks/performance/. Takes a Docker engine for what runs on hosts; nothing else should run on the machine
+meanwhile.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 import re
@@ -48,7 +52,7 @@ from support.checkout import ROOT
 MARKERS = ("<!-- performance: begin -->", "<!-- performance: end -->")
 PREFIX = "/opt/amx-cluster"
 PYTHON = f"{PREFIX}/env/bin/python"
-SCRIPT = HERE / "scripts" / "ddp_steps.py"
+SCRIPT, STEPS = HERE / "scripts" / "ddp_steps.py", HERE / "scripts" / "optimized_steps.py"
 CLUSTERS = {
     "three": ["a0", "a1", "a2"],
     "six": ["b0", "b1", "b2", "b3", "b4", "b5"],
@@ -310,6 +314,53 @@ def crosswise(bench: Bench) -> dict[str, Any]:
     return by_rate(bench, "both", comm_cores=1, script=str(script), args={"rounds": bench.rounds, **of_this_machine()})
 
 
+def steps(rounds: int, models: Sequence[str]) -> dict[str, Any]:
+    """Return what optimized_steps.py reports on one core and on two, {number of cores: report}."""
+    prefix = Path(os.environ.get("AMX_CLUSTER_ENV") or ROOT / ".cluster/env")
+    python = prefix / "bin/python"
+    if not python.exists():
+        sys.exit(f"{prefix} (AMX_CLUSTER_ENV) has no Python: make demo installs one")
+    env = {
+        **os.environ,
+        "LD_PRELOAD": f"{prefix}/lib/libiomp5.so",
+        "TOKENIZERS_PARALLELISM": "false",
+    }  # as ranks have it
+    cpus = sorted(os.sched_getaffinity(0))
+    precision = "fp32" if of_this_machine() else "bf16"
+    found = {}
+    for cores in (1, 2):
+        if cores > len(cpus):
+            print(f"  {cores} cores are left out: there are {len(cpus)}", file=sys.stderr, flush=True)
+            continue
+        command = [
+            "taskset",
+            "--cpu-list",
+            ",".join(map(str, cpus[:cores])),
+            str(python),
+            str(STEPS),
+            "--threads",
+            str(cores),
+        ]
+        command += [
+            "--rounds",
+            str(rounds),
+            "--precision",
+            precision,
+            "--ways",
+            "auto",
+            "torch.compile",
+            "ipex.optimize",
+        ]
+        command += ["--models", *models] if models else []
+        done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+        print(done.stdout, file=sys.stderr, flush=True)
+        found[str(cores)] = last_json(done.stdout)
+    return found
+
+
+HERE_PARTS = ("steps",)
+"""The parts that need no hosts."""
+
 PARTS: dict[str, Callable[[Bench], dict[str, Any]]] = {
     "training": training,
     "launch": launch,
@@ -386,8 +437,27 @@ def by_link(found: dict[str, Any]) -> str:
     return table(["limit", "unconnected", "bound", *(way.removeprefix("unconnected, and ") for way in ways[1:])], rows)
 
 
+def by_way(found: dict[str, Any]) -> str:
+    """Return the tables of steps, one for each number of cores, and why ways are left out."""
+    texts = []
+    for cores, of in found.items():
+        rows = []
+        for model, ways in of["steps"].items():
+            plain = ways["as it is"]
+            for way, seconds in ways.items():
+                ratio = statistics.median(one / other for one, other in zip(plain, seconds))
+                rows.append([model, way, *spread(seconds, 3), f"{ratio:.2f}"])
+        heading = f"One rank, {cores} core{'s' if cores != '1' else ''}, {of['precision']}"
+        titles = ["model", "way", "seconds of a step", "lowest to highest", "as it is / this"]
+        reasons = [f"- {way} is left out: {reason}" for way, reason in of["left_out"].items()]
+        texts.append("\n\n".join([f"#### {heading}", table(titles, rows), *filter(None, ["\n".join(reasons)])]))
+    return "\n\n".join(texts)
+
+
 def section(part: str, found: dict[str, Any]) -> str:
     """Return a part's heading and table."""
+    if part == "steps":
+        return f"### Steps by way to compute them\n\n{by_way(found)}"
     if part == "training":
         ceiling = found["two"]["unconnected"]
         rows = [["one host", f"{found['one']['unconnected']:.1f}", ""]]
@@ -453,34 +523,48 @@ def ready(hosts: Hosts) -> None:
         hosts.play(ROOT / "molecule/shared/installed.yml", cluster=cluster)
 
 
+def made_for(parts: Sequence[str]) -> Hosts:
+    """Return the hosts that parts need, after the start of a Docker engine."""
+    subprocess.run([ENGINE_SCRIPT, "start"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    cpus = ",".join(map(str, range(min(2, os.cpu_count() or 1))))
+    clusters = {
+        name: hosts for name, hosts in CLUSTERS.items() if any(name in NEEDS.get(part, ["three"]) for part in parts)
+    }
+    own = {name: {"node_cpuset": cpus} for name in ("c0", "d0", "d1")}
+    return Hosts("performance", clusters, {"node_image": "installed"}, own)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], default=[], help="parts to measure")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, *HERE_PARTS, []], default=[], help="parts to measure")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--models", nargs="+", default=[], help="of steps, by the beginning of their names")
     parser.add_argument("--write", type=Path, help="the page that gets the tables")
     options = parser.parse_args()
     load = os.getloadavg()[0]
     print(f"On {processor()}, load {load:.1f} before", file=sys.stderr, flush=True)
-    subprocess.run([ENGINE_SCRIPT, "start"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    variables = {"node_image": "installed"}
-    cpus = ",".join(map(str, range(min(2, os.cpu_count() or 1))))
     found: dict[str, Any] = {"machine": processor(), "date": date.today().isoformat(), "load_before": load}
-    parts = options.parts or [*PARTS]
-    clusters = {
-        name: hosts for name, hosts in CLUSTERS.items() if any(name in NEEDS.get(part, ["three"]) for part in parts)
-    }
-    with Hosts(
-        "performance", clusters, variables, {name: {"node_cpuset": cpus} for name in ("c0", "d0", "d1")}
-    ) as hosts:
-        ready(hosts)
-        bench = Bench(hosts, options.rounds)
-        sections = []
-        for part in parts:
-            print(part, file=sys.stderr, flush=True)
-            found[part] = PARTS[part](bench)
-            (hosts.work / "results.json").write_text(json.dumps(found, indent=1), encoding="utf-8")
-            sections.append(section(part, found[part]))
-            print(f"{sections[-1]}\n", flush=True)
+    parts = options.parts or [*PARTS, *HERE_PARTS]
+    results = ROOT / ".cache/benchmarks/performance/results.json"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    sections = []
+
+    def measure(part: str, way: Callable[[], dict[str, Any]]) -> None:
+        print(part, file=sys.stderr, flush=True)
+        found[part] = way()
+        results.write_text(json.dumps(found, indent=1), encoding="utf-8")
+        sections.append(section(part, found[part]))
+        print(f"{sections[-1]}\n", flush=True)
+
+    on_hosts = [part for part in parts if part in PARTS]
+    if on_hosts:
+        with made_for(on_hosts) as hosts:
+            ready(hosts)
+            bench = Bench(hosts, options.rounds)
+            for part in on_hosts:
+                measure(part, functools.partial(PARTS[part], bench))
+    if "steps" in parts:
+        measure("steps", lambda: steps(options.rounds, options.models))
     if options.write:
         write_between(options.write, "\n\n".join([described(options.rounds), *sections]))
         print(f"{shlex.quote(str(options.write))} has these tables now", file=sys.stderr)

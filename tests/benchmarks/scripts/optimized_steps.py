@@ -3,6 +3,9 @@
     optimized_steps.py [--threads 1] [--rounds 5] [--precision bf16] [--models bert ...] [--ways auto dropout ...]
                        [--profile 3]
 
+Ways are `auto`, its parts, torch.compile, and ipex.optimize of Intel Extension for PyTorch. One that cannot be had here
+is left out, with the reason.
+
 Each model trains in one process for each way, from the same random weights and rows; they take turns, a step each.
 Prints the median seconds of a step, the lowest and the highest, and the median ratio of the steps of a turn: that as
 PyTorch computes it over that of the way. The last line is JSON. With --profile, so many steps of each are profiled
@@ -15,8 +18,10 @@ memory of large tensors anew in every step.
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -27,8 +32,9 @@ from typing import Any
 
 OBSERVE = Path(__file__).resolve().parents[3] / "roles/job/files/observe"
 PARTS = ["dropout", "attention", "optimizer"]
-AS_IT_IS, COMPILED = "as it is", "torch.compile"
-WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: []}
+AS_IT_IS, COMPILED, IPEX = "as it is", "torch.compile", "ipex.optimize"
+WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: [], IPEX: []}
+COMPILERS = ("g++", "clang++", "c++")
 
 
 def _text(config: Any, batch: int, length: int) -> Any:
@@ -101,8 +107,13 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
     torch.manual_seed(0)
     model, rows = MODELS[model_name]()
     optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=1e-4)
-    called = torch.compile(model) if way == COMPILED else model
     model.train()
+    if way == IPEX:
+        import intel_extension_for_pytorch as ipex
+
+        dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+        model, optimizer = ipex.optimize(model, optimizer=optimizer, dtype=dtype)
+    called = torch.compile(model) if way == COMPILED else model
 
     def step() -> None:
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
@@ -127,8 +138,21 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
         sys.stdout.flush()
 
 
-def measure(model: str, ways: list[str], options: argparse.Namespace) -> dict[str, list[float]]:
-    """Return the seconds of the steps of each way, without the first two."""
+def missing(way: str) -> str:
+    """Return why a way cannot be had here; an empty string where it can."""
+    if way == COMPILED:
+        compiler = os.environ.get("CXX") or next(filter(shutil.which, COMPILERS), "")
+        return "" if compiler and shutil.which(compiler) else f"there is no C++ compiler ({', '.join(COMPILERS)})"
+    if way == IPEX:
+        try:
+            importlib.import_module("intel_extension_for_pytorch")
+        except Exception as error:  # whatever its libraries raise with another PyTorch
+            return f"intel_extension_for_pytorch cannot be imported: {error}"
+    return ""
+
+
+def measure(model: str, ways: list[str], options: argparse.Namespace) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Return the seconds of the steps of each way, without the first two, and why ways are left out."""
     own = [sys.executable, __file__, "--threads", str(options.threads), "--precision", options.precision]
     env = {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
     workers = {
@@ -138,19 +162,27 @@ def measure(model: str, ways: list[str], options: argparse.Namespace) -> dict[st
         for way in ways
     }
     found: dict[str, list[float]] = {way: [] for way in ways}
+    failed: dict[str, str] = {}
     for turn in range(options.rounds + 2):
-        for way, worker in workers.items():
+        for way, worker in [*workers.items()]:
             assert worker.stdin and worker.stdout
-            worker.stdin.write("\n")
-            worker.stdin.flush()
+            try:
+                worker.stdin.write("\n")
+                worker.stdin.flush()
+            except BrokenPipeError:
+                pass
             line = worker.stdout.readline()
             if not line:
-                sys.exit(f"{model}, {way}: ended by {worker.wait()}")
+                failed[way] = f"{model}: its process ended with exit code {workers.pop(way).wait()}"
+                del found[way]
+                if way == AS_IT_IS:
+                    sys.exit(failed[way])
+                continue
             if turn > 1:
                 found[way].append(float(line))
     for worker in workers.values():
         worker.communicate()
-    return found
+    return found, failed
 
 
 def shares(model: str, ways: list[str], options: argparse.Namespace) -> dict[str, dict[str, float]]:
@@ -179,22 +211,28 @@ def main() -> None:
         model_name, way = options.work
         work(model_name, way, options.threads, options.precision, options.profile)
         return
+    left_out = {way: reason for way in options.ways if (reason := missing(way))}
     results = {}
     for model in [name for name in MODELS if any(name.lower().startswith(each.lower()) for each in options.models)]:
+        ways = [way for way in options.ways if way not in left_out]
         if options.profile:
-            for way, kinds in shares(model, [AS_IT_IS, *options.ways], options).items():
+            for way, kinds in shares(model, [AS_IT_IS, *ways], options).items():
                 told = "  ".join(f"{kind} {share:.1%}" for kind, share in kinds.items())
                 sys.stdout.write(f"{model:28} {way:14} {told}\n")
             sys.stdout.flush()
             continue
-        found = measure(model, [AS_IT_IS, *options.ways], options)
+        found, failed = measure(model, [AS_IT_IS, *ways], options)
+        left_out.update(failed)
         results[model] = found
         for way, seconds in found.items():
             ratio = statistics.median(one / other for one, other in zip(found[AS_IT_IS], seconds))
             spread = f"{min(seconds):.3f} to {max(seconds):.3f}"
             sys.stdout.write(f"{model:28} {way:14} {statistics.median(seconds):.3f} s ({spread})  {ratio:.2f}\n")
         sys.stdout.flush()
-    sys.stdout.write(json.dumps({"threads": options.threads, "precision": options.precision, "steps": results}) + "\n")
+    for way, reason in left_out.items():
+        sys.stdout.write(f"{way} is left out: {reason}\n")
+    made = {"threads": options.threads, "precision": options.precision, "steps": results, "left_out": left_out}
+    sys.stdout.write(json.dumps(made) + "\n")
 
 
 if __name__ == "__main__":
