@@ -335,7 +335,8 @@ class Supervisor(Supervision):
             return True
         if len(attempts) - self.departed > self.run.job.restarts:
             return False
-        if not self.has_stepped() and attempts[-1]["from"] == "the beginning" and not self.watch.gone:
+        has_saved = checkpoints.last_complete(self.folder / "output") is not None
+        if not self.has_stepped() and not has_saved and attempts[-1]["from"] == "the beginning" and not self.watch.gone:
             self.status["notes"].append("not restarted: it failed before its first step and would again")
             return False
         return True

@@ -530,6 +530,8 @@ def test_a_checkpoint_of_another_world_size(
 
 
 STEPS = "beat 0 node0 idle=0 stepped=true\n"
+SAVES = "mkdir -p output/checkpoint-3; echo weights > output/checkpoint-3/model; "
+SAVES += "echo '{\"model\": 8}' > output/checkpoint-3/complete.json\n"
 BEFORE = ["not restarted: it failed before its first step and would again"]
 
 
@@ -539,6 +541,7 @@ BEFORE = ["not restarted: it failed before its first step and would again"]
         ("exit 2", {}, 1, BEFORE),
         ("echo '{\"step\": 0}' > progress.json; exit 2", {}, 1, BEFORE),
         (STEPS + "exit 2", {}, 3, []),
+        (SAVES + "exit 2", {}, 3, []),  # it ended before its rank told that it had stepped
         (STEPS + WORLD + TRAIN, {"eval_accuracy": 0.9}, 1, []),  # another attempt would have the same result
     ],
 )
