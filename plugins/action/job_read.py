@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +25,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
+
+
+def check_notices(url: str) -> None:
+    """Raise ValueError where cluster_spot_notices is no address of a metadata service."""
+    if url and not re.fullmatch(r"http://[^/\s]+/?", url):
+        raise ValueError(f"cluster_spot_notices: {url!r} is not an address such as http://169.254.169.254")
 
 
 def backends(run: Run) -> dict[str, str]:
@@ -85,6 +92,7 @@ class ActionModule(ControlNodeAction):
         result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), "hosts": [], "members": [], **found}
         if options["hosts"]:
             Price.read(options["settings"].get("host_price"), "cluster_host_price_per_hour")
+            check_notices(str(options["settings"].get("notices") or ""))
             settings = Settings(
                 **{"start": secrets.token_hex(8), **options["settings"]},
                 head=options["hosts"][0],

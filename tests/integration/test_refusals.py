@@ -59,6 +59,13 @@ def test_optimized_steps_of_the_inventory(cluster: Cluster, playbook: str) -> No
     assert message in " ".join(cluster.refusal(playbook, *options).split())
 
 
+def test_notices_of_the_inventory(cluster: Cluster) -> None:
+    cluster.job("{name: mine, script: script.py}")
+    said = cluster.refusal("train.yml", "-e", "job=job.yml", "-e", "cluster_spot_notices=169.254.169.254")
+    message = "cluster_spot_notices: '169.254.169.254' is not an address such as http://169.254.169.254"
+    assert message in " ".join(said.split())
+
+
 def test_variables_of_the_inventory(cluster: Cluster) -> None:
     cluster.prefix = cluster.folder / "my prefix"
     cluster.inventory(head=["node0"], workers=["node1"], node1={"ansible_connection": "local", "ansible_become": "yes"})

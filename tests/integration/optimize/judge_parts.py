@@ -186,6 +186,22 @@ def attention_drops() -> None:
         torch.set_num_threads(1)
 
 
+def attention_is_computed_again() -> None:
+    """With checkpointing, which computes the forward pass again with the state of the generator that it had."""
+    found = []
+    given_ones = inputs(torch.bfloat16)
+    for again in (False, True):
+        tensors = [each.detach().requires_grad_() for each in given_ones]
+        call = lambda *given: mine(*given, dropout_p=0.2, is_causal=True)  # noqa: E731
+        torch.manual_seed(9)
+        out = torch.utils.checkpoint.checkpoint(call, *tensors, use_reentrant=False) if again else call(*tensors)
+        found.append([out, *torch.autograd.grad(out.float().square().sum(), tensors)])
+        torch.manual_seed(4)
+        other = call(*tensors)
+    judge("attention with checkpointing", all(torch.equal(one, two) for one, two in zip(*found)))
+    judge("attention with another seed", not torch.equal(found[0][0], other))
+
+
 def attention_is_pytorchs_elsewhere() -> None:
     def takes(*args: Any, **kwargs: Any) -> bool:
         out = mine(*args, **kwargs)
@@ -245,6 +261,7 @@ for part in (
     attention_is_exact,
     attention_is_exact_for_decoders,
     attention_drops,
+    attention_is_computed_again,
     attention_is_pytorchs_elsewhere,
     optimizers_are_fused,
 ):
