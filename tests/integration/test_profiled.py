@@ -59,7 +59,7 @@ def test_dropout_and_attention_of_bert(environment: Path, tmp_path: Path) -> Non
 def test_an_optimized_attention_has_its_backward_pass(environment: Path, tmp_path: Path) -> None:
     found = profiled(environment, tmp_path, {"optimize": "auto"}, MODEL="bert", DROPOUT="0.1")
     # The products of two layers, two of each in the forward pass and four in the backward pass, are attention's alone.
-    products = [(one["kind"], one["calls"] % 12) for one in found["operations"] if one["name"] == "aten::bmm"]
+    products = [(one["kind"], one["calls"] % 12) for one in found["operations"] if one["name"] == "aten::baddbmm"]
     assert products == [("attention", 0)]
     assert found["shares"]["attention"] > 0.05
     assert found["shares"]["dropout"] > 0.01
