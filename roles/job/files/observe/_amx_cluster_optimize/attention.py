@@ -49,8 +49,8 @@ class Attention(torch.autograd.Function):
             for rows, some, place in blocks(shape):
                 part = (rows, some)
                 scores = _scores(query[part], key[part], None if bias is None else expanded[part], scale)
-                found = kept[part].flatten(0, 1)
-                found.copy_(torch.softmax(scores, -1).flatten(0, 1))
+                found = kept[part].view(-1, *shape[2:])
+                found.copy_(torch.softmax(scores, -1).view(found.shape))
                 if drawn:
                     # The sign of what is dropped is negative.
                     masks.negate(found.view(-1), 1 - dropout, drawn, place)
@@ -112,10 +112,10 @@ def _scores(query: Any, key: Any, mask: Any, scale: float) -> Any:
 
 def _product(first: Any, second: Any, factor: float, out: Any = None) -> Any:
     """Return the product of matrices times a factor, which is applied before it is rounded. out: where it is put."""
-    if out is None:
-        out = first.new_empty(len(first), first.shape[1], second.shape[2])
-    # Its `out` is not differentiable, and nothing here is.
-    return torch.baddbmm(out.flatten(0, -3), first, second, beta=0, alpha=factor, out=out.flatten(0, -3))
+    shape = len(first), first.shape[1], second.shape[2]
+    into = first.new_empty(shape) if out is None else out.view(shape)
+    # The same tensor twice: of another one, also of the same memory, PyTorch first makes a copy, though beta is 0.
+    return torch.baddbmm(into, first, second, beta=0, alpha=factor, out=into)
 
 
 def _positive(softmax: Any) -> Any:
