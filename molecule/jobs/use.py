@@ -15,6 +15,7 @@ from journeys import (
     killed_rank,
     prediction,
     project,
+    published,
     reboot,
     refusals,
     same_result,
@@ -50,6 +51,7 @@ JOURNEYS = [
     [inference.every_task_is_measured_in_every_precision],
     [prediction.an_instance_is_killed],
     [prediction.a_prediction_is_interrupted_and_continued],
+    [published.published_jobs_train],
     [slow_network.nobody_is_named_where_hosts_are_alike],
     [slow_network.a_slow_host_is_named_and_no_other],
 ]
@@ -69,6 +71,7 @@ AT_LENGTH = {
     prediction.an_instance_is_killed: "a killed rank is in torchrun's journey, two hosts in test_prediction_runner.py",
     prediction.a_prediction_is_interrupted_and_continued: "one that lost its output goes on in test_predict.py",
     secret.secrets_reach_the_ranks_and_nothing_else: "the same on one host is in the integration tests",
+    published.published_jobs_train: "it needs transformers' example scripts, and takes half an hour",
     project.a_project_trains: "a project is sent, installed and trained with in the integration tests",
     inference.every_task_is_measured_in_every_precision: "the same on one host is in the integration tests",
     killed_rank.mpi_goes_on_after_a_killed_rank: "mpi is in the scenario default, a killed rank in torchrun's journey",

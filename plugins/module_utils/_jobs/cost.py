@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,11 @@ def of_run(written: str, hosts: int, seconds: float) -> dict[str, Any] | None:
         return None
     amount = price.of(hosts, seconds) or 0.0
     return {"amount": round(amount, 4), "currency": price.currency, "host_price_per_hour": written}
+
+
+def shown(cost: Mapping[str, Any] | None) -> str:
+    """Return what a run has cost, as of_run has it, with its currency; empty where that is not known."""
+    return Price(cost["amount"], cost["currency"]).shown(cost["amount"]) if cost else ""
 
 
 def titled(title: str, price: Price | None) -> str:

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import profiles
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import cost, profiles
 
 
 def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -32,7 +31,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("precision", results["precision"] + _instructions(results)),
         (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),
         ("seconds, in all", _number(results["seconds"], ".1f")),
-        ("cost", _cost(results.get("cost"))),
+        ("cost", cost.shown(results.get("cost")) or None),
         (
             f"samples/s, training{since}",
             _number(speed * share if isinstance(speed, (int, float)) else None, ".1f"),
@@ -53,10 +52,6 @@ def _instructions(results: Mapping[str, Any]) -> str:
     """Return the instruction sets with which bf16 was multiplied, in brackets."""
     isas = results.get("isas", [])
     return f" ({', '.join(isas)})" if isas and results["precision"] == "bf16" else ""
-
-
-def _cost(cost: Mapping[str, Any] | None) -> str | None:
-    return Price(cost["amount"], cost["currency"]).shown(cost["amount"]) if cost else None
 
 
 def table(results: Mapping[str, Any]) -> str:

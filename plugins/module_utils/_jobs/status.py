@@ -11,14 +11,14 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import cost, progress
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration, wrapped
 
 _COLOURS = {"running": _screen.GREEN, "failed": _screen.RED, "lost": _screen.RED, "stopped": _screen.YELLOW}
 _LAST = 24  # cells that the last column of a table has at least; otherwise it is below the row
 # Columns that are left out where the screen is too narrow, one after the other.
-_DISPENSABLE = ("started", "owner", "where", "ranks", "hosts", "left", "elapsed")
+_DISPENSABLE = ("started", "owner", "where", "ranks", "cost", "hosts", "left", "elapsed")
 
 
 def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, now: datetime | None = None) -> str:
@@ -70,6 +70,7 @@ def _row(job: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[st
         "left": progress.left(job["progress"]) if status["state"] == "running" and job["progress"] else "",
         "hosts": str(status["hosts"]),
         "ranks": str(status["ranks"]),
+        "cost": cost.shown(status.get("cost")),
     }
 
 

@@ -103,6 +103,8 @@ class Supervision:
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
         self.status["notes"] += [said for said in (unmeasured, unprofiled) if said]
         results = self.results()
+        if results["cost"]:
+            self.status["cost"] = results["cost"]
         end = time.monotonic() + ROOM
         self.keep_utilization()
         (self.folder / RESERVE).unlink(missing_ok=True)
@@ -130,6 +132,8 @@ class Supervision:
             "metrics": metrics,
             "steps": progress.get("step", 0),
             "resumed_step": progress.get("first_step", 0),
+            "epoch": progress.get("epoch"),
+            "training": {key: (progress.get("training") or {}).get(key) for key in ("samples", "epochs")},
             "world": read_json(self.folder / WORLD),
             "cost": cost.of_run(self.run.settings.host_price, self.status["hosts"], self.status["seconds"]),
             "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step"), isas),

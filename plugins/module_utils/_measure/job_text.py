@@ -136,4 +136,6 @@ def _end(node: Any, yaml: Any) -> int:
 
 
 def _scalar(value: Any) -> str:
+    if isinstance(value, float) and "." not in str(value):
+        return str(value).replace("e", ".0e")  # 2e-05 is text to a reader of YAML 1.1
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -15,7 +15,6 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership, _text
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts, cores_of
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     estimate,
@@ -24,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_document,
     inference_matrix,
     inference_text,
+    learning,
     runs,
     sweep,
     sweep_request,
@@ -183,23 +183,76 @@ class Tuning(Measurement[tuning.Tuning]):
         """Write the winner if that is requested; to the job file, only if it still is what was tuned."""
         if not content.diff or not (self.request.write or self.to_inventory()):
             return content, ""
-        if tuning_files.diff(content, self.job) != content.diff:
-            raise ValueError(
-                f"{self.job.file} has been changed since it was tuned: apply the diff in {self.path} yourself"
-            )
+        tuning_files.refuse_changed(tuning_files.diff(content, self.job), content.diff, self.job, self.path)
         variables = tuning_files.variables_file(self.cluster.inventory) if self.to_inventory() else None
         changes = tuning_files.changes(content, self.job, variables)
         content = replace(content, diff="".join(change.diff for change in changes))
         if not self.request.write:
             return content, ""
-        if changes and not dry:
-            for change in changes:
-                _io.write_text(change.path, change.after, change.path.stat().st_mode & 0o777)
-            load(self.job.file)  # it must still be one
-        return content, ", ".join(str(change.path) for change in changes)
+        return content, tuning_files.write(changes, self.job, dry)
 
     def failed(self, content: tuning.Tuning) -> str:
         return f"job {content.job} was not tuned: {content.notes[0]}" if tuning.job_failed(content) else ""
+
+
+class LearningRate(Measurement[learning.Learning]):
+    """The job with other learning rates: whole trainings, within a budget. Kept apart from what changes speed alone."""
+
+    TITLE, PLAYBOOK, DIRECTORY = "tuning", "playbooks/tune.yml", learning.ARGUMENT
+    FILE, VERSION, DOCUMENT, OPTIONS = learning.FILE, learning.VERSION, learning.Learning, learning.OPTIONS
+
+    def prepare(self) -> None:
+        self.hosts = choose_hosts(self.job, self.cluster.hosts)
+        self.content = learning.new(self.options, self.job, contents(self.job), _text.now())
+
+    def continued(self, earlier: learning.Learning) -> learning.Learning:
+        return learning.continued(earlier, self.content.budget_minutes)
+
+    def ended(self, content: learning.Learning) -> bool:
+        return bool(content.ended)
+
+    def unfinished(self, content: learning.Learning) -> list[str]:
+        return [content.running.job] if content.running else []
+
+    def next(self, content: learning.Learning, now: float) -> tuple[learning.Learning, learning.Trial | None]:
+        content, run = learning.advance(content, self.job, _text.now())
+        if run is None:
+            change = tuning_files.of_job(self.job, learning.changes(content))
+            return replace(content, diff=change.diff), None
+        return replace(content, running=replace(run, began=now)), run
+
+    def trial(self, content: learning.Learning, run: learning.Trial, now: float) -> dict[str, Any]:
+        return learning.derivation(self.job, run)
+
+    def recorded(
+        self, content: learning.Learning, tried: Mapping[str, Any], found: Found, now: float
+    ) -> tuple[learning.Learning, str]:
+        running = self.begun_run(content.running)
+        content = learning.recorded(content, running, tried, max(0.0, now - (running.began or now)))
+        return content, learning.line(content.trials[-1], content.metric)
+
+    def status(self, content: learning.Learning) -> str:
+        ended = ", it has ended" if self.ended(content) else ""
+        where = f"Tuning of the learning rate of job {self.job.name} on {len(self.hosts)} hosts"
+        return f"{where}: {len(content.trials)} trainings have been made{ended}"
+
+    def planned(self, content: learning.Learning) -> str:
+        return learning.planned(content)
+
+    def text(self, content: learning.Learning, wrote: str) -> str:
+        return learning.text(content, str(self.path), wrote)
+
+    def applied(self, content: learning.Learning, dry: bool) -> tuple[learning.Learning, str]:
+        """Write the winner if that is requested, only to the job file that was tuned."""
+        if not content.diff or not truth("write", self.options["write"]):
+            return content, ""
+        change = tuning_files.of_job(self.job, learning.changes(content))
+        tuning_files.refuse_changed(change.diff, content.diff, self.job, self.path)
+        return content, tuning_files.write([change], self.job, dry)
+
+    def failed(self, content: learning.Learning) -> str:
+        failed = len(content.trials) >= 1 and content.trials[0].state == "failed" and bool(content.ended)
+        return f"job {content.job} was not tuned: {content.notes[0]}" if failed else ""
 
 
 class InferenceBenchmark(Measurement[Benchmark]):
@@ -379,6 +432,7 @@ class Estimate(Measurement[estimate.Estimate]):
 KINDS: dict[str, type[Measurement]] = {
     "sweep": Sweep,
     "tuning": Tuning,
+    learning.ARGUMENT: LearningRate,
     "inference": InferenceBenchmark,
     "estimate": Estimate,
 }

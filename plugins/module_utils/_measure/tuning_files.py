@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, tuning
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import VARIED
@@ -40,14 +41,33 @@ def changes(content: tuning.Tuning, job: Job, variables: Path | None = None) -> 
     variables: the inventory's file, if its settings are to be there; what keeps the global batch stays in the job
     file. Raises OSError, and ValueError where a file cannot be changed by lines.
     """
-    of_job = tuning.changes(content, job)
+    fields = tuning.changes(content, job)
     found = []
     if variables is not None:
-        of_inventory = tuning.variables(of_job)
-        of_job = {name: value for name, value in of_job.items() if name not in VARIED}
+        of_inventory = tuning.variables(fields)
+        fields = {name: value for name, value in fields.items() if name not in VARIED}
         found.append(_change(variables, f"{variables.parent.name}/{variables.name}", of_inventory))
-    found.append(_change(job.file, job.file.name, of_job))
-    return [change for change in found if change.diff]
+    return [change for change in (*found, of_job(job, fields)) if change.diff]
+
+
+def of_job(job: Job, fields: Mapping[str, Any]) -> Change:
+    """Return how the job file is to be changed for these fields. Raises as changes() does."""
+    return _change(job.file, job.file.name, fields)
+
+
+def refuse_changed(now: str, then: str, job: Job, path: Path) -> None:
+    """Raise ValueError where the job file is another one than the tuning in `path` was of. now, then: the diffs."""
+    if now != then:
+        raise ValueError(f"{job.file} has been changed since it was tuned: apply the diff in {path} yourself")
+
+
+def write(changes: Sequence[Change], job: Job, dry: bool) -> str:
+    """Write the files, unless it is a dry run, and return their names. Raises OSError; ValueError if no job is left."""
+    if changes and not dry:
+        for change in changes:
+            _io.write_text(change.path, change.after, change.path.stat().st_mode & 0o777)
+        load(job.file)  # it must still be one
+    return ", ".join(str(change.path) for change in changes)
 
 
 def _change(path: Path, name: str, fields: Mapping[str, Any]) -> Change:

@@ -15,6 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import de
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._measure import learning
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 
@@ -83,7 +84,7 @@ def read(options: Mapping[str, Any], job: Job) -> Request:
     values["budget"] = budget
     words = [str(each) for each in listed(options["vary"])] or VARIED
     values["vary"] = tuple(name for name in VARIED if name in words)
-    errors += [f"vary: {name} is not one of {', '.join(VARIED)}" for name in words if name not in VARIED]
+    errors += [f"vary: {_unknown(name)}" for name in words if name not in VARIED]
     if not job.of_kind().needs_group:
         errors.append(
             f"job {job.name} is of kind {job.kind}: its ranks do not train together, there is nothing to tune"
@@ -95,6 +96,12 @@ def read(options: Mapping[str, Any], job: Job) -> Request:
     if errors:
         raise ValueError("\n".join([f"job {job.name} cannot be tuned, nothing was started:", *errors]))
     return Request(**values)
+
+
+def _unknown(name: str) -> str:
+    if name == learning.ARGUMENT:
+        return f"{name} changes what the job learns, not how fast it is: it is tuned alone, with -e vary={name}"
+    return f"{name} is not one of {', '.join((*VARIED, learning.ARGUMENT))}"
 
 
 def backends(job: Job, inventory: str) -> dict[str, list[str]]:

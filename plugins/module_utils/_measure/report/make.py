@@ -102,6 +102,7 @@ class Report:
         sections = [
             made["Scaling"],
             page.halves(small if paired else [*small, notes]),
+            page.section("Time of an epoch", page.table(tables["epochs"])),
             made["Hosts"] if hosts else "",
             made["Tuning"],
             made["Inference"],
@@ -234,6 +235,7 @@ def make(sources: Sources, price: Price | None = None) -> Report:
         tables_of_jobs.operations(jobs),
         tables_of_jobs.losses([*jobs, *runs]),
         tables_of_jobs.metrics([*jobs, *runs]),
+        tables_of_jobs.epochs(jobs, published),
         tables_of_jobs.utilization(jobs),
         tables_of_jobs.attempts(jobs),
         tables_of_jobs.hosts(jobs or runs),

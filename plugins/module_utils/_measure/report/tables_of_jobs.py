@@ -115,6 +115,43 @@ def metrics(jobs: Sequence[Source]) -> Table:
     return Table("metrics", "Evaluation of the trained models", columns, rows)
 
 
+def epochs(jobs: Sequence[Source], published: Mapping[str, Any]) -> Table:
+    """Return the time of an epoch, and of all that a job is to make, beside what was published for the same job.
+
+    A job that made less than an epoch has them extrapolated from the samples/s of its steps, which is training alone.
+    published: as reference.load has it.
+    """
+    rows: list[dict[str, Any]] = []
+    for job in jobs:
+        training = mapping(job.content.get("training"))
+        samples, speed = number(training.get("samples")), throughput(job)
+        made, planned = number(job.content.get("epoch")), number(training.get("epochs"))
+        if not samples or not speed:
+            continue
+        seconds = samples / speed
+        about = {key: job.content.get(key) for key in ("hosts", "ranks", "precision")}
+        own = {"results": job.label, "job": job.job, "machine": short_cpu(job.cpu), "samples": samples}
+        whole = seconds * planned if planned else None
+        rows.append({**about, **own, "epoch_seconds": seconds, "job_seconds": whole, "extrapolated": (made or 0) < 1})
+    for name in dict.fromkeys(row["job"] for row in rows):
+        for row in published["rows"]:
+            if row["job"] == name:
+                about = {key: row[key] for key in ("job", "hosts", "precision", "note")}
+                title = published["sources"][row["source"]]["title"]
+                own = {"results": f"published: {title}", "ranks": row["processes"], "machine": row["instance"]}
+                rows.append({**about, **own, f"{row['what']}_seconds": row["seconds"], "extrapolated": None})
+    columns = (
+        *named("results", "job", "machine"),
+        *named("hosts", "ranks", form="int"),
+        *named("precision"),
+        Column("samples", "samples of an epoch", "int"),
+        Column("epoch_seconds", "an epoch", "seconds"),
+        Column("job_seconds", "all epochs", "seconds"),
+        *named("extrapolated", "note"),
+    )
+    return Table("epochs", "Time of an epoch", columns, rows)
+
+
 def utilization(jobs: Sequence[Source]) -> Table:
     """Return what the ranks of each host used, by seconds since the job's start."""
     rows: list[dict[str, Any]] = []

@@ -79,7 +79,7 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
     """Return the verdict about all sources: the first sweep's number, else a job's, tuning's or the network's."""
     heads = [
         *(_sweep(sweep, tables["scaling"]) for sweep in sources.of("sweep")),
-        *(_job(job) for job in sources.of("job")),
+        *(_job(job, tables["epochs"]) for job in sources.of("job")),
         *(_tuning(tuning) for tuning in sources.of("tuning")),
         *(_inference(inference, tables) for inference in sources.of("inference")),
         *(_network(network, tables["network_findings"]) for network in sources.of("network")),
@@ -146,7 +146,7 @@ def _sweep(sweep: Source, scaling: Table) -> tuple[str, str, str]:
     return shown(best["speedup"], "ratio"), ", ".join(filter(None, [f"on {hosts}", ideal])), sentence + failed
 
 
-def _job(job: Source) -> tuple[str, str, str]:
+def _job(job: Source, epochs: Table) -> tuple[str, str, str]:
     content = job.content
     name = job.label or job.job or job.path.name
     hosts, ranks = number(content.get("hosts")), number(content.get("ranks"))
@@ -162,6 +162,10 @@ def _job(job: Source) -> tuple[str, str, str]:
     sentence += f" in {duration(seconds)}" if seconds is not None else ""
     sentence += f": {figure(speed)} samples/s" if speed is not None else ""
     sentence += f", after {count(int(restarts), 'restart')}" if restarts else ""
+    epoch = next((row for row in epochs.rows if row["results"] == job.label and row["extrapolated"]), None)
+    if epoch:
+        sentence += f". An epoch of {epoch['samples']:,.0f} samples takes {duration(epoch['epoch_seconds'])}"
+        sentence += " (extrapolated)"
     if speed is not None:
         return figure(speed), f"samples/s on {where}" if where else "samples/s", f"{sentence}."
     if seconds is not None:

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import cost
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import details, entries, overview
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen, cells
 
@@ -52,6 +53,17 @@ def test_the_newest_comes_first_and_columns_without_content_are_left_out() -> No
         "new  failed     2026-01-02 00:00  1 s      2      4      it broke",
         "old  succeeded  2026-01-01 00:00  42 s     2      4",
     ]
+
+
+def test_what_runs_have_cost_is_a_column_where_one_is_known() -> None:
+    paid = job("paid", "succeeded", ended="2026-01-01T01:00:00+00:00", cost=cost.of_run("2.30 USD", 2, 3600))
+    head, first, second = overview([paid, job("free", "lost", "the head")], now=NOW).splitlines()
+    assert head.split()[-2:] == ["cost", "progress"]
+    assert [first[head.index("cost") :].strip(), second[head.index("cost") :].split()] == [
+        "4.60 USD",
+        ["-", "the", "head"],
+    ]
+    assert "cost" not in overview([paid], Screen(40), NOW).splitlines()[0]
 
 
 def test_a_narrow_screen_keeps_what_matters_most() -> None:

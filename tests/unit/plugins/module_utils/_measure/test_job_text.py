@@ -119,7 +119,7 @@ MORE = st.one_of(VALUES, st.lists(VALUES, max_size=3), st.dictionaries(KEYS, VAL
 FILES = st.builds(
     lambda one, other: {**other, **one}, st.dictionaries(CHANGED, VALUES), st.dictionaries(OTHERS, MORE, min_size=1)
 )
-CHANGES = st.dictionaries(CHANGED, st.one_of(st.integers(0, 9), st.just("mpi")), min_size=1)
+CHANGES = st.dictionaries(CHANGED, st.one_of(st.integers(0, 9), st.floats(1e-9, 1e9), st.just("mpi")), min_size=1)
 
 
 @given(content=FILES, fields=CHANGES, flow=st.sampled_from([True, False, None]), args=st.integers(0, 9))

@@ -273,3 +273,25 @@ def test_a_report_is_made_of_what_is_there(data: st.DataObject) -> None:
             assert Page(report.html()).open == []
         assert report.verdict.text()
         json.dumps(report.to_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(("epoch", "extrapolated"), [(0.04, True), (1.0, False)])
+def test_an_epoch_is_beside_published_ones_of_the_same_job(tmp_path: Path, epoch: float, extrapolated: bool) -> None:
+    training = {"samples": 26950, "epochs": 3.0}
+    job = report_results.write_job(tmp_path / "job", job="mrpc-bert", epoch=epoch, training=training)
+    with style.drawing():
+        report = make.make(sources.read([job]))
+    own, *published = report.tables["epochs"].rows
+    # 269.5 samples/s were measured.
+    assert own["epoch_seconds"] == pytest.approx(100)
+    assert own["job_seconds"] == pytest.approx(300)
+    assert own["extrapolated"] == extrapolated
+    assert {(row["machine"], row["hosts"], row["job_seconds"]) for row in published} == {
+        ("c6i.16xlarge", 1, 466),
+        ("c6i.16xlarge", 2, 279),
+        ("c6i.16xlarge", 4, 156),
+    }
+    assert all(row["epoch_seconds"] is None for row in map(dict, published) if "epoch_seconds" in row)
+    said = "An epoch of 26,950 samples takes 1 min 40 s (extrapolated)."
+    assert (said in report.verdict.text()) == extrapolated
+    assert "Time of an epoch" in report.html()

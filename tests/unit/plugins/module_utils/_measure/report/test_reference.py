@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import reference
+from support.checkout import ROOT
 
 
 def test_a_speed_up_as_written_follows_from_the_times() -> None:
@@ -26,7 +27,7 @@ def test_rows_that_compare_different_models_say_so() -> None:
 
 # The fields of a row and what they are.
 FIELDS: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(("series", "source", "instance", "precision", "what", "as_written", "note"), (str,)),
+    **dict.fromkeys(("series", "job", "source", "instance", "precision", "what", "as_written", "note"), (str,)),
     "model": (str, type(None)),
     "hosts": (int,),
     "processes": (int, type(None)),
@@ -43,6 +44,7 @@ def test_every_row_has_every_field_and_a_source() -> None:
         wrong = [name for name, types in FIELDS.items() if not isinstance(row[name], types) or row[name] is True]
         assert not wrong, row
         assert row["source"] in sources, row
+        assert (ROOT / f"jobs/{row['job']}.yml").is_file(), row
         assert min(row["seconds"], row["hosts"]) > 0, row
     assert all(
         1 in {row["hosts"] for row in content["rows"] if row["series"] == one["series"]} for one in content["rows"]

@@ -1,0 +1,329 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Find the learning rate with which a job learns best: whole trainings, judged by their evaluation, within a budget.
+
+Each rate is tried once with the job's seed. The best one and the job's own then train with other seeds, both with each:
+the seeds that chose a rate say nothing of how good it is. Everything follows from the content of learning_rate.json,
+so that an interrupted tuning continues.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
+from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
+from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
+from ansible_collections.amx.cluster.plugins.module_utils._text import columns, wrapped
+
+VERSION = 1
+FILE = "learning_rate.json"
+ARGUMENT = "learning_rate"
+"""What is varied, by its name in `vary` and among the arguments of transformers' Trainer."""
+# Of transformers' Trainer, where the job sets none (TrainingArguments of the stacks' versions).
+DEFAULT_RATE, DEFAULT_SEED = 5e-5, 42
+# The rates that are tried unless others are named, as multiples of the job's.
+FACTORS = (1 / 3, 3.0)
+LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class Trial(Document):
+    """A training. value: of the metric. began: in seconds since the Unix epoch; seconds: with all that Ansible did."""
+
+    rate: float
+    seed: int
+    job: str
+    state: str = "pending"
+    reason: str = ""
+    value: float | None = None
+    seconds: float | None = None
+    began: float | None = None
+
+
+@dataclass(frozen=True)
+class Learning(Document):
+    """The content of learning_rate.json. docs/tuning.md says what each field is. rates: the job's own first."""
+
+    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Trial}
+
+    version: int
+    job: str
+    model: str | None
+    metric: str
+    rates: list[float]
+    budget_minutes: float
+    started: str
+    used_minutes: float = 0.0
+    ended: str | None = None
+    stack: str | None = None
+    precision: str | None = None
+    trials: list[Trial] = field(default_factory=list)
+    running: Trial | None = None
+    verdict: str = "unfinished"
+    winner: float | None = None
+    final: dict[str, list[float]] | None = None
+    gain: float | None = None
+    gain_low: float | None = None
+    gain_high: float | None = None
+    diff: str = ""
+    notes: list[str] = field(default_factory=list)
+    request: dict[str, Any] = field(default_factory=dict)
+
+
+OPTIONS: dict[str, Any] = {
+    "vary": ARGUMENT,
+    "budget": 30,
+    "learning_rates": None,
+    "metric": f"eval_{LOSS}",
+    "repeats": 3,
+    "write": False,
+}
+"""What a user can set, with the defaults. budget: minutes. learning_rates: a list, or text such as "1e-5,5e-5"."""
+
+
+def new(options: Mapping[str, Any], job: Job, contents: Mapping[str, str], now: str) -> Learning:
+    """Return a tuning of which no trial has been made. options: see OPTIONS. contents: {name: digest} of the job.
+
+    Raises ValueError with everything that is wrong, a line each.
+    """
+    errors: list[str] = []
+    own = job.args.get(ARGUMENT, DEFAULT_RATE)
+    own = checked(_positive, errors, f"args.{ARGUMENT} of {job.file}", own) or DEFAULT_RATE
+    named = [checked(_positive, errors, "learning_rates", each) for each in listed(options["learning_rates"])]
+    others = [each for each in named if each] or [float(f"{own * factor:.2g}") for factor in FACTORS]
+    repeats = checked(whole, errors, "repeats", options["repeats"], 2)
+    budget = checked(_positive, errors, "budget", options["budget"])
+    checked(truth, errors, "write", options["write"])
+    if not job.of_kind().takes_trainer_arguments:
+        errors.append(f"job {job.name} is of kind {job.kind}: {ARGUMENT} is an argument of transformers' Trainer")
+    try:
+        derived(job, "rate-999")
+    except ValueError as error:
+        errors.append(f"{error}; set a shorter name in {job.file}")
+    rates = list(dict.fromkeys([own, *others]))
+    if len(rates) < 2 and not errors:
+        errors.append(f"learning_rates: {own:g} is the job's own: name others")
+    if errors:
+        raise ValueError("\n".join([f"job {job.name} cannot be tuned, nothing was started:", *errors]))
+    metric = str(options["metric"])
+    return Learning(
+        version=VERSION,
+        job=job.name,
+        model=job.model(),
+        metric=metric,
+        rates=rates,
+        budget_minutes=budget or 0.0,
+        started=now,
+        request={
+            "job": job.compared(),
+            "contents": dict(contents),
+            "learning_rates": rates,
+            "metric": metric,
+            "repeats": repeats,
+        },
+    )
+
+
+def _positive(name: str, value: object) -> float:
+    """Return a number above 0 of a request. Raises ValueError."""
+    try:
+        found = math.nan if isinstance(value, bool) else float(str(value))
+    except ValueError:
+        found = math.nan
+    if not 0 < found < math.inf:
+        raise ValueError(f"{name}: {value!r} is not a number above 0")
+    return found
+
+
+def continued(earlier: Learning, budget_minutes: float) -> Learning:
+    """Return an earlier tuning with the budget of now; one that has ended unfinished goes on with a larger one."""
+    content = replace(earlier, budget_minutes=budget_minutes, running=None)
+    if content.verdict == "unfinished" and budget_minutes > earlier.budget_minutes:
+        return replace(content, ended=None, notes=[])
+    return content
+
+
+def advance(content: Learning, job: Job, now: str) -> tuple[Learning, Trial | None]:
+    """Return the tuning as it goes on, and its next trial; None where it has come to its end."""
+    if content.ended:
+        return content, None
+    content, trial = _advance(content, job)
+    return replace(content, ended=None if trial else now), trial
+
+
+def _advance(content: Learning, job: Job) -> tuple[Learning, Trial | None]:
+    seed, repeats = int(job.args.get("seed", DEFAULT_SEED)), int(content.request["repeats"])
+    for rate in content.rates:
+        if _found(content, rate, seed) is None:
+            return _begin(content, job, rate, seed)
+    own, *others = (_trial(content, rate, seed) for rate in content.rates)
+    if own.state != "succeeded":
+        return _end(content, "unfinished", f"the job itself failed: {own.reason}")
+    good = [trial for trial in others if trial.value is not None]
+    if not good:
+        return _end(content, "no difference", "no training with another rate succeeded")
+    best = (min if falls(content.metric) else max)(good, key=lambda trial: trial.value or 0.0).rate
+    content = replace(content, winner=best)
+    seeds = range(seed + 1, seed + 1 + repeats)
+    for number, each in enumerate(seeds):
+        # The second pair begins with the other one: what changes slowly is no difference.
+        for rate in (own.rate, best) if number % 2 == 0 else (best, own.rate):
+            if _found(content, rate, each) is None:
+                return _begin(content, job, rate, each)
+    pairs = [(_trial(content, own.rate, each).value, _trial(content, best, each).value) for each in seeds]
+    known = [(one, other) for one, other in pairs if one and other and min(one, other) > 0]
+    content = replace(
+        content, final={"own": [one for one, _other in known], "winner": [other for _one, other in known]}
+    )
+    if len(known) < len(pairs):
+        why = "trainings of the final comparison failed, or their metric is not above 0"
+        return _end(replace(content, winner=None), "unfinished", why)
+    compared = repeated.paired([(other, one) if falls(content.metric) else (one, other) for one, other in known])
+    if compared is None:
+        raise ValueError(f"{repeats} pairs are too few to compare")
+    content = replace(content, gain=compared.ratio, gain_low=compared.low, gain_high=compared.high)
+    if compared.low > 1:
+        return _end(content, "better")
+    return _end(replace(content, winner=None), "no difference")
+
+
+def falls(metric: str) -> bool:
+    """Tell whether less of a metric is better."""
+    return metric.endswith((LOSS, "perplexity", "wer", "mse", "mae"))
+
+
+def _found(content: Learning, rate: float, seed: int) -> Trial | None:
+    return next((trial for trial in content.trials if (trial.rate, trial.seed) == (rate, seed)), None)
+
+
+def _trial(content: Learning, rate: float, seed: int) -> Trial:
+    found = _found(content, rate, seed)
+    if found is None:
+        raise ValueError(f"there is no training with rate {rate:g} and seed {seed}")
+    return found
+
+
+def _begin(content: Learning, job: Job, rate: float, seed: int) -> tuple[Learning, Trial | None]:
+    """Begin a training, if the budget has room for one."""
+    known = [trial.seconds for trial in content.trials if trial.state == "succeeded" and trial.seconds]
+    takes = statistics.median(known) if known else 0.0
+    left = 60 * (content.budget_minutes - content.used_minutes)
+    if content.trials and left < takes:
+        wanted = len(content.rates) + 2 * int(content.request["repeats"]) - len(content.trials)
+        why = (
+            f"the budget of {content.budget_minutes:g} min is too short: a training takes {takes / 60:.1f} min, and "
+            f"{wanted} are left; set at least {content.used_minutes + wanted * takes / 60:.0f}"
+        )
+        return _end(replace(content, winner=None), "unfinished", why)
+    return content, Trial(rate, seed, derived_name(job.name, f"rate-{len(content.trials) + 1}"))
+
+
+def derivation(job: Job, trial: Trial) -> dict[str, Any]:
+    """Return how the job is turned into a training: the arguments of derive.trial."""
+    args = {"max_steps": job.args.get("max_steps"), "do_eval": True, ARGUMENT: trial.rate, "seed": trial.seed}
+    return {"suffix": trial.job[len(job.name) + 1 :], "steps": 0, "measure": False, "fields": {"args": args}}
+
+
+def recorded(content: Learning, trial: Trial, tried: Mapping[str, Any], seconds: float) -> Learning:
+    """Return the tuning with what came of a training. tried: as the entry point trial of the role job returns it."""
+    plan, outcome = tried.get("plan") or {}, tried.get("outcome") or {}
+    reason = str(outcome.get("reason") or "")
+    state, reason = runs.succeeded(str(tried.get("state")), reason, str(tried.get("reason") or ""))
+    found = (outcome.get("metrics") or {}).get(content.metric)
+    value = float(found) if isinstance(found, (int, float)) and state == "succeeded" else None
+    if state == "succeeded" and value is None:
+        there = ", ".join(sorted(name for name in outcome.get("metrics") or {} if name.startswith("eval_"))) or "none"
+        state, reason = "failed", f"its results have no {content.metric}; of its evaluation there are: {there}"
+    if value is not None and not math.isfinite(value):
+        state, reason, value = "failed", f"{content.metric} is {value}: it does not learn with this rate", None
+    made = replace(trial, state=state, reason=reason, value=value, seconds=round(seconds, 1))
+    return replace(
+        content,
+        trials=[*content.trials, made],
+        used_minutes=content.used_minutes + seconds / 60,
+        running=None,
+        stack=plan.get("stack", content.stack),
+        precision=plan.get("precision", content.precision),
+    )
+
+
+def changes(content: Learning) -> dict[str, Any]:
+    """Return the fields of the job file that make the winner of it; empty where nothing was better."""
+    return {"args": {ARGUMENT: content.winner}} if content.verdict == "better" else {}
+
+
+def _end(content: Learning, verdict: str, *notes: str) -> tuple[Learning, None]:
+    return replace(content, verdict=verdict, notes=[*content.notes, *notes]), None
+
+
+def line(trial: Trial, metric: str) -> str:
+    """Say in one line what came of a training."""
+    if trial.value is None:
+        return f"{trial.job} ({ARGUMENT}: {trial.rate:g}) failed: {' '.join(trial.reason.split())[:300]}"
+    return f"{trial.job} ({ARGUMENT}: {trial.rate:g}, seed: {trial.seed}): {metric} {trial.value:.4f}"
+
+
+def planned(content: Learning) -> str:
+    """Return what a tuning would try, for check mode."""
+    own, *others = (f"{rate:g}" for rate in content.rates)
+    said = (
+        f"whole trainings with {ARGUMENT} {own}, the job's own, and {', '.join(others)}; then "
+        f"{content.request['repeats']} of the best one and of the job's own, each with another seed, as far as "
+        f"{content.budget_minutes:g} min allow."
+    )
+    return "\n".join(wrapped("Would be tried: ", said))
+
+
+def text(content: Learning, path: str, wrote: str = "") -> str:
+    """Return the trainings, what came of them and the diff. wrote: the file, if the diff was applied to it."""
+    lines = [f"Job {content.job}: {content.used_minutes:.1f} of {content.budget_minutes:g} min used", ""]
+    header = [ARGUMENT, "seed", content.metric, ""]
+    own = content.rates[0]
+    rows = [
+        [
+            f"{trial.rate:g}",
+            str(trial.seed),
+            trial.state if trial.value is None else f"{trial.value:.4f}",
+            "the job's own" if trial.rate == own else "",
+        ]
+        for trial in content.trials
+    ]
+    lines += [*columns([header, *rows]), ""] if rows else ["No training has ended.", ""]
+    lines += wrapped("", verdict(content))
+    for note in content.notes:
+        lines += wrapped("- ", note)
+    for trial in content.trials:
+        if trial.state == "failed":
+            lines += wrapped("- ", line(trial, content.metric))
+    if content.diff:
+        last = f"Written to {wrote}." if wrote else "To write this to the job file, add -e write=true."
+        lines += ["", content.diff.rstrip(), "", last]
+    return "\n".join([*lines, f"All figures: {path}"])
+
+
+def verdict(content: Learning) -> str:
+    """Say in one sentence what came of a tuning."""
+    level = f"at a level of {1 - repeated.FASTER:.0%}"
+    pairs = len((content.final or {}).get("own", []))
+    way = "lower" if falls(content.metric) else "higher"
+    if content.verdict == "better":
+        return (
+            f"Better {level}: with {ARGUMENT}: {content.winner:g}, {content.metric} is {content.gain:.3f} x {way} than "
+            f"with the job's own (at least {content.gain_low:.3f} x), over {pairs} pairs of trainings."
+        )
+    if content.verdict == "no difference":
+        if content.gain is None:
+            return "No difference: no other rate is better than the job's own."
+        return (
+            f"No difference {level}: with the best other rate, {content.metric} was {content.gain:.3f} x {way} than "
+            f"with the job's own ({content.gain_low:.3f} to {content.gain_high:.3f})."
+        )
+    return "Unfinished: the same command continues, with a larger budget where this one is used up."
