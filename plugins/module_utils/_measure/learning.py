@@ -268,7 +268,7 @@ def line(trial: Trial, metric: str) -> str:
     """Say in one line what came of a training."""
     if trial.value is None:
         return f"{trial.job} ({ARGUMENT}: {trial.rate:g}) failed: {' '.join(trial.reason.split())[:300]}"
-    return f"{trial.job} ({ARGUMENT}: {trial.rate:g}, seed: {trial.seed}): {metric} {trial.value:.4f}"
+    return f"{trial.job} ({ARGUMENT}: {trial.rate:g}, seed: {trial.seed}): {metric} {trial.value:.4g}"
 
 
 def planned(content: Learning) -> str:
@@ -291,7 +291,7 @@ def text(content: Learning, path: str, wrote: str = "") -> str:
         [
             f"{trial.rate:g}",
             str(trial.seed),
-            trial.state if trial.value is None else f"{trial.value:.4f}",
+            trial.state if trial.value is None else f"{trial.value:.4g}",
             "the job's own" if trial.rate == own else "",
         ]
         for trial in content.trials
@@ -312,18 +312,15 @@ def text(content: Learning, path: str, wrote: str = "") -> str:
 def verdict(content: Learning) -> str:
     """Say in one sentence what came of a tuning."""
     level = f"at a level of {1 - repeated.FASTER:.0%}"
-    pairs = len((content.final or {}).get("own", []))
-    way = "lower" if falls(content.metric) else "higher"
+    if content.verdict == "unfinished":
+        return "Unfinished: the same command continues, with a larger budget where this one is used up."
+    if content.gain is None or content.gain_low is None or content.gain_high is None:
+        return "No difference: no other rate is better than the job's own."
+    ratio, low, high = content.gain, content.gain_low, content.gain_high
+    if falls(content.metric):
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    pairs = f"over {len((content.final or {})['own'])} pairs of trainings"
+    compared = f"{content.metric} is {ratio:.3f} x that of the job's own ({low:.3f} to {high:.3f}), {pairs}"
     if content.verdict == "better":
-        return (
-            f"Better {level}: with {ARGUMENT}: {content.winner:g}, {content.metric} is {content.gain:.3f} x {way} than "
-            f"with the job's own (at least {content.gain_low:.3f} x), over {pairs} pairs of trainings."
-        )
-    if content.verdict == "no difference":
-        if content.gain is None:
-            return "No difference: no other rate is better than the job's own."
-        return (
-            f"No difference {level}: with the best other rate, {content.metric} was {content.gain:.3f} x {way} than "
-            f"with the job's own ({content.gain_low:.3f} to {content.gain_high:.3f})."
-        )
-    return "Unfinished: the same command continues, with a larger budget where this one is used up."
+        return f"Better {level}: with {ARGUMENT}: {content.winner:g}, {compared}."
+    return f"No difference {level}: with the best other rate, {compared}."
