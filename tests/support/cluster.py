@@ -84,14 +84,14 @@ class Play:
     def ended(self) -> bool:
         return self.process.poll() is not None
 
-    def wait(self) -> str:
+    def wait(self, seconds: float = PATIENCE) -> str:
         """Return what it printed, when it has ended. Raises subprocess.TimeoutExpired."""
-        self.process.wait(PATIENCE)
+        self.process.wait(seconds)
         return self.output()
 
-    def succeed(self) -> str:
+    def succeed(self, seconds: float = PATIENCE) -> str:
         """Return what it printed, when it has ended as a success. Raises WrongError when it fails."""
-        output = self.wait()
+        output = self.wait(seconds)
         check(self.process.returncode == 0, f"{self.command} failed:\n{output[-6000:]}")
         return output
 
