@@ -48,7 +48,8 @@ options:
     type: bool
     default: true
   software:
-    description: Whether RV(host.stack) has the installed packages and the providers of libfabric.
+    description: Whether RV(host.stack) has the installed packages and the providers of libfabric, and
+      RV(host.login_variables) is gathered.
     type: bool
     default: true
 seealso:
@@ -217,6 +218,12 @@ host:
           none.
       type: dict
       returned: success
+    login_variables:
+      description:
+        - Environment variables that a login shell of the user sets and that jobs ignore, such as C(OMP_NUM_THREADS), by
+          name; empty with O(software=false).
+      type: dict
+      returned: success
     fabric:
       description:
         - The RDMA devices of the host, with C(ports) (of each its C(device), C(number), C(vendor), C(link), C(state),
@@ -243,7 +250,7 @@ host:
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts, links
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts, links, login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, pythons
 
@@ -274,6 +281,7 @@ def main() -> None:
             "links": links.read([address["interface"] for address in own["addresses"]], options["fabric_root"]),
             "fabric": {**fabric, "providers": installed.unusable_fabrics(prefix / "env", fabrics.possible(fabric))},
             **({"pythons": pythons.gather(options["stack_python"] or "")} if options["interpreters"] else {}),
+            "login_variables": login_shell.exported() if options["software"] else {},
             "processes": found,
             "running_jobs": processes.running_jobs(prefix / "jobs", found),
         }

@@ -22,6 +22,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def script(plan: Plan, python: str) -> str:
     """Return exchange.sh, which starts the exchange of a plan's hosts in the job directory."""
     hosts = len(plan.hosts)
     command = f"mpirun -f hostfile -n {hosts} -ppn 1 \\\n  {shlex.quote(python)} {PROGRAM}"
-    return TEXT.format(job=plan.job, hosts=hosts, command=command)
+    return TEXT.format(job=plan.job, hosts=hosts, ignore=login_shell.IGNORE, command=command)
 
 
 def evaluate(text: str, hosts: Sequence[str], otherwise: str) -> list[Pair]:
@@ -189,6 +190,8 @@ TEXT = """\
 # plan.json.
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
+
+{ignore}
 set -a
 source ./env
 set +a

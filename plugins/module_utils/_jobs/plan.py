@@ -275,6 +275,8 @@ def make_plan(
                     "TOKENIZERS_PARALLELISM": "false",
                     # Models and data are there before the job starts; ranks must not each look for them on the network.
                     "HF_HUB_OFFLINE": "1",
+                    # Nothing is written into an environment of the user's own.
+                    **({"PYTHONDONTWRITEBYTECODE": "1"} if stack.get("path") else {}),
                     **trackers.variables(job, run.settings.start),
                     **job.env,
                 },

@@ -154,7 +154,8 @@ def _backend_misfits(stack: Mapping[str, Any], have: Mapping[str, str]) -> list[
             arguments.by_version(have["transformers"], backend, IPEX in have)
         except ValueError as error:
             found.append(str(error))
-    if backend == "mpi" and (MPI4PY not in have or "impi-rt" not in have):
+    # An environment of one's own may use Intel MPI of oneAPI.
+    if backend == "mpi" and (MPI4PY not in have or ("impi-rt" not in have and not stack.get("path"))):
         found.append("backend mpi is not available without mpi4py and impi-rt: add them, or take backend gloo")
     if backend == "ccl":
         if stack.get("bindings") not in BINDING_MODULES:

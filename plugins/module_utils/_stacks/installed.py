@@ -21,8 +21,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MA
 def describe(env: Path, software: bool = True) -> dict[str, Any]:
     """Describe the virtual environment that `env` points to; empty when it is not there.
 
-    Returns {env (its own directory), key, name, pinned: {package: version}}, and with `software` also {versions: what
-    is installed, providers: the libfabric providers as "NAME of INTERFACE", provider_error}.
+    Returns {env (its own directory), key, name, path (see own_env), pinned: {package: version}}, and with `software`
+    also {versions: what is installed, providers: the libfabric providers as "NAME of INTERFACE", provider_error}.
     """
     marker = read_json(env / MARKER)
     if marker is None:
@@ -31,6 +31,7 @@ def describe(env: Path, software: bool = True) -> dict[str, Any]:
         "env": str(env.resolve()),
         "key": marker.get("key", ""),
         "name": marker.get("name", ""),
+        "path": marker.get("path", ""),
         "pinned": {canonical(name): version for name, version in marker.get("packages", {}).items()},
     }
     if not software:

@@ -92,10 +92,19 @@ def sourced(env: Path, bindings: str) -> dict[str, str]:
     such script, or bash does not run, what mpi_environment returns. env, bindings: as there.
     """
     usual = mpi_environment(str(env), bindings)
-    script = env / bindings / "env" / "setvars.sh"
-    before = {"PATH": _system_path(str(env)), "LD_LIBRARY_PATH": f"{env}/lib"}
+    found = of_script(env / bindings / "env" / "setvars.sh", str(env))
+    return {"CCL_ROOT": usual["CCL_ROOT"], **found} if found else usual
+
+
+def of_script(script: Path, env: str) -> dict[str, str]:
+    """Return the variables that a vendor's script sets, such as vars.sh of oneAPI's Intel MPI.
+
+    env: the path of the virtual environment, whose programs and libraries are found, too. Empty where there is no such
+    script, it sets nothing, or bash does not run.
+    """
+    before = {"PATH": _system_path(env), "LD_LIBRARY_PATH": f"{env}/lib"}
     if not script.is_file():
-        return usual
+        return {}
     try:
         ran = subprocess.run(
             ["bash", "--norc", "-c", 'source "$1" >/dev/null 2>&1 </dev/null; env -0', "bash", str(script)],
@@ -107,16 +116,14 @@ def sourced(env: Path, bindings: str) -> dict[str, str]:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return usual
+        return {}
     after = dict(line.split("=", 1) for line in ran.stdout.split("\0") if "=" in line)
     found = {
         name: _listed(value) if name.endswith("PATH") else value
         for name, value in sorted(after.items())
         if KEPT.fullmatch(name)
     }
-    if found.items() <= before.items():
-        return usual
-    return {"CCL_ROOT": usual["CCL_ROOT"], **before, **found, "FI_PROVIDER": usual["FI_PROVIDER"]}
+    return {} if found.items() <= before.items() else {**before, **found, "FI_PROVIDER": "tcp"}
 
 
 def _system_path(env: str) -> str:

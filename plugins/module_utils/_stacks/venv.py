@@ -130,9 +130,9 @@ def begin(env: Path) -> None:
 def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
     """Check a virtual environment in a process of its own interpreter: {problems, found}, see venv_check, and mpi.
 
-    stack: {backend, bindings, interpreter, cuda_build}, see catalogue.choose. versions: {package: version} that must be
-    installed. mpi: the variables of Intel MPI with which it was checked and jobs run, where bindings bring it; see
-    intel_mpi.
+    stack: {backend, bindings, interpreter, cuda_build}, see catalogue.choose, {path, mpi_script}, see own_env.stack.
+    versions: {package: version} that must be installed. mpi: the variables of Intel MPI with which it was checked and
+    jobs run, where bindings or a script of oneAPI bring it; see intel_mpi.
     """
     options = {
         "versions": dict(versions),
@@ -142,7 +142,17 @@ def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> d
     }
     bindings = intel_mpi.bindings_folder(stack)
     mpi = intel_mpi.sourced(env, bindings) if bindings else {}
-    return {**_run_checks(env, options, mpi or intel_mpi.mpi_environment(str(env))), "mpi": mpi}
+    if stack.get("mpi_script"):
+        mpi = intel_mpi.of_script(Path(stack["mpi_script"]), str(env))
+    variables = dict(mpi or intel_mpi.mpi_environment(str(env)))
+    if stack.get("path"):  # nothing is written into an environment of the user's own
+        variables["PYTHONDONTWRITEBYTECODE"] = "1"
+    return {**_run_checks(env, options, variables), "mpi": mpi}
+
+
+def without_paths() -> dict[str, str]:
+    """Return this process's environment without what would have an interpreter import other packages."""
+    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
 
 
 def _run_checks(env: Path, options: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -153,7 +163,7 @@ def _run_checks(env: Path, options: Mapping[str, Any], variables: Mapping[str, s
             [str(env / "bin" / "python"), "-", json.dumps(options)],
             input=program,
             cwd=env,  # where nothing can be imported from
-            env={**os.environ, **variables},
+            env={**without_paths(), **variables},
             capture_output=True,
             text=True,
             check=False,

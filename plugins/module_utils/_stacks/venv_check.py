@@ -175,7 +175,9 @@ def broken_mpi(provider: str, prefix: Path, found: dict[str, object]) -> list[st
     problems = []
     mpirun = shutil.which("mpirun") or ""
     found["mpirun"] = mpirun
-    if not mpirun or prefix.resolve() not in Path(mpirun).parent.resolve().parents:
+    # Links may lead to it; Intel MPI of oneAPI is elsewhere.
+    own = {prefix.resolve(), (prefix / "bin").resolve().parent, Path(os.environ.get("I_MPI_ROOT", prefix)).resolve()}
+    if not mpirun or not own & set(Path(mpirun).parent.resolve().parents):
         return [
             f"Intel MPI's mpirun is {mpirun or 'missing'} instead of one in {prefix}; {AGAIN}, or take a stack of the "
             "catalogue"

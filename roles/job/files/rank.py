@@ -16,6 +16,7 @@ import fcntl
 import glob
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -93,6 +94,21 @@ def observed(plan: dict, host: dict, rank: int) -> dict:
         "measure": plan.get("measure"),
         "notices": plan.get("notices", ""),
     }
+
+
+def without_login(pattern: str) -> tuple[dict[str, str], dict[str, str]]:
+    """Return this process's environment without what a login on the host sets, and that, which ranks do not get.
+
+    pattern: the names, as a regular expression; empty for none. What the launcher itself is set to, by the file env,
+    stays.
+    """
+    own = set()
+    with contextlib.suppress(FileNotFoundError), open("env", encoding="utf-8") as stream:
+        own = {line.partition("=")[0] for line in stream}
+    ignored = {
+        name: value for name, value in os.environ.items() if name not in own and pattern and re.fullmatch(pattern, name)
+    }
+    return {name: value for name, value in os.environ.items() if name not in ignored}, ignored
 
 
 def secrets(plan: dict) -> dict[str, str]:
@@ -208,10 +224,15 @@ def main() -> None:
         with open("plan.json", encoding="utf-8") as stream:
             plan = json.load(stream)
         name = own_name(plan)
-        environ = {**os.environ, **secrets(plan)}
+        environ, ignored = without_login(plan["launcher"].get("ignored", ""))
+        environ.update(secrets(plan))
         environ.update(variables(plan, name, environ))
         if not plan["launcher"]["pins"]:
             pin(plan, name, int(environ["LOCAL_RANK"]))
+        if ignored and environ["LOCAL_RANK"] == "0":
+            listed = " ".join(f"{key}={value}" for key, value in ignored.items())
+            advice = "set env of the job file instead"
+            print(f"rank.py: ranks on {name} ignore what a login there sets: {listed}; {advice}", file=sys.stderr)
         set_memory(next(host for host in plan["hosts"] if host["host"] == name), int(environ["LOCAL_RANK"]))
         lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
     except (OSError, ValueError) as error:

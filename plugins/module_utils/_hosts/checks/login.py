@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
+    WARNING,
     Cluster,
     Found,
     check,
@@ -61,3 +62,18 @@ def sudo(cluster: Cluster) -> Iterator[Found]:
         result = answer.get("sudo") or {}
         if cluster.wanted.become and result.get("failed"):
             yield Found(host, f"sudo does not work: {message_of(result)}")
+
+
+@check(
+    WARNING,
+    cause="Programs that a person starts on the host compute and communicate otherwise than a job, which ignores these "
+    "variables",
+    advice="Nothing for jobs: write what ranks are to be set to in env of the job file. For other programs, look in "
+    "/etc/profile.d, /etc/environment and .bashrc, also for setvars.sh of oneAPI",
+    full=True,
+)
+def login_variables(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        if info["login_variables"]:
+            listed = ", ".join(f"{name}={value}" for name, value in info["login_variables"].items())
+            yield Found(host, f"a login shell sets {listed}, which jobs ignore")

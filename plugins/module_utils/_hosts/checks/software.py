@@ -18,6 +18,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     most_common,
 )
 
+OWN = "Install the same on every host, or run site.yml if it is: it reads the environment torch_stack_env again"
+
 
 @check(
     FAILURE,
@@ -54,7 +56,8 @@ def packages(cluster: Cluster) -> Iterator[Found]:
         for host, version in versions.items():
             if version != right:
                 is_now = f"{name} is {version}" if version else f"{name} is not installed"
-                yield Found(host, f"{is_now}, but should be {right or 'absent, as on the other hosts'}")
+                advice = OWN if same[host].get("path") else ""
+                yield Found(host, f"{is_now}, but should be {right or 'absent, as on the other hosts'}", advice)
 
 
 @check(

@@ -43,8 +43,11 @@ class Kubernetes(Launcher):
         )
 
     def for_ranks(self) -> dict[str, Any]:
-        """Return what rank.py needs to know of the launcher: also where it finds the name of its pod."""
-        return {**super().for_ranks(), "host_variable": POD}
+        """Return what rank.py needs to know of the launcher: also where it finds the name of its pod.
+
+        Nobody logs in on a pod: its variables are those of its object and its image.
+        """
+        return {**super().for_ranks(), "host_variable": POD, "ignored": ""}
 
     def derived(self, plan: Plan) -> dict[str, str]:
         """Return nothing: what torchrun needs is in the pod's command, see _kubernetes/pod/main.py."""

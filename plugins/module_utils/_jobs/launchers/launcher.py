@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 
 if TYPE_CHECKING:
@@ -55,8 +56,16 @@ class Launcher:
         return ""
 
     def for_ranks(self) -> dict[str, Any]:
-        """Return what rank.py needs to know of the launcher, as plan.json has it."""
-        return {"name": self.name, "rank_variables": list(self.rank_variables), "pins": self.pins}
+        """Return what rank.py needs to know of the launcher, as plan.json has it.
+
+        ignored: variables of a login on a host that ranks do not get, as a regular expression.
+        """
+        return {
+            "name": self.name,
+            "rank_variables": list(self.rank_variables),
+            "pins": self.pins,
+            "ignored": login_shell.OF_RANKS,
+        }
 
     def backend(self, wanted: str, stack: str) -> str:
         """Return the backend of a job: the wanted one, or for "auto" the stack's first that works under this launcher.

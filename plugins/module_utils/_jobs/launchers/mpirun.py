@@ -11,6 +11,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
     Killed,
@@ -67,6 +68,7 @@ class Mpirun(Launcher):
             "env": self.env_file(plan),
             "launch.sh": LAUNCH.format(
                 job=plan.job,
+                ignore=login_shell.IGNORE,
                 ranks=plan.world_size,
                 hosts=len(plan.hosts),
                 port=free_port(plan),
@@ -104,6 +106,7 @@ LAUNCH = """\
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
 
+{ignore}
 # The environment of mpirun. Each rank's own (its cores, threads and interface) is in plan.json; rank.py sets it.
 set -a
 source ./env

@@ -15,6 +15,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
     Killed,
     Launcher,
@@ -63,7 +64,7 @@ class Torchrun(Launcher):
         return {
             "hostfile": "".join(f"{host.host}\n" for host in plan.hosts),
             "env": self.env_file(plan),
-            "torchrun.sh": TORCHRUN.format(**about, command=rank_command(plan, words)),
+            "torchrun.sh": TORCHRUN.format(**about, ignore=login_shell.IGNORE, command=rank_command(plan, words)),
             "launch.sh": LAUNCH.format(
                 **about,
                 port=free_port(plan),
@@ -90,6 +91,7 @@ TORCHRUN = """\
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
 
+{ignore}
 set -a
 source ./env
 MASTER_PORT=$3

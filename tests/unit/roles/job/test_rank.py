@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from support.patience import started, until
 from support.scripts import load
@@ -130,6 +131,24 @@ def test_the_script_takes_its_place(tmp_path: Path) -> None:
     assert (arguments, no_site) == (["script.py", "--text", "a b"], 0)
     expected = {"RANK": "1", "CCL_WORKER_AFFINITY": "3", "KEPT": "1", "AMX_CLUSTER_JOB": str(folder)}
     assert {name: environ.get(name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(("local", "told"), [(0, True), (1, False)])
+def test_what_a_login_on_the_host_sets_is_ignored(tmp_path: Path, local: int, told: bool) -> None:
+    """As a .bashrc that a proxy of mpirun on another host has read; what env sets comes from the launcher."""
+    plan = {**PLAN, "launcher": {**PLAN["launcher"], "ignored": login_shell.OF_RANKS}}
+    folder = job(tmp_path, "mine", "import json, os\nprint(json.dumps(dict(os.environ)))", plan)
+    (folder / "env").write_text("FI_PROVIDER=tcp\nLD_LIBRARY_PATH=/env/lib\n")
+    login = {"KMP_AFFINITY": "disabled", "KMP_SETTINGS": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": "/mine"}
+    ran = start(folder, {**hydra(1 + local, 3, local), **login, "FI_PROVIDER": "tcp", "I_MPI_PIN_INFO": "0,1"})
+    environ = json.loads(ran.stdout)
+    assert not {"KMP_AFFINITY", "KMP_SETTINGS"} & set(environ)
+    assert environ["PYTHONPATH"] == f"{folder}/observe:{folder}/packages"
+    assert environ.get("OMP_NUM_THREADS") == ("4" if local == 0 else "2")  # the plan's
+    assert (environ["FI_PROVIDER"], environ["I_MPI_PIN_INFO"], environ["KEPT"]) == ("tcp", "0,1", "1")
+    listed = "KMP_AFFINITY=disabled KMP_SETTINGS=1 OMP_NUM_THREADS=1 PYTHONPATH=/mine"
+    message = f"rank.py: ranks on node1 ignore what a login there sets: {listed}; set env of the job file instead\n"
+    assert sorted(ran.stderr.split()) == (sorted(message.split()) if told else [])
 
 
 def test_a_rank_is_pinned_where_the_launcher_does_not(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan, choose_precision
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from support.fabrics import facts
@@ -45,12 +47,15 @@ def test_the_plan_of_each_launcher() -> None:
         "name": "mpirun",
         "rank_variables": ["PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"],
         "pins": True,
+        "ignored": login_shell.OF_RANKS,
     }
     assert plan(host("node0", 1), launcher="torchrun")["launcher"] == {
         "name": "torchrun",
         "rank_variables": ["RANK", "WORLD_SIZE", "LOCAL_RANK"],
         "pins": False,
+        "ignored": login_shell.OF_RANKS,
     }
+    assert LAUNCHERS["kubernetes"].for_ranks()["ignored"] == ""
 
 
 def test_independent_ranks_need_no_group() -> None:

@@ -45,3 +45,11 @@ def test_sudo() -> None:
     reported["node0"]["sudo"] = {"failed": True, "msg": "Missing sudo password\n"}
     assert found(login.sudo, reported) == [("node0", "sudo does not work: Missing sudo password")]
     assert found(login.sudo, reported, dataclasses.replace(FULL, become=False)) == []
+
+
+def test_login_variables() -> None:
+    given = {"KMP_AFFINITY": "disabled", "OMP_NUM_THREADS": "1"}
+    assert found_on_node1(login.login_variables, {"login_variables": given}) == [
+        "a login shell sets KMP_AFFINITY=disabled, OMP_NUM_THREADS=1, which jobs ignore"
+    ]
+    assert found(login.login_variables, results()) == []

@@ -1,0 +1,37 @@
+#!/usr/bin/python
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: own_env_view
+short_description: Make a directory of links to an environment of the user's own
+extends_documentation_fragment: amx.cluster.internal
+options:
+  path: {type: path, required: true, description: The path of the directory}
+  env: {type: path, required: true, description: "The path of the environment, into which nothing is written"}
+"""
+EXAMPLES = "\n# Internal\n"
+
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import own_env
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={"path": {"type": "path", "required": True}, "env": {"type": "path", "required": True}},
+        supports_check_mode=True,
+    )
+    options = module.params
+    try:
+        changed = own_env.view(Path(options["path"]), Path(options["env"]), module.check_mode)
+    except (OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=changed)
+
+
+if __name__ == "__main__":
+    main()
