@@ -26,6 +26,7 @@ seen = {name: os.environ.get(name, "") for name in names}
 threads = torch.get_num_threads()
 if dist.get_rank() == 0:
     seen.update(total=total.item(), prefix=sys.prefix, threads=threads, backend=dist.get_backend())
+    pathlib.Path("output").mkdir(exist_ok=True)
     pathlib.Path("output/all_results.json").write_text(json.dumps(seen))
 dist.destroy_process_group()
 """
