@@ -25,7 +25,7 @@ names = ("OMP_NUM_THREADS", "KMP_AFFINITY", "KMP_SETTINGS", "I_MPI_PIN", "PYTHON
 seen = {name: os.environ.get(name, "") for name in names}
 threads = torch.get_num_threads()
 if dist.get_rank() == 0:
-    seen.update(total=total.item(), prefix=sys.prefix, threads=threads, backend=dist.get_backend())
+    seen.update(total=total.item(), prefix=sys.prefix, threads=threads)
     pathlib.Path("output").mkdir(exist_ok=True)
     pathlib.Path("output/all_results.json").write_text(json.dumps(seen))
 dist.destroy_process_group()
@@ -73,7 +73,8 @@ def test_it_is_used_and_left_alone(cluster: Path) -> None:
     log = (prefix / "jobs/own/log").read_text()
     assert code == 0, output + log
     seen = json.loads((prefix / "jobs/own/output/all_results.json").read_text())
-    assert (seen["total"], seen["backend"], seen["MINE"]) == (1, "mpi", "1")
+    plan = json.loads((prefix / "jobs/own/plan.json").read_text())
+    assert (seen["total"], seen["MINE"], plan["backend"], plan["stack"]) == (1, "1", "mpi", "own")
     assert seen["threads"] == int(seen["OMP_NUM_THREADS"]) == len(os.sched_getaffinity(0))
     assert seen["KMP_AFFINITY"].startswith("granularity=fine") and seen["KMP_SETTINGS"] == seen["I_MPI_PIN"] == ""
     assert "/x" not in seen["PYTHONPATH"].split(":") and seen["LD_PRELOAD"].endswith(f"{view}/lib/libiomp5.so")

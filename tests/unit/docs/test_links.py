@@ -46,3 +46,15 @@ def test_every_page_is_in_the_index_of_the_site() -> None:
     index = (ROOT / "docs/docsite/index.md").read_text(encoding="utf-8")
     missing = [page.stem for page in (ROOT / "docs").glob("*.md") if f"/docs/{page.stem}" not in index]
     assert missing == []
+
+
+# A path of the repository in backticks; those that begin with _ are in plugins/module_utils.
+PATH = re.compile(r"`((?:_\w+|roles|jobs|playbooks|plugins|tests|tools|inventories|molecule)/[\w./-]+)`")
+
+
+def test_paths_that_the_published_recipes_name_are_there() -> None:
+    """Each of their rows that is done says where."""
+    named = PATH.findall((ROOT / "docs/published_recipes.md").read_text(encoding="utf-8"))
+    assert {"_jobs/plan.py", "jobs/mrpc-bert.yml", "roles/job/files/rank.py"} <= set(named)
+    places = {name: ROOT / ("plugins/module_utils" if name.startswith("_") else "") / name for name in named}
+    assert [name for name, path in places.items() if not path.exists()] == []
