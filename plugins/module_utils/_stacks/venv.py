@@ -139,6 +139,7 @@ def check(env: Path, stack: Mapping[str, Any], versions: Mapping[str, str]) -> d
         "backend": stack["backend"],
         "bindings": stack.get("bindings", ""),
         "cuda_build": stack.get("cuda_build", False),
+        "own": bool(stack.get("path")),
     }
     bindings = intel_mpi.bindings_folder(stack)
     mpi = intel_mpi.sourced(env, bindings) if bindings else {}

@@ -4,7 +4,8 @@
 """Checks of a virtual environment from within: run by its own interpreter, with the environment variables of ranks.
 
 Its argument is JSON: {"versions": {name: version}, "backend": "mpi", "gloo" or "ccl", "bindings": the module that
-brings ccl, "cuda_build": whether CUDA packages may be installed}. Prints one JSON object on the last line:
+brings ccl, "cuda_build": whether CUDA packages may be installed, "own": whether it is an environment of the user's own,
+whose Intel MPI and OpenMP runtime need not be packages of these names}. Prints one JSON object on the last line:
 {"problems": ["what is wrong; what to do", ...], "found": {isa, bf16_kernel, openmp: what torch computes with, mpirun:
 its path}}. Only packages among the versions are checked. As it is run on its own, it imports nothing of the collection.
 """
@@ -221,16 +222,18 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     versions, backend = options["versions"], options["backend"]
     prefix = Path(sys.prefix)
+    own = options.get("own", False)
+    openmp = "intel-openmp" in versions or own
     found: dict[str, object] = {}
     problems = wrong_versions(versions, options.get("cuda_build", False))
     problems += broken_imports(versions, backend, options.get("bindings", ""))
-    if "intel-openmp" in versions and not (prefix / "lib" / "libiomp5.so").exists():
+    if openmp and not (prefix / "lib" / "libiomp5.so").exists():
         problems.append(
             f"{prefix}/lib/libiomp5.so is missing; KMP_* variables have no effect without Intel's OpenMP runtime"
         )
     elif "torch" in versions and not problems:
-        problems += broken_product(prefix, "intel-openmp" in versions, found)
-    if "impi-rt" in versions or backend == "ccl":
+        problems += broken_product(prefix, openmp, found)
+    if "impi-rt" in versions or backend == "ccl" or own:
         problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"), prefix, found)
     sys.stdout.write(json.dumps({"problems": problems, "found": found}) + "\n")
 
