@@ -10,7 +10,7 @@ from support.journeys import check
 
 # As setvars.sh of oneAPI that .bashrc sources, before Debian's line that ends it for shells that are not interactive.
 LOGIN = {
-    "OMP_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "7",  # other than on any host here
     "KMP_AFFINITY": "disabled",
     "KMP_SETTINGS": "1",
     "I_MPI_PIN": "0",
@@ -56,7 +56,7 @@ def what_a_login_sets_does_not_reach_ranks() -> list[str]:
             compare(f"login-{launcher}", {"FI_PROVIDER": "tcp"} if launcher == "mpirun" else {})
             Play("verify", "-e", f"job={job}").succeed()
         shown = words(Play("doctor").wait())
-        check("OMP_NUM_THREADS=1" in shown and "which jobs ignore" in shown, f"the doctor does not name it:\n{shown}")
+        check("OMP_NUM_THREADS=7" in shown and "which jobs ignore" in shown, f"the doctor does not name it:\n{shown}")
     return [f"{len(LOGIN)} variables of .bashrc on two hosts reached no rank of mpirun and torchrun"]
 
 

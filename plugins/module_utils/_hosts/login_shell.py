@@ -20,7 +20,7 @@ from collections.abc import Sequence
 OF_RANKS = (
     r"(OMP|GOMP|KMP|MKL|CCL|ATL|FI|ONEDNN|DNNL)_\w+|LD_PRELOAD|PYTHONPATH|PYTHONHOME"
     # Not I_MPI_INFO_*, I_MPI_PIN_INFO and the like, which Hydra gives to ranks.
-    r"|I_MPI_((ADJUST|ASYNC_PROGRESS|OFI|SHM|THREAD|TUNING)\w*|FABRICS|WAIT_MODE)"
+    r"|I_MPI_((ADJUST|ASYNC_PROGRESS|OFI|SHM|THREAD|TUNING)\w*|FABRICS|PIN|WAIT_MODE)"
 )
 # For launchers: theirs, too.
 OF_LAUNCHERS = rf"{OF_RANKS}|(I_MPI|HYDRA)_\w+"
