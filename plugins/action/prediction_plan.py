@@ -49,7 +49,7 @@ class ActionModule(ControlNodeAction):
         columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], described, where)
         name = Path(where).name
         data = wanted.found["data"] or {key: found["data"][key] for key in ("name", "sha256")}
-        cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"])
+        cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
         now = logic.compared(data, {"name": wanted.model_name(), "sha256": model["sha256"]}, columns, cell)
         refused = predictions.refusal(wanted, options["again"], now)
         if refused:

@@ -140,7 +140,7 @@ def test_two_instances_measure(environment: Path, tmp_path: Path, precisions: di
     cells.append(cell(91, "distilbert", "fp32", rates=[50]))
     cells.append(cell(92, "distilbert", "bf16", engine="trace"))
     cells.append(cell(93, "resnet-50", "bf16", engine="trace", channels_last=True))
-    cells.append(cell(94, "distilbert", "int8", engine="trace", int8="dynamic"))
+    cells.append(cell(94, "distilbert", "bf16", autocast=True))
     results = run(environment, tmp_path, cells, count=2)
     assert set(results) == {one["id"] for one in cells}
     for one in cells:
@@ -158,7 +158,7 @@ def test_two_instances_measure(environment: Path, tmp_path: Path, precisions: di
             assert result["peak_memory_bytes"] > 100 << 20
             assert result["first_call_seconds"] > 0
             assert 0 <= result["overhead"] < 1
-            assert (result["int8_route"] or "").startswith("torch" if one["precision"] == "int8" else "")
+            assert (result["int8_route"] or "").startswith("oneDNN" if one["precision"] == "int8" else "")
             assert result["emulated"] == (one["precision"] == "bf16" and not BF16) or one["precision"] == "int8"
             if one["task"] == "text-generation":
                 generation = result["generation"]
@@ -219,6 +219,8 @@ def test_what_cannot_run_is_refused_and_the_rest_goes_on(environment: Path, tmp_
         cell(6, "distilbert", channels_last=True),
         cell(7, "distilbert", sequence_length=4096),
         cell(8, "resnet-50", "int8", int8="dynamic"),
+        cell(12, "distilbert", "int8", int8="dynamic", engine="trace"),
+        cell(13, "distilbert", "int8", autocast=True),
         cell(9, "distilbert", task="singing"),
         cell(10, "llama-1b", batch_size=10**6),
         cell(11, "distilbert"),
@@ -235,6 +237,8 @@ def test_what_cannot_run_is_refused_and_the_rest_goes_on(environment: Path, tmp_
         "c06": "channels_last is for image-classification, not for text-classification",
         "c07": "distilbert-small takes at most 512 tokens, and sequence_length is 4096",
         "c08": "dynamic int8 is for linear layers, and this model is made of convolutions: use static int8",
+        "c12": "the packed weights of int8 are not for the engine trace: use eager for int8",
+        "c13": "autocast is for bf16 and fp16, by eager or compile",
         "c11": "",
     }.items():
         assert reasons[name] == {reason}, name

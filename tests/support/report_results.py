@@ -368,6 +368,7 @@ def cell(
         "precision": precision,
         "int8": way,
         "engine": "eager",
+        "autocast": False,
         "channels_last": True if tokens is None else None,
         "batch_size": batch,
         "sequence_length": tokens,

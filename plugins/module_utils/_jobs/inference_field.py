@@ -30,7 +30,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 
-PRECISIONS = ("fp32", "bf16", "int8")
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 ENGINES = ("eager", "compile", "trace", "ipex")
 # An instance for each NUMA node, and one for each core.
 AUTO, CORES = "auto", "cores"
@@ -65,18 +65,20 @@ class Inference:
     """What is measured: every combination of these lists that a model has a use for.
 
     models: names in the job's `models`, of known_models, or job:NAME. tasks: of models whose task is not known
-    otherwise. channels_last: whether images are laid out so; None tries both. instances_per_node: numbers, "auto" (one
-    for each NUMA node) and "cores" (one for each core). rates: requests per second and instance of the open loop.
-    seconds: of the closed loop, after `warmup` requests. p99_ms: limit of the recommended setting. budget: minutes.
+    otherwise. autocast: whether weights become bf16 or fp16 in each call; channels_last: whether images are laid out
+    so; None tries both. instances_per_node: numbers, "auto" (one for each NUMA node) and "cores" (one for each core).
+    rates: requests per second and instance of the open loop. seconds: of the closed loop, after `warmup` requests.
+    p99_ms: limit of the recommended setting. budget: minutes.
     agreement: the least share of predictions equal to fp32's that a recommended setting has. evaluation: a CSV file of
     the job's `data`, by model. emulation: whether precisions run that the CPU only emulates.
     """
 
     models: list[str] = field(_several(_MODEL))
     tasks: dict[str, str] = field(mapping(one_of(*known_models.TASKS)), dict)
-    precisions: list[str] = field(_several(one_of(*PRECISIONS)), lambda: list(PRECISIONS))
+    precisions: list[str] = field(_several(one_of(*PRECISIONS)), lambda: ["fp32", "bf16", "int8"])
     engines: list[str] = field(_several(one_of(*ENGINES)), lambda: ["eager"])
     int8: list[str] = field(_several(one_of("dynamic", "static")), lambda: ["dynamic"])
+    autocast: bool | None = field(any_of(one_of(AUTO).then(lambda _auto: None), SWITCH), False)
     channels_last: bool | None = field(any_of(one_of(AUTO).then(lambda _auto: None), SWITCH), None)
     batch_sizes: list[int] = field(_several(_COUNT), lambda: [1, 16])
     sequence_lengths: list[int] = field(_several(whole(2, MOST)), lambda: [128])

@@ -28,6 +28,7 @@ TASKS = (known_models.CLASSIFICATION, known_models.ANSWERING, known_models.GENER
 # How a model is run where no setting says it.
 DEFAULTS: dict[str, Any] = {
     "precision": "fp32",
+    "autocast": False,
     "int8": None,
     "engine": "eager",
     "channels_last": False,
@@ -36,11 +37,14 @@ DEFAULTS: dict[str, Any] = {
     "new_tokens": None,
     "emulation": False,
 }
+# The entry of a config.json that jobs/int8.yml wrote: its weights are int8.
+INT8 = "amx_cluster_int8"
 # What a setting has besides: of which model it is, and how cores are divided.
 OF_MODEL = ("model", "source", "task")
 OF_CORES = ("instances_per_node", "threads_per_instance")
 CHOICES = {
-    "precision": ("fp32", "bf16", "int8"),
+    "precision": ("fp32", "bf16", "fp16", "int8"),
+    "autocast": (True, False),
     "int8": ("dynamic", "static", None),
     "engine": ("eager", "compile", "trace", "ipex"),
 }
@@ -159,9 +163,20 @@ def _of_arguments(args: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def cell(setting: Mapping[str, Any], task: str, name: str, args: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the model is run, as models.load and engines.prepare take it; `path` is in the job directory."""
+def cell(
+    setting: Mapping[str, Any], task: str, name: str, args: Mapping[str, Any], config: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return how the model is run, as models.load and engines.prepare take it; `path` is in the job directory.
+
+    config: the model's config.json. Raises ValueError for another precision than that of int8 weights.
+    """
     chosen = {key: setting.get(key, value) for key, value in DEFAULTS.items()}
+    if config.get(INT8):
+        saved = {"precision": "int8", "int8": config[INT8]["inputs"]}
+        other = [f"{key} {setting[key]}" for key, value in saved.items() if setting.get(key) not in (None, value)]
+        if other:
+            raise ValueError(f"{name} has weights of {saved['precision']} {saved['int8']}, and the setting {other[0]}")
+        chosen.update(saved)
     if chosen["channels_last"] in ("auto", None):
         chosen["channels_last"] = False
     if chosen["sequence_length"] is None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,9 +19,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 # What a recommended setting consists of, in its file and in inference.json.
 SETTING = (
-    *("model", "task", "precision", "int8", "engine", "channels_last", "batch_size", "sequence_length"),
-    *("instances_per_node", "threads_per_instance"),
+    *("model", "task", "precision", "autocast", "int8", "engine", "channels_last", "batch_size"),
+    *("sequence_length", "instances_per_node", "threads_per_instance"),
 )
+
+# A part of a cell's `isa`: the product, its implementation, and behind the colon the instruction set.
+_REPORTED = re.compile(r"\w+ [^ :]+:\w")
 
 
 def concluded(content: Benchmark) -> Benchmark:
@@ -142,6 +146,8 @@ def _confirmed(content: Benchmark, name: str) -> tuple[dict[str, Any] | None, li
 def _recommended(cell: Cell, value: Mapping[str, Any], p99: float, runs: str) -> dict[str, Any]:
     between = f" ({value['low']:.1f} to {value['high']:.1f})" if value["low"] and value["high"] else ""
     text = f"{described(cell)}: {value['value']:.1f} samples/s{between}{runs}, p99 {p99:.1f} ms"
+    if instructions(cell) != "-":
+        text += f", {instructions(cell)}"
     if cell.emulated:
         text += ", emulated"
     settings = {key: getattr(cell, key) for key in SETTING}
@@ -180,8 +186,14 @@ def described(cell: Cell) -> str:
 
 def variant(cell: Cell) -> str:
     """Return the precision and the engine of a cell."""
-    words = [cell.precision + (f" {cell.int8}" if cell.int8 else ""), cell.engine]
+    words = [cell.precision, *([cell.int8] if cell.int8 else []), *(["autocast"] if cell.autocast else []), cell.engine]
     return " ".join([*words, *(["channels_last"] if cell.channels_last else [])])
+
+
+def instructions(cell: Cell) -> str:
+    """Return the instruction sets that oneDNN reported for a cell, such as avx512_core_bf16; "-" without any."""
+    named = [part.split(":")[1].split()[0] for part in (cell.isa or "").split(", ") if _REPORTED.match(part)]
+    return ", ".join(dict.fromkeys(named)) or "-"
 
 
 def shape(cell: Cell) -> str:

@@ -59,6 +59,7 @@ class Cell(Document):
     new_weights: list[Any] = field(default_factory=list)
     generation: dict[str, Any] | None = None
     open_loop: list[dict[str, Any]] = field(default_factory=list)
+    autocast: bool = False
 
     def speed(self) -> float:
         """Return the throughput of a cell that was measured, in samples a second over all instances."""

@@ -21,8 +21,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_doc
 
 # What an instance is told of a cell, beside what it is to measure with.
 TOLD = (
-    *("id", "model", "task", "path", "small", "configured", "precision", "int8", "engine", "channels_last"),
-    *("batch_size", "sequence_length", "new_tokens", "evaluation"),
+    *("id", "model", "task", "path", "small", "configured", "precision", "autocast", "int8", "engine"),
+    *("channels_last", "batch_size", "sequence_length", "new_tokens", "evaluation"),
 )
 
 # The fields of `inference` in a job file that a user can also set with -e.
@@ -193,14 +193,21 @@ def _variants(wanted: Inference, task: str) -> Iterator[dict[str, Any]]:
     images = task == known_models.IMAGES
     lengths: Sequence[int | None] = [None] if images else wanted.sequence_lengths
     layouts = [False, True] if wanted.channels_last is None else [wanted.channels_last]
-    precisions: list[tuple[str, str | None]] = []
+    precisions: list[tuple[str, bool, str | None]] = []
     for precision in wanted.precisions:
-        precisions += [(precision, way) for way in wanted.int8] if precision == "int8" else [(precision, None)]
-    for length, batch, (precision, int8), engine, layout in itertools.product(
+        if precision == "int8":
+            precisions += [(precision, False, way) for way in wanted.int8]
+        elif precision == "fp32":
+            precisions.append((precision, False, None))
+        else:
+            casts = [False, True] if wanted.autocast is None else [wanted.autocast]
+            precisions += [(precision, cast, None) for cast in casts]
+    for length, batch, (precision, autocast, int8), engine, layout in itertools.product(
         lengths, wanted.batch_sizes, precisions, wanted.engines, layouts if images else [False]
     ):
         yield {
             "precision": precision,
+            "autocast": autocast,
             "int8": int8,
             "engine": engine,
             "channels_last": layout,

@@ -13,7 +13,18 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure import infere
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Benchmark, Cell, Trial
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, names, wrapped
 
-HEADER = ["setting", "shape", "instances", "samples/s", "p50 ms", "p99 ms", "equal to fp32", "memory", ""]
+HEADER = [
+    "setting",
+    "shape",
+    "instances",
+    "samples/s",
+    "p50 ms",
+    "p99 ms",
+    "equal to fp32",
+    "memory",
+    "instructions",
+    "",
+]
 # Rows of a model's table; the file has all cells.
 ROWS = 12
 
@@ -93,6 +104,7 @@ def _row(cell: Cell, recommended: Mapping[str, Any] | None) -> list[str]:
         f"{cell.latency('p99'):.1f}",
         f"{agreement['equal']:.1%}" if agreement and agreement["equal"] is not None else "-",
         f"{memory / 2**30:.2f} GiB" if memory else "-",
+        inference_choice.instructions(cell),
         ", ".join(marks),
     ]
 

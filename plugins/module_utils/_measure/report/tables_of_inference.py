@@ -60,9 +60,9 @@ def all_of(inferences: Sequence[Source]) -> list[Table]:
 
 
 def _precision(cell: Mapping[str, Any]) -> str:
-    """Return a cell's precision as it is shown: int8 with its route, and whether the CPU had to emulate it."""
+    """Return a cell's precision as it is shown: with int8's route, autocast, and whether the CPU had to emulate it."""
     name, route = text(cell.get("precision")), text(cell.get("int8"))
-    said = f"{name} {route}".strip() if name == "int8" else name
+    said = f"{name} {route}".strip() if name == "int8" else name + " autocast" * (cell.get("autocast") is True)
     return f"{said}, emulated" if cell.get("emulated") is True else said
 
 

@@ -1,4 +1,4 @@
-"""Ways to run a model: eager, torch.compile, a frozen trace, IPEX; each in fp32, bf16 or int8.
+"""Ways to run a model: eager, torch.compile, a frozen trace, IPEX; each in fp32, bf16, fp16 or int8.
 
 `prepare` returns what answers requests. Which engine does what, and what it needs: docs/inference_engines.md.
 """
@@ -44,10 +44,11 @@ class Prepared:
 def prepare(loaded: Loaded, cell: Mapping[str, Any], example: Inputs, calibration: Sequence[Inputs] = ()) -> Prepared:
     """Convert a loaded model, which is used up by it, to the precision and engine of a cell.
 
-    Keys of the cell that count: precision, int8 (None: dynamic), engine, channels_last, emulation, new_tokens, and
-    stop_at_end (text-generation: end a text where the model ends it; else it always makes new_tokens). example: inputs
-    of the shape that will come. calibration: inputs of static int8, the example where there are none. The first call
-    may take much longer than the next (torch.compile). Raises Unavailable for what cannot run here.
+    Keys of the cell that count: precision, autocast, int8 (None: dynamic), engine, channels_last, emulation,
+    new_tokens, and stop_at_end (text-generation: end a text where the model ends it; else it always makes new_tokens).
+    autocast: torch converts weights in each call, instead of once before. example: inputs of the shape that will come.
+    calibration: inputs of static int8, the example where there are none. The first call may take much longer than the
+    next (torch.compile). Raises Unavailable for what cannot run here.
     """
     check(cell, loaded.task)
     emulated = precision.check(cell["precision"], bool(cell.get("emulation")), precision.cpu_flags())
@@ -57,16 +58,36 @@ def prepare(loaded: Loaded, cell: Mapping[str, Any], example: Inputs, calibratio
 
         model = model.to(memory_format=torch.channels_last)
     route = None
-    if cell["precision"] == "bf16":
-        model = precision.to_bf16(model)
+    if loaded.int8:
+        if cell["precision"] != "int8" or cell["engine"] == "ipex":
+            raise Unavailable(f"{loaded.name} has int8 weights: run it in int8 by eager")
+        route = f"oneDNN {loaded.int8}, as saved"
+    elif cell["precision"] in ("bf16", "fp16") and not cell.get("autocast"):
+        model = model.to(precision.dtype(cell["precision"]))
     elif cell["precision"] == "int8" and cell["engine"] == "ipex":
         model, route = _ipex_int8(model, cell.get("int8") == "static", list(calibration) or [example])
-    elif cell["precision"] == "int8" and (cell.get("int8") or "dynamic") == "dynamic":
-        route = precision.int8_dynamic(model)
     elif cell["precision"] == "int8":
-        first = _caller(loaded, cell, model)
-        route = precision.int8_static(model, first, list(calibration) or [example])
-    return replace(_ENGINES[cell["engine"]](loaded, cell, model, example), emulated=emulated, int8_route=route)
+        import int8
+
+        static = cell.get("int8") == "static"
+        route = int8.quantize(
+            model, *((_caller(loaded, cell, model), list(calibration) or [example]) if static else ())
+        )
+    prepared = _ENGINES[cell["engine"]](loaded, cell, model, example)
+    call = prepared.call
+    if cell.get("autocast"):
+        call = _within_autocast(prepared.call, precision.dtype(cell["precision"]))
+    return replace(prepared, call=call, emulated=emulated, int8_route=route)
+
+
+def _within_autocast(call: Callable[[Inputs], dict[str, Any]], dtype: Any) -> Callable[[Inputs], dict[str, Any]]:
+    import torch
+
+    def within(inputs: Inputs) -> dict[str, Any]:
+        with torch.autocast("cpu", dtype):
+            return call(inputs)
+
+    return within
 
 
 def check(cell: Mapping[str, Any], task: str) -> None:
@@ -79,8 +100,12 @@ def check(cell: Mapping[str, Any], task: str) -> None:
         raise Unavailable(f"{engine} is not one of the engines {', '.join(ENGINES)}")
     if engine == "compile" and compiler() is None:
         raise Unavailable("torch.compile needs a C++ compiler, and this host has none: install g++ (or set CXX)")
-    if engine == "compile" and cell["precision"] == "int8":
-        raise Unavailable("torch.compile does not take the int8 layers of torch.ao: use eager or trace for int8")
+    if engine in ("compile", "trace") and cell["precision"] == "int8":
+        raise Unavailable(f"the packed weights of int8 are not for the engine {engine}: use eager for int8")
+    if engine == "ipex" and cell["precision"] == "fp16":
+        raise Unavailable("fp16 is not for the engine ipex: use eager, compile or trace")
+    if cell.get("autocast") and (cell["precision"] not in ("bf16", "fp16") or engine not in ("eager", "compile")):
+        raise Unavailable("autocast is for bf16 and fp16, by eager or compile")
     if engine == "trace" and task == "text-generation":
         raise Unavailable("a trace cannot generate text, whose cache grows with each token: use eager or compile")
     if engine == "ipex" and cell["precision"] == "int8" and task == "text-generation":
@@ -103,16 +128,14 @@ def _caller(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Callable[[In
 
     if loaded.task == "text-generation":
         return _generator(loaded, cell, model, [])
-    bf16 = cell["precision"] == "bf16"
+    dtype = precision.dtype("fp32" if cell.get("autocast") else cell["precision"])
     channels_last = bool(cell.get("channels_last"))
     names = ("start_logits", "end_logits") if loaded.task == "question-answering" else ("logits",)
 
     def call(inputs: Inputs) -> dict[str, Any]:
         tensors: dict[str, Any] = inputs
         if "pixel_values" in tensors:
-            pixels = tensors["pixel_values"]
-            if bf16:
-                pixels = pixels.to(torch.bfloat16)
+            pixels = tensors["pixel_values"].to(dtype)
             if channels_last:
                 pixels = pixels.contiguous(memory_format=torch.channels_last)
             tensors = {"pixel_values": pixels}
@@ -186,7 +209,7 @@ def _compiled(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inpu
 def _traced(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) -> Prepared:
     import torch
 
-    dtype = torch.bfloat16 if cell["precision"] == "bf16" else torch.float32
+    dtype = precision.dtype(cell["precision"])
     tensors = {name: tensor.to(dtype) if name == "pixel_values" else tensor for name, tensor in example.items()}
     if cell.get("channels_last"):
         tensors["pixel_values"] = tensors["pixel_values"].contiguous(memory_format=torch.channels_last)
@@ -208,9 +231,8 @@ def _ipex(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) 
     https://intel.github.io/intel-extension-for-pytorch/cpu/2.8.0+cpu/tutorials/examples.html
     """
     import intel_extension_for_pytorch as ipex
-    import torch
 
-    dtype = torch.bfloat16 if cell["precision"] == "bf16" else torch.float32
+    dtype = precision.dtype(cell["precision"])
     if loaded.task == "text-generation":
         return _eager(loaded, cell, ipex.llm.optimize(model, dtype=dtype, inplace=True), example)
     if cell["precision"] == "int8":

@@ -43,6 +43,8 @@ class Measurement:
         loaded = models.load(cell)
         self.found["load_seconds"] = round(time.perf_counter() - began, 3)
         self.found["new_weights"] = loaded.new_weights
+        if loaded.int8:
+            raise Unavailable(f"{loaded.name} has int8 weights: measure the model that it was made of, in int8")
         size, length = int(cell["batch_size"]), cell.get("sequence_length")
         inputs = [tasks.synthetic(loaded, size, length, self.rank * VARIETY + number) for number in range(VARIETY)]
         with torch.inference_mode():
@@ -78,7 +80,7 @@ class Measurement:
         if self.rank != 0 or (cell["precision"] == "fp32" and cell["engine"] == "eager"):
             return None
         batches, data = agreement.samples(loaded, cell)
-        plain = {**cell, "precision": "fp32", "engine": "eager", "channels_last": False}
+        plain = {**cell, "precision": "fp32", "engine": "eager", "channels_last": False, "autocast": False}
         call = engines.prepare(loaded, plain, batches[0])
         # No longer than the measurement itself.
         answers = agreement.answers(call, batches, float(cell.get("seconds") or 3))

@@ -32,6 +32,8 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "voca
 # Ends of the names of classes that were trained without a head for a task: theirs is new.
 PRETRAINED = ("Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM")
 GENERATES = ("ForCausalLM", "LMHeadModel")
+# An entry of config.json: the weights are int8, as int8.save wrote them.
+INT8 = "amx_cluster_int8"
 # What a process has in memory with torch and transformers, before any model (measured: docs/inference_engines.md).
 PROCESS_BYTES = 350_000_000
 
@@ -48,6 +50,7 @@ class Loaded:
     what it needs. image_size: pixels of an edge for image-classification, else 0. new_weights: names of weights that
     the files do not have (the head of a model that was not trained for the task): they are random, so its predictions
     are worth nothing though its speed is the same. random: all weights are random (small and configured variants).
+    int8: dynamic or static where the files have int8 weights; empty where they do not.
     """
 
     name: str
@@ -59,6 +62,7 @@ class Loaded:
     image_size: int = 0
     new_weights: list[str] = field(default_factory=list)
     random: bool = False
+    int8: str = ""
 
     def longest(self) -> int | None:
         """Return how many tokens the model takes at most; None where it does not say so."""
@@ -79,12 +83,17 @@ def load(cell: Mapping[str, Any]) -> Loaded:
     config = configuration(cell)
     automatic = _automatic(cell, config)
     directory = model_directory(cell)
-    if directory is None:
+    how = getattr(config, INT8, None) or {}
+    missing: list[str] = []
+    if directory is None or how:
         import torch
 
         torch.manual_seed(SEED)
-        model = automatic.from_config(config)
-        missing: list[str] = []
+        model = automatic.from_config(config).float().eval()
+        if directory is not None:
+            import int8
+
+            int8.restore(model, directory, how)
     else:
         try:
             model, about = automatic.from_pretrained(
@@ -104,6 +113,7 @@ def load(cell: Mapping[str, Any]) -> Loaded:
         image_size=_image_size(cell, config, directory),
         new_weights=missing,
         random=directory is None,
+        int8=how.get("inputs", ""),
     )
 
 
@@ -156,6 +166,19 @@ def _check_task(cell: Mapping[str, Any], config: Any) -> None:
         fits = not trained or trained in names or trained.endswith((*PRETRAINED, *GENERATES))
     if not fits:
         raise Unavailable(f"{cell['model']} is a {trained}, which is not a model for {task}")
+
+
+def task_of(cell: Mapping[str, Any]) -> str:
+    """Return the task that a cell's model was trained for. Raises Unavailable where its config.json does not say it."""
+    import transformers
+
+    directory = model_directory(cell)
+    config = transformers.AutoConfig.from_pretrained(str(directory), local_files_only=True)
+    trained = next(iter(config.architectures or []), "")
+    for task, automatic in AUTO_CLASSES.items():
+        if trained.endswith(GENERATES if task == "text-generation" else automatic.removeprefix("AutoModel")):
+            return task
+    raise Unavailable(f"{directory} is a {trained or 'model of no class'}, and models for {', '.join(TASKS)} are run")
 
 
 def _automatic(cell: Mapping[str, Any], config: Any) -> Any:
@@ -245,7 +268,7 @@ def needed_bytes(cell: Mapping[str, Any], parameters: int, config: Any = None) -
 
     Weights are loaded in fp32, and in the cell's precision besides while they are converted. parameters: see weights.
     """
-    copies = {"fp32": 4, "bf16": 6, "int8": 5}[cell["precision"]]
+    copies = {"fp32": 4, "bf16": 6, "fp16": 6, "int8": 5}[cell["precision"]]
     # torch.compile keeps packed copies of the weights, a frozen trace too.
     packed = {"eager": 0, "ipex": 4}.get(cell["engine"], 4 if cell["precision"] == "fp32" else 2)
     return PROCESS_BYTES + parameters * (copies + packed) + _activations(cell, config)

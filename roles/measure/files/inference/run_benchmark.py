@@ -226,7 +226,9 @@ def import_once(cells: Sequence[Mapping[str, Any]]) -> None:
 
     assert measure_cell
     if any(cell.get("precision") == "int8" for cell in cells):
-        import torch.ao.quantization  # noqa: F401
+        import int8
+
+        assert int8
     for cell in cells:
         # Whatever is wrong with it is found when the cell is measured.
         with contextlib.suppress(Exception):
@@ -236,7 +238,8 @@ def import_once(cells: Sequence[Mapping[str, Any]]) -> None:
 def describe(cell: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     """Say in one line what came out of a cell."""
     shape = f"batch {cell['batch_size']}" + (f" x {cell['sequence_length']}" if cell.get("sequence_length") else "")
-    words = f"{cell['id']} {cell['model']} {cell['task']} {cell['precision']} {cell['engine']} {shape}: "
+    how = cell["precision"] + " autocast" * bool(cell.get("autocast"))
+    words = f"{cell['id']} {cell['model']} {cell['task']} {how} {cell['engine']} {shape}: "
     if result["state"] != "measured":
         return f"{words}{result['state']}: {result['reason']}"
     middle = result["latencies_us"][len(result["latencies_us"]) // 2] / 1000

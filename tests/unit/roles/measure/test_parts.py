@@ -38,8 +38,11 @@ def test_a_precision_without_instructions_is_refused_unless_emulated() -> None:
     assert not precision.check("int8", False, flags)
     assert not precision.check("fp32", False, frozenset())
     assert not precision.check("bf16", True, frozenset({"amx_bf16"}))
-    with pytest.raises(Unavailable, match="fp16 is not one of the precisions"):
+    assert not precision.check("fp16", False, frozenset({"avx512_fp16"}))
+    with pytest.raises(Unavailable, match=r"^this CPU has no instructions for fp16 \(avx512_fp16 or amx_fp16\): set "):
         precision.check("fp16", False, flags)
+    with pytest.raises(Unavailable, match="fp8 is not one of the precisions"):
+        precision.check("fp8", False, flags)
 
 
 def test_flags_are_those_of_cpuinfo(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_settings_of_other_models(setting: dict[str, Any], job: str, directory: 
 
 
 def request(**setting: Any) -> dict[str, Any]:
-    cell = predictions.cell(setting, CLASSIFIER, "job demo", {"max_seq_length": 32})
+    cell = predictions.cell(setting, CLASSIFIER, "job demo", {"max_seq_length": 32}, {})
     data = {"name": "rows.csv", "sha256": "aaaa"}
     return predictions.compared(data, {"name": "job demo", "sha256": "bbbb"}, ["text"], cell)
 
@@ -149,8 +149,16 @@ def test_the_digest_is_that_of_request_and_token() -> None:
 def test_the_longest_sequence_is_that_of_training() -> None:
     assert request()["sequence_length"] == 32
     assert request(sequence_length=64)["sequence_length"] == 64
-    assert predictions.cell({}, CLASSIFIER, "minilm", {})["sequence_length"] == predictions.SEQUENCE_LENGTH
-    assert predictions.cell({}, "text-generation", "llama", {})["new_tokens"] == predictions.NEW_TOKENS
+    assert predictions.cell({}, CLASSIFIER, "minilm", {}, {})["sequence_length"] == predictions.SEQUENCE_LENGTH
+    assert predictions.cell({}, "text-generation", "llama", {}, {})["new_tokens"] == predictions.NEW_TOKENS
+
+
+def test_int8_weights_are_run_in_int8() -> None:
+    config = {predictions.INT8: {"version": 1, "inputs": "static"}}
+    cell = predictions.cell({"batch_size": 4}, CLASSIFIER, "job demo-int8", {}, config)
+    assert (cell["precision"], cell["int8"], cell["batch_size"]) == ("int8", "static", 4)
+    with pytest.raises(ValueError, match=r"^job demo-int8 has weights of int8 static, and the setting precision bf16$"):
+        predictions.cell({"precision": "bf16"}, CLASSIFIER, "job demo-int8", {}, config)
 
 
 @given(count=st.integers(1, 10**8), batch_size=st.integers(1, 512))
@@ -163,7 +171,7 @@ def test_chunks_are_whole_batches(count: int, batch_size: int) -> None:
 def test_the_job_is_an_ordinary_job_of_independent_ranks(tmp_path: Path) -> None:
     program = Path(__file__).resolve().parents[5] / "roles/measure/files/inference"
     (tmp_path / "input").mkdir()
-    cell = predictions.cell({}, CLASSIFIER, "job demo", {})
+    cell = predictions.cell({}, CLASSIFIER, "job demo", {}, {})
     content = {"data": "datasets/input/rows.csv", "cell": cell}
     model = {"directory": "/opt/models/1", "at": "head"}
     setting = {"instances_per_node": 4}

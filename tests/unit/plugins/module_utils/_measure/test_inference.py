@@ -89,7 +89,7 @@ def left_on(cell: Cell, found: tuple[float, float, float | None] | str) -> dict[
         "overhead": 0.001,
         "isa": "avx512_core_bf16",
         "emulated": False,
-        "int8_route": "torch.ao" if cell.precision == "int8" else None,
+        "int8_route": "oneDNN" if cell.precision == "int8" else None,
         "agreement": None if cell.precision == "fp32" else compared,
         "generation": None,
         "open_loop": [],
