@@ -52,7 +52,7 @@ def test_threads_take_the_place_of_instances_that_are_not_given() -> None:
         ({"models": ["m", "m"]}, "models: ['m', 'm'] has an entry twice"),
         ({"models": ["M"]}, "models: 'M' is not the name of a model or job:NAME"),
         ({"models": ["m"], "precision": ["fp32"]}, "precision: unknown field; did you mean precisions?"),
-        ({"models": ["m"], "precisions": ["fp16"]}, "precisions: 'fp16' is not one of fp32, bf16, int8"),
+        ({"models": ["m"], "precisions": ["fp8"]}, "precisions: 'fp8' is not one of fp32, bf16, fp16, int8"),
         ({"models": ["m"], "engines": ["onnx"]}, "engines: 'onnx' is not one of eager, compile, trace, ipex"),
         ({"models": ["m"], "instances_per_node": [0]}, "instances_per_node: 0 is neither a whole number of at least 1"),
         ({"models": ["m"], "batch_sizes": [1.5]}, "batch_sizes: 1.5 is not a whole number of at least 1"),

@@ -90,7 +90,7 @@ def test_tasks() -> None:
     [
         ([], "setting.yml is no mapping"),
         ({"batchsize": 1}, "setting.yml: batchsize is no setting"),
-        ({"precision": "fp16"}, "precision: 'fp16' is not one of fp32, bf16, int8"),
+        ({"precision": "fp8"}, "precision: 'fp8' is not one of fp32, bf16, fp16, int8"),
         ({"batch_size": 0}, "batch_size: 0 is not a whole number of at least 1"),
         ({"batch_size": True}, "batch_size: True is not a whole number"),
         ({"threads_per_instance": "auto"}, "threads_per_instance: 'auto' is not"),

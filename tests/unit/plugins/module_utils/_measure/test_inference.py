@@ -448,6 +448,30 @@ def test_many_cells_are_several_jobs_whose_request_is_an_argument() -> None:
         assert len(arguments["request"]) < 128 * 1024  # Linux, MAX_ARG_STRLEN
 
 
+@pytest.mark.parametrize(
+    ("isa", "shown"),
+    [
+        ("matmul brg_matmul:avx512_core_vnni", "avx512_core_vnni"),
+        ("matmul brg_matmul:avx10_1_512_amx (90% of the time of products)", "avx10_1_512_amx"),
+        ("inner_product brgemm:a, matmul jit:b", "a, b"),
+        ("no oneDNN: products are MKL's or torch's own", "-"),
+        (None, "-"),
+    ],
+)
+def test_instructions_are_those_that_onednn_reported(isa: str | None, shown: str) -> None:
+    assert inference_choice.instructions(replace(begun(job()).cells[0], isa=isa)) == shown
+
+
+def test_autocast_is_for_bf16_and_fp16() -> None:
+    wanted = {"precisions": ["fp32", "bf16", "fp16", "int8"], "batch_sizes": [1]}
+    cells = begun(job(**wanted, autocast="auto"), SETTINGS[:1]).cells
+    assert [(cell.precision, cell.autocast) for cell in cells] == [
+        *(("fp32", False), ("bf16", False), ("bf16", True), ("fp16", False), ("fp16", True), ("int8", False)),
+    ]
+    assert not any(cell.autocast for cell in begun(job(**wanted), SETTINGS[:1]).cells)
+    assert inference_choice.variant(cells[2]) == "bf16 autocast eager"
+
+
 def test_the_file_of_a_recommended_setting() -> None:
     content, _made = measure(job(), fast)
     text = inference_choice.setting_file(content, "distilbert-small")
@@ -456,6 +480,7 @@ def test_the_file_of_a_recommended_setting() -> None:
         "source": {"small": "distilbert"},
         "task": "text-classification",
         "precision": "int8",
+        "autocast": False,
         "int8": "dynamic",
         "engine": "eager",
         "channels_last": False,
