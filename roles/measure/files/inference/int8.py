@@ -104,10 +104,13 @@ class Quantized(nn.Module):
 
     def inputs(self, values: Any) -> tuple[Any, Any, Any]:
         """Return inputs as uint8 of the same shape, and their scale (fp32) and zero point (int32), of one element."""
-        scale, zero = self.known or scale_of(torch.stack(torch.aminmax(values)))
+        # Of their own range none is outside when it is rounded, as one level is spared: a pass less over all of them.
+        scale, zero = self.known or scale_of(torch.stack(torch.aminmax(values)), spared=1)
         # Rounded by the conversion, which cuts off: none of them is below zero.
-        moved = values.float().mul(scale.reciprocal()).add_(zero + 0.5)
-        return moved.clamp_(0, levels() + 0.5).to(torch.uint8), scale, zero
+        moved = torch.add(zero + 0.5, values.float(), alpha=1 / float(scale))
+        if self.known:
+            moved.clamp_(0, levels() + 0.5)
+        return moved.to(torch.uint8), scale, zero
 
     def pack(self) -> None:
         """Prepare the first call; weights and range are settled by then."""
@@ -167,10 +170,13 @@ def quantized_weight(weight: Any) -> tuple[Any, Any]:
     return torch.round(flat / scale[:, None]).clamp(-127, 127).to(torch.int8).view(weight.shape), scale
 
 
-def scale_of(limits: Any) -> tuple[Any, Any]:
-    """Return the scale (fp32) and the zero point (int32) for a range (2), each of one element; zero is in the range."""
+def scale_of(limits: Any, spared: int = 0) -> tuple[Any, Any]:
+    """Return the scale (fp32) and the zero point (int32) for a range (2), each of one element; zero is in the range.
+
+    spared: levels that are left out.
+    """
     low, high = limits.float()[:1].clamp(max=0), limits.float()[1:].clamp(min=0)
-    scale = ((high - low) / levels()).clamp(min=SMALLEST)
+    scale = ((high - low) / (levels() - spared)).clamp(min=SMALLEST)
     return scale, torch.round(-low / scale).clamp(0, levels()).to(torch.int32)
 
 
