@@ -28,6 +28,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import argumen
 OPTIONAL = ("measure", "project", "fabric", "memory", "notices")
 """Fields of a plan that plan.json has where they are set."""
 
+CORES_OF_ONECCL = {
+    "CCL_WORKER_COUNT": "set comm_cores instead",
+    "CCL_WORKER_AFFINITY": "leave it out",
+}
+"""What only the allocation sets, and what to do. oneCCL refuses a list of another length than workers of the host, and
+accelerate up to 1.12 takes ccl wherever there are workers."""
+
 
 @dataclass(frozen=True)
 class Rank:
@@ -227,6 +234,11 @@ def make_plan(
             f"gradient_compression: {job.gradient_compression} needs backend mpi, and this job has {backend}: leave it "
             "out"
         )
+    for name in job.env:
+        if name in CORES_OF_ONECCL:
+            raise ValueError(
+                f"env: {name} follows from the core allocation, or ranks do not start: {CORES_OF_ONECCL[name]}"
+            )
     optimized = run.optimized(stack)
     if job.sharding != "none":
         arguments.sharding(job.sharding, stack["packages"]["transformers"])

@@ -81,6 +81,18 @@ def test_a_stack_with_oneccl_does_without_it(launcher: str, wanted: str) -> None
     assert ("I_MPI_ROOT=/b/mpi" in variables) == (launcher == "mpirun"), "Intel MPI is that of the bindings"
 
 
+def test_settings_of_oneccl_are_the_jobs_except_its_cores() -> None:
+    chosen = {"CCL_ALLREDUCE": "ring", "CCL_ATL_TRANSPORT": "ofi"}
+    made = plan(host("node0", 2), stack=CCL_STACK, env=chosen)
+    assert made["backend"] == "ccl"
+    assert chosen.items() <= made["hosts"][0]["env"].items()
+    for backend in ("auto", "gloo"):
+        with pytest.raises(ValueError, match=r"^env: CCL_WORKER_COUNT .*: set comm_cores instead$"):
+            plan(host("node0", 2), stack=CCL_STACK, backend=backend, env={"CCL_WORKER_COUNT": "4"})
+        with pytest.raises(ValueError, match=r"^env: CCL_WORKER_AFFINITY .*: leave it out$"):
+            plan(host("node0", 2), stack=CCL_STACK, backend=backend, env={"CCL_WORKER_AFFINITY": "auto"})
+
+
 @pytest.mark.parametrize(
     ("launcher", "name", "value", "reason"),
     [
