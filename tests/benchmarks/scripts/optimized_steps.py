@@ -71,6 +71,14 @@ def vit() -> tuple[Any, Any]:
     return ViTForImageClassification(ViTConfig(**size)), rows
 
 
+def resnet50() -> tuple[Any, Any]:
+    import torch
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    rows = {"pixel_values": torch.randn(16, 3, 224, 224), "labels": torch.randint(0, 1000, (16,))}
+    return ResNetForImageClassification(ResNetConfig(num_labels=1000)), rows  # the sizes are ResNet-50's
+
+
 def decoder() -> tuple[Any, Any]:
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -89,6 +97,7 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
     "BERT, 32 x 128": bert,
     "DistilBERT, 8 x 384": distilbert,
     "ViT, 16 images": vit,
+    "ResNet-50, 16 images": resnet50,
     "decoder, 8 x 256": decoder,
     "decoder with LoRA, 8 x 256": decoder_lora,
 }
