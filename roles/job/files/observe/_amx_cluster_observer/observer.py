@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import _amx_cluster_observer
-from _amx_cluster_observer import backward, sharding, trainer, wire
+from _amx_cluster_observer import backward, saving, sharding, trainer, wire
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.failures import Failures
 from _amx_cluster_observer.gradients import Gradients
@@ -75,6 +75,7 @@ class Observer:
             "torch.distributed.distributed_c10d": self.group.watch,
             "torch.nn.parallel.distributed": self.gradients.watch_ddp,
             "torch.optim.optimizer": self.gradients.watch_steps,
+            "torch.serialization": saving.load_to_numbered_cpus,
             "transformers.trainer": lambda module: trainer.watch(module, self.group, self.gradients, self.notices),
         }
         if self.rank.optimize:

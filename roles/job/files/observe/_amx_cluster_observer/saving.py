@@ -5,12 +5,24 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+from typing import Any
 
 from _amx_cluster_observer.rank import Rank, read, replace
 from _amx_cluster_observer.wire import COMPLETE, PART, SAVED
 
 # Files of a part that are named to the supervisor: one would do to know that there is a part.
 MOST_FILES = 64
+
+
+def load_to_numbered_cpus(serialization: Any) -> None:
+    """Have torch.load take a device such as `cpu:0`, of which it knows the name `cpu` alone.
+
+    With backend ccl, accelerate names the Trainer's device so, and the Trainer loads its checkpoints to that device.
+    serialization: torch.serialization.
+    """
+    serialization.register_package(
+        50, lambda _storage: None, lambda storage, location: storage if location.startswith("cpu:") else None
+    )
 
 
 def mark_saved(rank: Rank, directory: str) -> None:
