@@ -198,6 +198,8 @@ def test_success(run: Run) -> None:
         "model": None,
         "attempts": status["attempts"],
         "cost": None,
+        "epoch": None,
+        "training": {"samples": None, "epochs": None},
         "measured": None,
         "metrics": {"eval_accuracy": 0.8},
         "steps": 0,  # no Trainer told any
@@ -611,7 +613,7 @@ LEAVES = """if [ ! -e seen ]; then
 touch seen
 beat 0 node0 saved=3
 beat 1 node0 saved=3
-beat 2 node1 saved=3 time=1795694390 'leaves={"action":"terminate","time":"2026-11-26T12:00:00Z","instance":"i-1"}'
+beat 2 node1 saved=3 time=1795694200 'leaves={"action":"terminate","time":"2026-11-26T12:00:00Z","instance":"i-1"}'
 beat 3 node1 saved=3
 sleep 1000
 fi

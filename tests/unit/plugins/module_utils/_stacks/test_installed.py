@@ -35,12 +35,13 @@ def test_stack(tmp_path: Path) -> None:
         "env": str(real),
         "key": "1",
         "name": "native",
+        "path": "",
         "pinned": {"torch-x": "2.0"},
         "versions": {"torch-x": "2.0", "other": "1"},
         "providers": ["tcp of eth1", "tcp of lo"],
         "provider_error": "",
     }
-    assert set(installed.describe(tmp_path / "env", software=False)) == {"env", "key", "name", "pinned"}
+    assert set(installed.describe(tmp_path / "env", software=False)) == {"env", "key", "name", "path", "pinned"}
     program(tool, 'echo "fi_getinfo: -61" >&2; exit 61')
     assert installed.fabric_providers(real, {}) == ([], "fi_getinfo: -61")
     tool.unlink()
