@@ -89,5 +89,5 @@ def trained(name: str, args: dict[str, Any], hub: str) -> str:
     speed = results["measured"]["samples_per_second"]
     return (
         f"{name}: {results['steps']} steps on {results['hosts']} hosts, {speed:.2f} samples/s, an epoch of "
-        f"{own[0]['samples']} samples {own[0]['epoch_seconds'] / 3600:.1f} h (extrapolated)"
+        f"{results['training']['samples']} samples {own[0]['epoch_seconds'] / 3600:.1f} h (extrapolated)"
     )

@@ -136,15 +136,18 @@ def epochs(jobs: Sequence[Source], published: Mapping[str, Any]) -> Table:
     for name in dict.fromkeys(row["job"] for row in rows):
         for row in published["rows"]:
             if row["job"] == name:
-                about = {key: row[key] for key in ("job", "hosts", "precision", "note")}
+                about = {key: row[key] for key in ("job", "hosts", "precision")}
                 title = published["sources"][row["source"]]["title"]
-                own = {"results": f"published: {title}", "ranks": row["processes"], "machine": row["instance"]}
+                own = {"results": "published", "ranks": row["processes"], "machine": row["instance"]}
+                own["note"] = f"{title}. {row['note']}"
                 rows.append({**about, **own, f"{row['what']}_seconds": row["seconds"], "extrapolated": None})
+    # The page has the job of several only, and says in its first lines how many samples an epoch has.
+    if len({row["job"] for row in rows}) == 1:
+        rows = [{**row, "job": None} for row in rows]
     columns = (
         *named("results", "job", "machine"),
         *named("hosts", "ranks", form="int"),
         *named("precision"),
-        Column("samples", "samples of an epoch", "int"),
         Column("epoch_seconds", "an epoch", "seconds"),
         Column("job_seconds", "all epochs", "seconds"),
         *named("extrapolated", "note"),
