@@ -181,7 +181,7 @@ class Job:
         "CPUs, `hbm` the nearest HBM, `any` what the kernel chooses; see [Memory](core_allocation.md#memory)",
         memory_policy.LOCAL,
     )
-    env: dict[str, str] = row(job_fields.ENV, "additional environment variables of the ranks", dict)
+    env: dict[str, str] = row(job_fields.ENV, "additional environment variables of the ranks", dict, tried=True)
     env_launcher: dict[str, str] = row(
         job_fields.ENV_LAUNCHER,
         "environment variables of the launcher itself; see [Launchers](#launchers)",

@@ -144,7 +144,7 @@ class Tuning(Measurement[tuning.Tuning]):
             )
         stack = {"packages": found.head.get("packages") or {}}
         optimizes = tuning_request.optimizes(self.job, self.cluster.optimize, stack, self.request.vary)
-        return tuning.with_candidates(content, valid, optimizes)
+        return tuning.with_candidates(content, valid, optimizes, self.request.env_values)
 
     def ended(self, content: tuning.Tuning) -> bool:
         return bool(content.ended)

@@ -7,7 +7,8 @@ Everything follows from the content of tune.json, so that an interrupted tuning 
 settings as the budget allows; each further round tries the faster half with twice the steps. The job's own settings,
 the default, are in every round. At last the winner and the default run in pairs, several times: the ratio of their
 speeds is known with its confidence interval then, and settings that fail in such a run give way to the next best.
-`optimize` is not combined with all other settings: it is tried with those of the job as it is, and with the fastest.
+`optimize` and variables of the ranks (ENV) are not combined with all other settings: each value is tried with those of
+the job as it is, and the best with the fastest.
 """
 
 from __future__ import annotations
@@ -32,7 +33,9 @@ HOPELESS = 0.9
 # The batch sizes of a rank that are tried, where it is allowed, as multiples of the job's.
 BATCHES = (2.0, 0.5)
 USED_UP = "the budget is used up"
-# Settings of cores, the backend and, where it is varied, optimize, by their names in a job file.
+# Of settings that set variables of the ranks: {variable: value}, one variable.
+ENV = "env"
+# Settings of cores, the backend and, where they are varied, optimize and env, by their names in a job file.
 Settings = dict[str, Any]
 
 
@@ -151,10 +154,16 @@ def job_failed(content: Tuning) -> bool:
     return len(content.trials) == 1 and content.trials[0].default and content.trials[0].state == "failed"
 
 
-def with_candidates(content: Tuning, candidates: Sequence[Mapping[str, Any]], optimizes: Sequence[Any] = ()) -> Tuning:
+def with_candidates(
+    content: Tuning,
+    candidates: Sequence[Mapping[str, Any]],
+    optimizes: Sequence[Any] = (),
+    env_values: Mapping[str, Sequence[str]] | None = None,
+) -> Tuning:
     """Return the tuning with the settings that are to be tried, the default first, where it has none yet.
 
-    candidates: settings of cores and the backend. optimizes: the values of optimize, the job's own first.
+    candidates: settings of cores and the backend. optimizes: the values of optimize, the job's own first. env_values:
+    those of variables of the ranks.
     """
     if content.candidates or not candidates:
         return content
@@ -162,6 +171,8 @@ def with_candidates(content: Tuning, candidates: Sequence[Mapping[str, Any]], op
     if optimizes:
         own, *others = ([{**each, "optimize": value} for each in found] for value in optimizes)
         found = [own[0], *(each[0] for each in others), *own[1:]]
+    pairs = [{name: value} for name, values in (env_values or {}).items() for value in values]
+    found[1:1] = [{**found[0], ENV: pair} for pair in pairs]
     return replace(content, candidates=found)
 
 
@@ -218,7 +229,7 @@ def _round(content: Tuning, job: Job, members: list[Settings], number: int) -> S
     if begun or (len(good) > 1 and enough and not any(trial.state == "skipped" for trial in made)):
         return _round(content, job, good[: max(1, len(good) // 2)], number + 1)
     ranked = _ranked(content, number)
-    other = _other_optimize(content, ranked[0]) if ranked else None
+    other = (_other_optimize(content, ranked[0]) or _with_env(content, ranked)) if ranked else None
     if other and _fits(content, cost(content, steps) + _final_cost(content, steps)):
         return content, _trial(content, job, other, number)
     for winner in ranked:
@@ -250,6 +261,16 @@ def _other_optimize(content: Tuning, best: Settings) -> Settings | None:
     values = [each["optimize"] for each in content.candidates if "optimize" in each]
     others = [{**best, "optimize": value} for value in values]
     return next((each for each in others if all(trial.settings != each for trial in content.trials)), None)
+
+
+def _with_env(content: Tuning, ranked: Sequence[Settings]) -> Settings | None:
+    """Return the best settings without a variable of the ranks together with the best variable, if not tried yet."""
+    best = next((each[ENV] for each in ranked if ENV in each), None)
+    plain = next((each for each in ranked if ENV not in each), None)
+    if any(trial.final for trial in content.trials) or best is None or plain is None:
+        return None
+    both = {**plain, ENV: best}
+    return both if all(trial.settings != both for trial in content.trials) else None
 
 
 def _finals(content: Tuning, job: Job, winner: Settings, made: list[Trial], number: int, steps: int) -> Step:
@@ -340,7 +361,7 @@ def changes(content: Tuning, job: Job) -> dict[str, Any]:
     if content.verdict != "faster" or not content.winner:
         return {}
     default, winner = content.candidates[0], content.winner
-    found = {name: winner[name] for name in VARIED if winner.get(name) != default.get(name)}
+    found = {name: winner[name] for name in (*VARIED, ENV) if winner.get(name) != default.get(name)}
     args = arguments(content, job, winner)
     return {**found, **({"args": args} if args else {})}
 
@@ -358,7 +379,7 @@ def arguments(content: Tuning, job: Job, settings: Mapping[str, Any]) -> dict[st
     With another number of ranks, a step would have another number of samples, and the job would learn something else.
     """
     default = content.candidates[0]
-    alike = {**settings, "optimize": None} == {**default, "optimize": None}
+    alike = all(settings[name] == default[name] for name in default if name != "optimize")
     if alike or not content.ranks or not job.of_kind().takes_trainer_arguments:
         return {}
     ranks = settings["ranks_per_node"] * content.ranks["hosts"]
@@ -445,7 +466,7 @@ def _trial(content: Tuning, job: Job, settings: Settings, number: int, steps: in
 
 def derivation(content: Tuning, job: Job, trial: Trial) -> dict[str, Any]:
     """Return how the job is turned into a trial: the arguments of derive.trial."""
-    fields = {name: trial.settings[name] for name in VARIED if name in trial.settings}
+    fields = {name: trial.settings[name] for name in (*VARIED, ENV) if name in trial.settings}
     return {
         "suffix": trial.job[len(job.name) + 1 :],
         "steps": trial.steps,

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._measure import learning
@@ -32,7 +33,8 @@ class Request:
     """budget: minutes of all trials together. steps: of a trial in round 1, after warmup_steps that do not count.
 
     repeats: of the final comparison, of each side. tune_batch: whether other batch sizes are tried, too. vary: the
-    settings that are changed. write: whether the winner is written, write_to: to the job file or to the inventory.
+    settings that are changed. env_values: {variable of the ranks: values that are tried}. write: whether the winner is
+    written, write_to: to the job file or to the inventory.
     """
 
     budget: float = 30
@@ -41,13 +43,15 @@ class Request:
     repeats: int = 3
     tune_batch: bool = False
     vary: tuple[str, ...] = VARIED
+    env_values: dict[str, list[str]] = field(default_factory=dict)
     write: bool = False
     write_to: str = WRITE_TO[0]
 
     def compared(self) -> dict[str, Any]:
         """Return what must be the same for a tuning to be continued."""
         own = {name: getattr(self, name) for name in ("steps", "warmup_steps", "repeats")}
-        return {**own, "batch": self.tune_batch, "vary": [*self.vary]}
+        env = {"env_values": self.env_values} if self.env_values else {}
+        return {**own, "batch": self.tune_batch, "vary": [*self.vary], **env}
 
 
 OPTIONS = asdict(Request())
@@ -85,6 +89,7 @@ def read(options: Mapping[str, Any], job: Job) -> Request:
     words = [str(each) for each in listed(options["vary"])] or VARIED
     values["vary"] = tuple(name for name in VARIED if name in words)
     errors += [f"vary: {_unknown(name)}" for name in words if name not in VARIED]
+    values["env_values"] = checked(_env_values, errors, options["env_values"], job)
     if not job.of_kind().needs_group:
         errors.append(
             f"job {job.name} is of kind {job.kind}: its ranks do not train together, there is nothing to tune"
@@ -102,6 +107,22 @@ def _unknown(name: str) -> str:
     if name == learning.ARGUMENT:
         return f"{name} changes what the job learns, not how fast it is: it is tuned alone, with -e vary={name}"
     return f"{name} is not one of {', '.join((*VARIED, learning.ARGUMENT))}"
+
+
+def _env_values(given: object, job: Job) -> dict[str, list[str]]:
+    """Return the values of each variable that are tried. given: {variable: values}. Raises ValueError."""
+    if not isinstance(given, Mapping):
+        raise ValueError(f"env_values: {given!r} is not a mapping such as {{CCL_ALLREDUCE: [ring, rabenseifner]}}")
+    found: dict[str, list[str]] = {}
+    for name, values in given.items():
+        for value in listed(values):
+            try:
+                checked_env = FIELDS["env"].form.check({name: value}, Place(job.file.parent))
+            except ValueError as error:
+                raise ValueError(f"env_values: {error}") from None
+            if job.env.get(name) != checked_env[name]:
+                found.setdefault(str(name), []).append(checked_env[name])
+    return found
 
 
 def backends(job: Job, inventory: str) -> dict[str, list[str]]:

@@ -21,6 +21,7 @@ NAMES = {
     "threads_per_core": "threads/core",
     "backend": "backend",
     "optimize": "optimize",
+    "env": "env",
 }
 
 WRITE = {
@@ -111,6 +112,8 @@ def line(trial: Trial) -> str:
 
 
 def _shown(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={each}" for name, each in value.items())
     return f"[{', '.join(value)}]" if isinstance(value, list) else str(value)
 
 

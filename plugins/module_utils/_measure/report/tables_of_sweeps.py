@@ -161,15 +161,19 @@ def split(sweeps: Sequence[Source], jobs: Sequence[Source]) -> Table:
 
 def settings_text(settings: Any, without: Collection[str] = ()) -> str:
     """Return a trial's settings on one line, in the words of the job file. without: settings to leave out."""
-    given = {key: text(value) for key, value in mapping(settings).items() if key not in without}
+    given = {key: _setting(value) for key, value in mapping(settings).items() if key not in without}
     return ", ".join(f"{key} {value}" for key, value in given.items() if value) or "default"
+
+
+def _setting(value: Any) -> str:
+    return ", ".join(f"{name}={text(each)}" for name, each in value.items()) if isinstance(value, dict) else text(value)
 
 
 def _alike(trials: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the settings that have the same value in all trials."""
     all_settings = [mapping(trial.get("settings")) for trial in trials]
     keys = dict.fromkeys(key for settings in all_settings for key in settings)
-    return [key for key in keys if len({text(settings.get(key)) for settings in all_settings}) == 1]
+    return [key for key in keys if len({_setting(settings.get(key)) for settings in all_settings}) == 1]
 
 
 def trials(tunings: Sequence[Source]) -> Table:

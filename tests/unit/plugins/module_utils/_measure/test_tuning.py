@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, tuning, tuning_request, tuning_text
 from hypothesis import given
 from hypothesis import strategies as st
@@ -329,6 +330,53 @@ def test_the_budget_is_kept_and_an_interruption_changes_nothing(
         assert content.diff == ""
     interrupted = tuning.continued(tune(speed, budget, seconds, most=cut), budget)
     assert tune(speed, budget, seconds, content=interrupted).verdict == content.verdict
+
+
+def tune_env(speed: Callable[[dict[str, Any]], float]) -> tuning.Tuning:
+    job = runs.run(env={"OTHER": "1"}).job
+    content = tuning.new(job, tuning_request.Request(600, repeats=2), {}, NOW)
+    values = {"CCL_ALLREDUCE": ["ring", "direct"], "CCL_WORKER_OFFLOAD": ["0"]}
+    content = tuning.with_candidates(content, [DEFAULT, OTHERS[0]], env_values=values)
+    while True:
+        content, trial = tuning.advance(content, job, NOW)
+        content = tuning.Tuning.read(json.loads(json.dumps(content.to_json())))
+        if trial is None:
+            return content
+        made = derive.trial(job, **tuning.derivation(content, job, trial))
+        assert made.env == {"OTHER": "1", **trial.settings.get("env", {})}
+        content = tuning.recorded(content, trial, tried(trial, speed(trial.settings)), 10)
+
+
+def test_variables_of_the_ranks_are_tried_one_at_a_time_and_with_the_fastest_cores() -> None:
+    gains = {"ring": 1.2, "direct": 1.0, "0": 1.1}
+
+    def speed(settings: dict[str, Any]) -> float:
+        (value,) = settings.get("env", {"": "direct"}).values()
+        return 100 * gains[value] * (1 + 0.5 * settings["comm_cores"])
+
+    content = tune_env(speed)
+    first = [trial.settings for trial in content.trials if trial.round == 1]
+    assert [settings.get("env") for settings in first] == [
+        None, {"CCL_ALLREDUCE": "ring"}, {"CCL_ALLREDUCE": "direct"}, {"CCL_WORKER_OFFLOAD": "0"}, None,
+    ]  # fmt: skip
+    both = {**OTHERS[0], "env": {"CCL_ALLREDUCE": "ring"}}
+    assert (content.verdict, content.winner) == ("faster", both)
+    assert tuning.changes(content, runs.run().job) == {"comm_cores": 1, "env": {"CCL_ALLREDUCE": "ring"}}
+    assert "env: CCL_ALLREDUCE=ring reaches 1.80 x" in " ".join(tuning_text.table(content, "tune.json").split())
+    # What an inventory can have are cores, the backend and optimize.
+    assert tuning.variables(tuning.changes(content, runs.run().job)) == {"cluster_cores": {"comm_cores": 1}}
+
+
+def test_values_of_variables() -> None:
+    job = runs.run(env={"CCL_ALLREDUCE": "ring"}).job
+    options = tuning_request.OPTIONS
+    given = {"CCL_ALLREDUCE": "ring,direct", "CCL_WORKER_OFFLOAD": [0, 1]}
+    request = tuning_request.read({**options, "env_values": given}, job)
+    assert request.env_values == {"CCL_ALLREDUCE": ["direct"], "CCL_WORKER_OFFLOAD": ["0", "1"]}
+    assert request.compared()["env_values"] == request.env_values
+    for wrong, said in (("ring", "env_values: 'ring' is not a mapping"), ({"a-b": [1]}, "env_values: ")):
+        with pytest.raises(ValueError, match=said):
+            tuning_request.read({**options, "env_values": wrong}, job)
 
 
 def test_requests() -> None:
