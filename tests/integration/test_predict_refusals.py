@@ -18,7 +18,7 @@ def cluster(tmp_path: Path) -> Cluster:
     (tmp_path / "empty.csv").write_text("id,text\n")
     (tmp_path / "rows.txt").write_text("one\n")
     (tmp_path / "of_other.yml").write_text("{model: 'job:other', precision: bf16, batch_size: 4}\n")
-    (tmp_path / "wrong.yml").write_text("{precision: fp16}\n")
+    (tmp_path / "wrong.yml").write_text("{precision: fp8}\n")
     (tmp_path / "out.csv").write_text("mine\n")
     return made
 
@@ -43,7 +43,7 @@ DATA = ("-e", "data=rows.csv")
         ([*JOB, "-e", "data=rows.txt"], "its name must end in one of .csv"),
         ([*JOB, "-e", "data=head:rows.csv"], "is not head:/PATH with an absolute path on the head"),
         ([*JOB, *DATA, "-e", "setting=none.yml"], "setting: there is no file "),
-        ([*JOB, *DATA, "-e", "setting=wrong.yml"], "precision: 'fp16' is not one of fp32, bf16, int8"),
+        ([*JOB, *DATA, "-e", "setting=wrong.yml"], "precision: 'fp8' is not one of fp32, bf16, fp16, int8"),
         (
             [*JOB, *DATA, "-e", "setting=of_other.yml"],
             "of_other.yml is a setting of model job:other, and this prediction is made with job demo",
