@@ -37,7 +37,12 @@ def quantize(model: Any, run: Callable[[Any], Any] | None = None, calibration: S
         ranges = _observed(model, run, calibration)
     elif _is_of_convolutions(model):
         raise Unavailable("dynamic int8 is for linear layers, and this model is made of convolutions: use static int8")
-    layers = dict(_layers(model, convolutions=run is not None))
+    layers = {
+        name: layer
+        for name, layer in _layers(model, convolutions=run is not None)
+        # The weights of a convolution are packed for one range: without inputs to find it from, it stays as it is.
+        if not isinstance(layer, nn.Conv2d) or (name in ranges and ranges[name].any())
+    }
     if not layers:
         raise Unavailable("int8 is for linear layers and convolutions (torch.nn), and this model has none")
     for name, layer in layers.items():
@@ -145,7 +150,7 @@ class Conv2d(Quantized):
         """Return the layer's outputs."""
         if self.packed is None:
             self.pack()
-            scale, zero = self.known or scale_of(torch.stack(torch.aminmax(values)))
+            scale, zero = scale_of(self.input_range)
             self.one = (float(scale), int(zero))
             self.packed = torch.ops.onednn.qconv_prepack(
                 self.weight, self.weight_scale, *self.one, *self.shape, list(values.shape)
