@@ -115,5 +115,5 @@ def test_every_shipped_job_is_valid_and_named_for_its_file(path: Path) -> None:
     job = load(path)
     assert job.name == path.stem
     assert job.script.is_absolute() == (
-        path.stem in ("collectives", "demo", "inference", "int8", "lora", "sft", "smoke", "training")
+        path.stem in ("collectives", "csv", "demo", "inference", "int8", "lora", "sft", "smoke", "training")
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,29 @@ def test_argument_specs_and_defaults_agree(role: Path) -> None:
     defaults = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else None
     assert differences(role.name, points, defaults or {}) == []
     assert (role / "README.md").is_file()
+
+
+@pytest.mark.parametrize("role", sorted((ROOT / "roles").iterdir()), ids=lambda role: role.name)
+def test_the_example_of_a_readme_names_what_is_there(role: Path) -> None:
+    """Its playbook or role, variables of the role with allowed values, and all of its tags."""
+    text = (role / "README.md").read_text(encoding="utf-8")
+    plays = yaml.safe_load(textwrap.dedent("\n".join(re.findall(r"^    .*|^$", text, re.MULTILINE))))
+    last = plays[-1]
+    if imported := last.get("ansible.builtin.import_playbook"):
+        assert (ROOT / "playbooks" / f"{imported.removeprefix('amx.cluster.')}.yml").is_file()
+        given = last["vars"]
+    else:
+        (used,) = last["roles"]
+        assert used["role"] == f"amx.cluster.{role.name}"
+        given = used["vars"]
+    points = yaml.safe_load((role / "meta/argument_specs.yml").read_text(encoding="utf-8"))["argument_specs"]
+    options = {name: option for point in points.values() for name, option in (point.get("options") or {}).items()}
+    assert given.keys() <= options.keys()
+    main = points["main"].get("options") or {}
+    assert [name for name, option in main.items() if option.get("required") and name not in given] == []
+    kinds: dict[str, Any] = {"dict": dict, "list": list, "int": int, "float": (int, float), "raw": object}
+    for name, value in given.items():
+        assert value in options[name].get("choices", [value])
+        assert isinstance(value, kinds.get(options[name]["type"], str))
+    tags = set(re.findall(r"tags: (\w+)", "".join(path.read_text() for path in (role / "tasks").glob("*.yml"))))
+    assert {tag for tag in tags - {"always"} if f"`{tag}`" not in text} == set()
