@@ -144,7 +144,7 @@ def stack_is_upgraded_under_a_running_job() -> list[str]:
     check("A reset would be refused now" in shown and f"job {JOB} runs since" in shown, shown[-3000:])
     before = {host: files(host) for host in CONTAINERS}
     refused = words(Play("reset", *inventory(), "-e", "reset=all,results").fail())
-    check(f"job {JOB} runs since" in refused and f"playbooks/stop.yml -e job={JOB}" in refused, refused[-3000:])
+    check(f"job {JOB} runs since" in refused and f"playbooks/stop.yml -e amx_job={JOB}" in refused, refused[-3000:])
     lost = {host: sorted(set(before[host]) - set(files(host))) for host in CONTAINERS}
     check(not any(names for names in lost.values() if [name for name in names if f"/{JOB}/" not in name]), f"{lost}")
 

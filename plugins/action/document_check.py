@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
@@ -18,7 +18,7 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        message = document.refusal(options["format"], options["query"], options["output"])
+        message = inventory_in_use.commands(document.refusal(options["format"], options["query"], options["output"]))
         if not message and options["format"] == "json" and options["reports"] is False:
             message = (
                 "format: json is for playbooks/status.yml, doctor.yml, plan.yml, verify.yml, results.yml, report.yml, "

@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control im
     objects,
     settings,
 )
-from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
@@ -95,7 +95,7 @@ class ActionModule(ControlNodeAction):
             document.emit({"version": 1, **{key: result[key] for key in ("path", "files", "derived")}}, options)
             return
         context = f" --context {derived.settings.context}" if derived.settings.context else ""
-        display.display(derivation.describe(derived))
+        screen.show(derivation.describe(derived))
         # The files of a job may be more than the annotation in which kubectl keeps what it has applied itself.
         apply = f"kubectl{context} apply --server-side -f {result['path']}"
         display.display(f"{len(result['files'])} files in {result['path']}: {apply}")

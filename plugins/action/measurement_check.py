@@ -18,8 +18,11 @@ class ActionModule(ControlNodeAction):
     ARGUMENTS: ClassVar[dict[str, Any]] = {**measurements.ARGUMENTS, "format": document.ARGUMENTS["format"]}
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        given = requested.given(self._loader)
         template = self._templar.template if self._templar else requested.plain
+
+        def given(name: str) -> Any:
+            return requested.read(self._loader, name, task_vars, template)
+
         shown = options.pop("format") == "text"
         options = requested.plain(measurements.requested(options, given, task_vars, template))
         measurement = measurements.read(options, task_vars.get("ansible_inventory_sources") or [])

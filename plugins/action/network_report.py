@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._measure import network_result, network_text
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
@@ -54,7 +54,7 @@ class ActionModule(ControlNodeAction):
         if options["format"] == "json":
             document.emit(network, options)
         else:
-            display.display(network_text.render(network, network_result.left_out(measured, log, asked)))
+            screen.show(network_text.render(network, network_result.left_out(measured, log, asked)))
             if options["to"]:
                 display.display(f"\nWrote {path}")
         return {**answer, "network": network}

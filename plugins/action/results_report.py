@@ -10,7 +10,7 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
-from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
@@ -54,7 +54,7 @@ class ActionModule(ControlNodeAction):
         if options["format"] == "json":
             document.emit({**report.to_json(), **result}, options)
         else:
-            display.display(f"{report.verdict.text()}\nThe report is {page}\n{page.as_uri()}")
+            screen.show(f"{report.verdict.text()}\nThe report is {page}\n{page.as_uri()}")
         return {"changed": True, **result}
 
     def page(self, options: dict[str, Any]) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class ActionModule(ControlNodeAction):
                 found = sources.read([directory])
             page = make.write_page(found, directory.absolute())
         except (OSError, ValueError, LookupError, TypeError) as error:  # also what results of another version lack
-            display.display(f"No report was made: {error}")
+            screen.show(f"No report was made: {error}")
             return {}
         display.display(f"The report is {page.as_uri()}")
         return {"changed": True, "path": str(page), "url": page.as_uri()}

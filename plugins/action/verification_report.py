@@ -6,13 +6,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, ClassVar
 
-from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import verification
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from ansible_collections.amx.cluster.plugins.plugin_utils import document
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
-
-display = Display()
 
 
 class ActionModule(ControlNodeAction):
@@ -35,7 +32,7 @@ class ActionModule(ControlNodeAction):
         differences = verification.differences(plan, options["observed"])
         if options["format"] == "text":
             lines = [verification.table(plan, options["observed"])]
-            display.display("\n".join([*lines, *verification.loaded_besides(options["observed"])]))
+            screen.show("\n".join([*lines, *verification.loaded_besides(options["observed"])]))
         else:
             findings = [asdict(finding) for finding in verification.compare(plan, options["observed"])]
             report = {"findings": findings, "differences": differences, **warnings, "observed": options["observed"]}

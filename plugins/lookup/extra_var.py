@@ -5,23 +5,26 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 name: extra_var
-short_description: Read a variable of the command line, and no other of its name
+short_description: Read an option of the command line, and no other variable of its name
 extends_documentation_fragment: amx.cluster.internal
 options:
-  _terms: {type: list, elements: str, required: true, description: Names of variables}
+  _terms:
+    {type: list, elements: str, required: true, description: "Names of options, such as job for the variable amx_job"}
   default: {type: raw, description: The value of a variable that the command line does not set}
 """
 
 from typing import Any
 
+from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible.utils.vars import load_extra_vars
+from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
 
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[Any]:
         self.set_options(var_options=variables, direct=kwargs)
         default = self.get_option("default")
-        given = load_extra_vars(self._loader)
-        # An extra variable wins over every other one of its name.
-        return [self._templar.template(variables[name]) if name in given else default for name in terms]
+        try:
+            return [requested.read(self._loader, term, variables, self._templar.template, default) for term in terms]
+        except ValueError as error:
+            raise AnsibleLookupError(str(error)) from error

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
-from ansible.utils.vars import load_extra_vars
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
 
 
 class ControlNodeAction(ActionBase):
@@ -27,12 +26,11 @@ class ControlNodeAction(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         _result, options = self.validate_argument_spec(argument_spec=self.ARGUMENTS)
-        given = load_extra_vars(self._loader)
-        for name, default in document.DEFAULTS.items():
-            if name in self.ARGUMENTS and options[name] is None:
-                # An extra variable wins over every other one of its name.
-                options[name] = self._templar.template((task_vars or {})[name]) if name in given else default
         try:
+            requested.check(self._loader)
+            for name, default in document.DEFAULTS.items():
+                if name in self.ARGUMENTS and options[name] is None:
+                    options[name] = requested.read(self._loader, name, task_vars or {}, self._templar.template, default)
             return {"changed": False, **self.act(options, task_vars or {})}
         except (OSError, ValueError) as error:
             return {"failed": True, "msg": inventory_in_use.commands(str(error))}

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Playbooks that a message names, as commands that work as they stand: with the inventory in use, and installed, too.
 
-Messages name playbooks `site.yml` and `playbooks/NAME.yml`. What a user sees goes through `commands` on the control
-node: errors of actions (control_node_action), errors of modules that recommend a playbook (module_action, named by
-meta/runtime.yml), reports (screen.show), and messages of roles (the filter of this name).
+Messages name playbooks `site.yml` and `playbooks/NAME.yml`, and options `-e NAME=VALUE`. What a user sees goes through
+`commands` on the control node: errors of actions (control_node_action), errors of modules that recommend a playbook
+(module_action, named by meta/runtime.yml), reports (screen.show), and messages of roles (the filter of this name).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from ansible import constants, context
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import messages
 
 COLLECTION = Path(__file__).resolve().parents[2]
 
@@ -28,7 +29,9 @@ def option() -> str:
 def commands(text: str, inventory_option: str | None = None) -> str:
     """Return a text in which each playbook of the collection that it names is the command that runs it.
 
+    Options have the names that ansible-playbook takes.
     inventory_option: -i and the inventory that it is to use; by default those in use.
     """
+    in_use = option() if inventory_option is None else inventory_option
     installed = "ansible_collections" in COLLECTION.parts and Path.cwd() != COLLECTION
-    return inventory.commands(text, option() if inventory_option is None else inventory_option, installed)
+    return messages.for_ansible(inventory.commands(text, in_use, installed))

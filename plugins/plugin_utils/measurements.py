@@ -39,14 +39,14 @@ def names(kind: str) -> tuple[str, ...]:
 
 def requested(
     options: Mapping[str, Any],
-    given: Mapping[str, Any],
+    given: Callable[[str], Any],
     variables: Mapping[str, Any],
     template: Callable[[Any], Any],
 ) -> dict[str, Any]:
     """Return the options of a measurement, see ARGUMENTS, with all that a user has set in `request`.
 
-    What stands on the command line (given: its variables) wins over the task's own request, and that over a variable of
-    an earlier version's role. variables: of the task, of which `template` evaluates a value.
+    What stands on the command line (given: returns an option of it, or None) wins over the task's own request, and that
+    over a variable of an earlier version's role. variables: of the task, of which `template` evaluates a value.
     """
     kind = options["kind"]
 
@@ -57,7 +57,9 @@ def requested(
 
     request = {name: value for name, value in options["request"].items() if value is not None}
     for name in names(kind):
-        found = template(variables[name]) if name in given else request.get(name, earlier(name))
+        found = given(name)
+        if found is None:
+            found = request.get(name, earlier(name))
         if found is not None:
             request[name] = found
     places = {name: found for name in ("hosts", "results") if (found := earlier(name)) is not None}

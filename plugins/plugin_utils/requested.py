@@ -1,17 +1,24 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What requests of measurements and predictions have in common, on the control node."""
+"""Variables that are read from the command line alone: their names, which begin with amx_, and their previous names."""
 
 from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible import context
+from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import NAMES, PREFIX
+
+display = Display()
+
+# The version without the names that have no prefix.
+REMOVED_IN = "2.0.0"
 
 
 def plain(value: object) -> Any:
@@ -24,8 +31,61 @@ def given(loader: Any) -> dict[str, Any]:
     return dict(load_extra_vars(loader)) if context.CLIARGS else {}
 
 
+def variable(name: str, given: Mapping[str, Any]) -> str:
+    """Return which variable of the command line has an option: with the prefix, or without; nothing where none has.
+
+    name: without the prefix. given: the variables of the command line. Raises ValueError where both are set and differ.
+    """
+    new = PREFIX + name
+    if new in given and name in given and given[new] != given[name]:
+        raise ValueError(f"{new} and {name}, its previous name, are both set, and differ: set {new} alone")
+    return new if new in given else name if name in given else ""
+
+
+def deprecation(given: Iterable[str]) -> str:
+    """Return what is shown where a user's variables have previous names; nothing where none has."""
+    old = [name for name in given if name in NAMES]
+    if not old:
+        return ""
+    names, pronoun = ("the variables", "them") if old[1:] else ("the variable", "it")
+    new = ", ".join(PREFIX + name for name in old)
+    return f"{names} {', '.join(old)} of the command line: name {pronoun} {new}, or use the command `amx`."
+
+
+def read(
+    loader: Any, name: str, variables: Mapping[str, Any], template: Callable[[Any], Any], default: Any = None
+) -> Any:
+    """Return the value of an option that a user has set with -e; else the default. Raises ValueError.
+
+    name: without the prefix. variables: those of the task or template, among which are those of the command line.
+    template: evaluates templates in a value.
+    """
+    found = given(loader)
+    key = variable(name, found)
+    if not key:
+        return default
+    if key in NAMES:
+        # Ansible shows the same text once in a run.
+        display.deprecated(deprecation(found), version=REMOVED_IN, collection_name="amx.cluster")
+    # An extra variable wins over every other one of its name.
+    return template(variables[key])
+
+
+def check(loader: Any) -> None:
+    """Raise ValueError where a user has set an option by both of its names, or nearly by its name with the prefix."""
+    found = given(loader)
+    for name in NAMES:
+        variable(name, found)
+    said = misspelt([name for name in found if name.startswith(PREFIX)], sorted(NAMES))
+    if said:
+        raise ValueError(said)
+
+
 def refuse_misspelt(loader: Any, options: Sequence[str]) -> None:
-    """Raise ValueError where a variable that a user has set with -e nearly is one of the options."""
+    """Raise ValueError where a variable that a user has set with -e nearly is one of the options.
+
+    options: their names without the prefix.
+    """
     said = misspelt(list(given(loader)), options)
     if said:
         raise ValueError(said)
@@ -34,7 +94,8 @@ def refuse_misspelt(loader: Any, options: Sequence[str]) -> None:
 def misspelt(names: Sequence[str], options: Sequence[str]) -> str:
     """Return what is wrong with the names of a user's variables: one that nearly is an option is a mistake."""
     for name in names:
-        near = difflib.get_close_matches(name, options, n=1, cutoff=0.8)
-        if near and name not in options:
-            return f"{name}: unknown option; did you mean {near[0]}?"
+        bare = name.removeprefix(PREFIX)
+        near = difflib.get_close_matches(bare, options, n=1, cutoff=0.8)
+        if near and bare not in options:
+            return f"{name}: unknown option; did you mean {PREFIX if near[0] in NAMES else ''}{near[0]}?"
     return ""

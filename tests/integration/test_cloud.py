@@ -210,7 +210,7 @@ def test_what_cannot_be_removed_is_named_with_the_command(account: Account) -> N
     said = account.fail()
     assert said.startswith("3 x m7i.4xlarge in eu-west-1 is not supported: no. Set another zone or type"), said
     assert "could not be removed, and may bill: key pair amx-spr. Remove it with ansible-playbook " in said
-    assert said.endswith(" -e cloud=spr.yml -e state=absent")
+    assert said.endswith(" -e amx_cloud=spr.yml -e amx_state=absent")
     assert account.api.billing() == {"keys": ["amx-spr"]}
     said = account.fail("-e", "state=absent")
     assert said.startswith("These could not be removed, and may bill: key pair amx-spr. your AWS user"), said

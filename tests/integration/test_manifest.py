@@ -61,7 +61,7 @@ def test_refused(cluster: LocalCluster) -> None:
     assert "Job mine (" in said and "cannot run on Kubernetes:" in said
     assert "- hosts: node0 are hosts of the inventory" in said and "- wait: is for hosts" in said
     assert cluster.play("manifest").wait(300) == 2
-    assert "no job was named: add -e job=FILE" in cluster.output("manifest")
+    assert "no job was named: add -e amx_job=FILE" in cluster.output("manifest")
     assert not (cluster.folder / "manifests").exists()
 
 
@@ -86,4 +86,4 @@ def test_plan_refuses_the_launcher(cluster: LocalCluster) -> None:
     told = " ".join(cluster.output("plan").split())
     assert "launcher: kubernetes starts pods, not ranks on hosts" in told
     for name in ("manifest", "train"):
-        assert f"ansible-playbook -i hosts.yml playbooks/{name}.yml -e job={cluster.folder / job}" in told
+        assert f"ansible-playbook -i hosts.yml playbooks/{name}.yml -e amx_job={cluster.folder / job}" in told

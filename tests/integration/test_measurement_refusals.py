@@ -38,19 +38,19 @@ def refused(cluster: Cluster, playbook: str, *options: str, of: str = "") -> str
 @pytest.mark.parametrize(
     ("playbook", "options", "message"),
     [
-        ("scale", [], "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml"),
-        ("infer", [], "no job was named: add -e job=FILE, such as -e job=jobs/inference.yml"),
-        ("tune", [], "no job was named: add -e job=FILE"),
+        ("scale", [], "no job was named: add -e amx_job=FILE, such as -e amx_job=jobs/demo.yml"),
+        ("infer", [], "no job was named: add -e amx_job=FILE, such as -e amx_job=jobs/inference.yml"),
+        ("tune", [], "no job was named: add -e amx_job=FILE"),
         ("scale", ["job=none.yml"], "none.yml: there is no such job file"),
         ("scale", [JOB, "repeats=0"], "job demo cannot be scaled, nothing was started: repeats: 0 is not a whole"),
         ("infer", [JOB, "p99_ms=fast"], "inference: p99_ms: 'fast' is not a number above 0"),
-        ("scale", [JOB, "{warm_up_steps: 3}"], "warm_up_steps: unknown option; did you mean warmup_steps?"),
-        ("infer", [JOB, "budgt=3"], "budgt: unknown option; did you mean budget?"),
+        ("scale", [JOB, "{warm_up_steps: 3}"], "warm_up_steps: unknown option; did you mean amx_warmup_steps?"),
+        ("infer", [JOB, "budgt=3"], "budgt: unknown option; did you mean amx_budget?"),
         ("plan", [JOB, "estimate=true"], "job demo is of kind torch, which decides itself how many steps it makes"),
-        ("plan", ["estimate=true"], "no job was named: add -e job=FILE"),
+        ("plan", ["estimate=true"], "no job was named: add -e amx_job=FILE"),
         ("plan", [JOB, "estimate=perhaps"], "estimate: 'perhaps' is not true or false"),
-        ("tune", [JOB, "repeat=2"], "repeat: unknown option; did you mean repeats?"),
-        ("scale", [JOB, "query=runs"], "query is for JSON: add -e format=json"),
+        ("tune", [JOB, "repeat=2"], "repeat: unknown option; did you mean amx_repeats?"),
+        ("scale", [JOB, "query=runs"], "query is for JSON: add -e amx_format=json"),
     ],
 )
 def test_requests(cluster: Cluster, playbook: str, options: list[str], message: str) -> None:
@@ -59,7 +59,7 @@ def test_requests(cluster: Cluster, playbook: str, options: list[str], message: 
 
 def test_other_playbooks_say_which_one_runs_a_job_of_kind_inference(cluster: Cluster) -> None:
     said = refused(cluster, "train", JOB, of="infer")
-    assert "job demo is of kind inference: ansible-playbook -i hosts.yml playbooks/infer.yml -e job=" in said
+    assert "job demo is of kind inference: ansible-playbook -i hosts.yml playbooks/infer.yml -e amx_job=" in said
 
 
 @pytest.mark.parametrize(("playbook", "name"), [("scale", "scale/sweep"), ("infer", "inference/inference")])
@@ -67,7 +67,7 @@ def test_earlier_results_that_cannot_be_read(cluster: Cluster, playbook: str, na
     path = cluster.folder / f"results/demo-{name}.json"
     path.parent.mkdir(parents=True)
     path.write_text('{"version": 1, "ru')
-    assert f"{path} is not complete JSON: add -e again=true to start anew" in refused(cluster, playbook, JOB)
+    assert f"{path} is not complete JSON: add -e amx_again=true to start anew" in refused(cluster, playbook, JOB)
 
 
 def test_results_of_another_request(cluster: Cluster) -> None:
@@ -79,4 +79,4 @@ def test_results_of_another_request(cluster: Cluster) -> None:
     assert f"{path} is the sweep of another request, and results of both cannot be mixed:" in said
     assert "- the hosts differ: node1, now node0, node1" in said
     assert "- steps differs: 9, now 75" in said
-    assert "or add -e again=true to start this one; the other is moved aside" in said
+    assert "or add -e amx_again=true to start this one; the other is moved aside" in said

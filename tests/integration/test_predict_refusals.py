@@ -34,10 +34,10 @@ DATA = ("-e", "data=rows.csv")
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([*DATA], "no model was named: add -e job=NAME, a job that "),
+        ([*DATA], "no model was named: add -e amx_job=NAME, a job that "),
         ([*JOB, *DATA, "-e", "model=here"], "job and model were both named"),
         ([*DATA, "-e", "model=here"], "/here is not there: name a directory on the control node"),
-        ([*JOB], "no data were named: add -e data=FILE, a CSV, JSON lines or Parquet file"),
+        ([*JOB], "no data were named: add -e amx_data=FILE, a CSV, JSON lines or Parquet file"),
         ([*JOB, "-e", "data=none.csv"], "data: there is no file "),
         ([*JOB, "-e", "data=empty.csv"], "empty.csv is empty: there is no row in it"),
         ([*JOB, "-e", "data=rows.txt"], "its name must end in one of .csv"),
@@ -50,9 +50,9 @@ DATA = ("-e", "data=rows.csv")
         ),
         ([*JOB, *DATA, "-e", "output_file=out.csv"], "out.csv exists already: remove it, or name another file"),
         ([*JOB, *DATA, "-e", "output_file=no/out.csv"], "output_file: there is no directory "),
-        ([*JOB, *DATA, "-e", "outputfile=a.csv"], "outputfile: unknown option; did you mean output_file?"),
+        ([*JOB, *DATA, "-e", "outputfile=a.csv"], "outputfile: unknown option; did you mean amx_output_file?"),
         ([*JOB, *DATA, "-e", "{override: {hosts: 3}}"], "requests 3 hosts and the inventory has 2 (node0, node1)"),
-        ([*JOB, *DATA, "-e", "predict_name=My"], "choose one with -e predict_name=NAME"),
+        ([*JOB, *DATA, "-e", "predict_name=My"], "choose one with -e amx_predict_name=NAME"),
     ],
 )
 def test_requests(cluster: Cluster, options: list[str], message: str) -> None:
@@ -74,7 +74,7 @@ def test_a_prediction_of_other_data_or_columns(cluster: Cluster) -> None:
     assert f"{path} is of another prediction, and rows of both cannot be mixed:" in said
     assert "- the data differ: old.csv (SHA-256 0123456789ab), now rows.csv (SHA-256 " in said
     assert "- columns differ: id, now text" in said
-    assert "or add -e again=true to make it in its place; the other is moved aside" in said
+    assert "or add -e amx_again=true to make it in its place; the other is moved aside" in said
 
 
 def test_output_that_exists(cluster: Cluster) -> None:
@@ -96,4 +96,4 @@ def test_output_that_exists(cluster: Cluster) -> None:
 
 def test_a_prediction_that_cannot_be_read(cluster: Cluster) -> None:
     path = earlier(cluster, '{"version": 1, "req')
-    assert f"{path} is not complete JSON: add -e again=true to start anew" in refused(cluster, *JOB, *DATA)
+    assert f"{path} is not complete JSON: add -e amx_again=true to start anew" in refused(cluster, *JOB, *DATA)

@@ -101,7 +101,7 @@ def test_fabrics(cluster: Cluster) -> None:
     ("text", "options", "message"),
     [
         (None, ["-e", "job=job.yml"], "{folder}/job.yml: there is no such job file; {folder} holds hosts.yml\n"),
-        (None, [], "no job was named: add -e job=FILE, such as -e job=jobs/demo.yml\n"),
+        (None, [], "no job was named: add -e amx_job=FILE, such as -e amx_job=jobs/demo.yml\n"),
         (
             "name: demo\nscript: [a",
             ["-e", "job=job.yml"],

@@ -83,7 +83,7 @@ def test_reset_beside_a_running_job_and_after_it(cluster: LocalCluster) -> None:
     assert changes(shown) == "0"
     refused = reset(cluster, "all", result=2)
     assert "Nothing was removed on any host, because something still runs: - job long runs since" in refused
-    assert "stop it: ansible-playbook -i hosts.yml playbooks/stop.yml -e job=long" in refused
+    assert "stop it: ansible-playbook -i hosts.yml playbooks/stop.yml -e amx_job=long" in refused
     assert {name for name in files(cluster.prefix) if not name.startswith("jobs/")} == kept
     site = cluster.play("site", "--tags", "verify")
     cluster.succeed("site", site)

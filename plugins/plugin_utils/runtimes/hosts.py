@@ -103,7 +103,7 @@ class Hosts(Runtime):
         """Show the results. Raises JobEnded, with what its log tells, where the job failed."""
         found = {key: seen[key] for key in ("status", "outcome", "progress")}
         if seen["outcome"] and shows_results:
-            display.display(results.table(seen["outcome"]))
+            screen.show(results.table(seen["outcome"]))
         state = seen["status"]["state"]
         if state == "succeeded":
             return found

@@ -139,7 +139,7 @@ class Kubernetes(Runtime):
         first = secrets.token_hex(6)
         derived, _tree, run = self.derive(request, first)
         values_of(run, request.env, request.override)
-        display.display(derivation.describe(derived))
+        self.show(derivation.describe(derived))
         self.planned = start.plan(
             self.api,
             request.run.job,

@@ -23,9 +23,8 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
-from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
 
 display = Display()
 
@@ -204,10 +203,10 @@ class Runtime(ABC):
 
     def variable(self, name: str, default: Any = None, *, extra: str = "") -> Any:
         """Return a variable of the task's host; else the option -e `extra`, where that is named; else the default."""
-        for key, there in ((name, self.variables), (extra, load_extra_vars(self.action._loader) if extra else {})):
-            if key in there:
-                return self.action._templar.template(self.variables.get(key, there[key]))
-        return default
+        template = self.action._templar.template
+        if name in self.variables:
+            return template(self.variables[name])
+        return requested.read(self.action._loader, extra, self.variables, template, default) if extra else default
 
     def module(self, module: str, **options: Any) -> dict[str, Any]:
         """Return what a module returns on the task's host. Raises ValueError where it fails, with its message.

@@ -42,7 +42,7 @@ def follow(
             if not shown and not ended:
                 say(
                     f"Following the log of pod {pod['metadata']['name']}. Ctrl-C leaves the job running; come back to "
-                    f"it with\n  playbooks/logs.yml -e job={found.job} (or status.yml, stop.yml)"
+                    f"it with\n  playbooks/logs.yml -e job={found.job} (or status, stop)"
                 )
             _show(api, pod, shown, show, follow=not ended)
         elif status["reason"] != told:

@@ -29,12 +29,12 @@ def test_a_job_that_runs_elsewhere_has_no_hosts(file: str) -> None:
 def test_what_needs_ranks_on_hosts_refuses_it(file: str, purpose: str) -> None:
     refused = run_action(job_read, {"file": file, "hosts": ["node0"], "purpose": purpose})
     assert "launcher: kubernetes starts pods, not ranks on hosts of the inventory" in refused["msg"]
-    assert "run the job (ansible-playbook playbooks/train.yml -e job=" in refused["msg"]
+    assert "run the job (ansible-playbook playbooks/train.yml -e amx_job=" in refused["msg"]
 
 
 def test_a_job_that_is_not_named(file: str) -> None:
     assert run_action(job_read, {"default": file, "purpose": "plan"})["job"]["name"] == "demo"
-    assert run_action(job_read, {"default": file})["msg"].startswith("no job was named: add -e job=FILE")
+    assert run_action(job_read, {"default": file})["msg"].startswith("no job was named: add -e amx_job=FILE")
 
 
 def test_what_follows_from_the_purpose_is_returned(file: str) -> None:
@@ -55,4 +55,4 @@ def test_steps_are_profiled_where_a_job_trains(file: str) -> None:
 
 def test_a_misspelt_option_is_refused(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requested, "given", lambda _loader: {"profil": True})
-    assert run_action(job_read, {"file": file})["msg"] == "profil: unknown option; did you mean profile?"
+    assert run_action(job_read, {"file": file})["msg"] == "profil: unknown option; did you mean amx_profile?"

@@ -222,11 +222,11 @@ def test_what_is_set_on_the_command_line_wins() -> None:
     task = {"kind": "sweep", "request": {"job": "a.yml", "repeats": 5, "steps": 9}, "hosts": HOSTS, "results": "here"}
     given = {"repeats": "7"}
     earlier = {"scale_steps": 4, "scale_scaling": "weak", "scale_results": "there", "tune_results": "nowhere"}
-    found = measurements.requested(task, given, {**given, **earlier, "counts": [3]}, lambda value: value)
+    found = measurements.requested(task, given.get, {**earlier, "counts": [3]}, lambda value: value)
     assert found["request"] == {"job": "a.yml", "repeats": "7", "steps": 9, "scaling": "weak"}
     assert (found["results"], found["hosts"]) == ("there", HOSTS)
     tuning = {**task, "kind": "tuning", "request": {}}
-    found = measurements.requested(tuning, {}, {"tune_batch_sizes": True}, lambda value: value)
+    found = measurements.requested(tuning, lambda _name: None, {"tune_batch_sizes": True}, lambda value: value)
     assert found["request"] == {"tune_batch": True}
 
 
@@ -297,9 +297,9 @@ def test_a_kind_that_there_is_not(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("repeat", "repeat: unknown option; did you mean repeats?"),
-        ("scalling", "scalling: unknown option; did you mean scaling?"),
-        *((name, "") for name in ("repeats", "cluster_user", "job_env", "ansible_user", "my_own")),
+        ("repeat", "repeat: unknown option; did you mean amx_repeats?"),
+        ("amx_scalling", "amx_scalling: unknown option; did you mean amx_scaling?"),
+        *((name, "") for name in ("repeats", "amx_repeats", "cluster_user", "job_env", "ansible_user", "my_own")),
     ],
 )
 def test_misspelt_options(name: str, said: str) -> None:

@@ -48,7 +48,7 @@ def test_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({}, "a report of nothing: add -e job=NAME"),
+        ({}, "a report of nothing: add -e amx_job=NAME"),
         ({"of": "nowhere"}, "nowhere: there is no such directory"),
         ({"job": "squad"}, "there are no results of job squad in "),
         ({"of": "{one},{other}"}, "these results are of different jobs"),

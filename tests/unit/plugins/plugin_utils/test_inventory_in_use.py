@@ -30,5 +30,5 @@ def test_an_installed_collection_is_known_by_its_name(monkeypatch: pytest.Monkey
         inventory_in_use, "COLLECTION", Path("/home/me/.ansible/collections/ansible_collections/amx/cluster")
     )
     assert COMMANDS("run site.yml, or playbooks/train.yml -e job=a") == (
-        "run ansible-playbook -i a,b amx.cluster.site, or ansible-playbook -i a,b amx.cluster.train -e job=a"
+        "run ansible-playbook -i a,b amx.cluster.site, or ansible-playbook -i a,b amx.cluster.train -e amx_job=a"
     )

@@ -67,7 +67,7 @@ def test_a_job_is_started_and_followed(capsys: pytest.CaptureFixture[str]) -> No
     assert [options["log_offset"] for name, options in head.asked if name == "job_info"] == [0, 7, 7]
     shown = capsys.readouterr().out
     assert shown.startswith(
-        "Ctrl-C leaves job demo running. Its log: ansible-playbook playbooks/logs.yml -e job=demo\n"
+        "Ctrl-C leaves job demo running. Its log: ansible-playbook playbooks/logs.yml -e amx_job=demo\n"
     )
     assert "step" not in shown, "the log is for logs.yml"
 
@@ -95,7 +95,7 @@ def test_a_job_that_failed_fails_the_task_with_what_its_log_tells(
     assert (answer["failed"], answer["status"]["state"]) == (True, "failed")
     told = answer["msg"].splitlines()
     assert told[0] == "job demo failed: rank 1 ended with exit code 1"
-    assert told[1] == "ansible-playbook playbooks/train.yml -e job=demo.yml resumes it"
+    assert told[1] == "ansible-playbook playbooks/train.yml -e amx_job=demo.yml resumes it"
     assert answer["msg"].endswith("ValueError: no")
     assert ("step 1" in capsys.readouterr().out) == (show == "log")
 
@@ -105,8 +105,8 @@ def test_a_connection_that_is_lost_is_not_the_end_of_the_job() -> None:
     with pytest.raises(AnsibleConnectionFailure) as error:
         run_action(job_log, {"job": "demo"}, head, variables=PREFIX)
     assert str(error.value) == (
-        "no route\nThe job does not need this connection; ansible-playbook playbooks/status.yml -e job=demo shows its "
-        "status."
+        "no route\nThe job does not need this connection; ansible-playbook playbooks/status.yml -e amx_job=demo shows "
+        "its status."
     )
 
 
@@ -137,7 +137,7 @@ def test_a_job_that_is_not_there_is_missing_unless_something_is_left() -> None:
     head = Head(job_end={"known": False, "was_running": False, "lines": []})
     missing = run_action(job_stop, {"job": "demo"}, head, variables=PREFIX)["missing"]
     assert missing.startswith("no job demo was started on this cluster: ansible-playbook playbooks/status.yml lists")
-    assert run_action(job_stop, {}, head, variables=PREFIX)["msg"].startswith("no job was named: add -e job=NAME")
+    assert run_action(job_stop, {}, head, variables=PREFIX)["msg"].startswith("no job was named: add -e amx_job=NAME")
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_runtimes_are_those_that_launchers_name(monkeypatch: pytest.MonkeyPatch)
 
 def test_a_job_of_a_further_runtime(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert run(job_log, job="batch")["logged"] == "batch"
-    assert capsys.readouterr().out == "the log of batch: ansible-playbook playbooks/stop.yml -e job=batch\n"
+    assert capsys.readouterr().out == "the log of batch: ansible-playbook playbooks/stop.yml -e amx_job=batch\n"
     assert run(job_log, job="batch", show="progress")["followed"] == "batch"
     stopped = run(job_stop, job="batch")
     assert (stopped["text"], stopped["ended"]) == ("job batch was stopped; left the queue", ["batch"])
