@@ -9,6 +9,7 @@ On the control node only: queries need the library jmespath, which requirements.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 display = Display()
 
 FORMATS = ("text", "json")
+# Where `amx` has kept its stdout for the document, while all else is printed on stderr.
+DESCRIPTOR = re.compile(r"/dev/fd/(\d+)")
 # The options of every action that reports. What a task leaves open, ControlNodeAction takes from the command line
 # (-e format, -e query, -e output), else from here.
 DEFAULTS: dict[str, Any] = {"format": "text", "query": "", "output": ""}
@@ -57,9 +60,15 @@ def select(document: Any, query: str) -> Any:
 
 
 def emit(document: Any, options: Mapping[str, Any]) -> None:
-    """Print a document on one line, or write it to a file. options: see ARGUMENTS. Raises ValueError and OSError."""
+    """Print a document on one line, or write it to a file, or to a file descriptor that is open, /dev/fd/N.
+
+    options: see ARGUMENTS. Raises ValueError and OSError.
+    """
     selected = select(document, options["query"])
-    if options["output"]:
+    if kept := DESCRIPTOR.fullmatch(options["output"] or ""):
+        with open(int(kept[1]), "w", encoding="utf-8", closefd=False) as stream:
+            stream.write(f"{json.dumps(selected)}\n")
+    elif options["output"]:
         _io.write_json(Path(options["output"]).expanduser().absolute(), selected)
         display.display(f"Wrote {options['output']}")
     else:

@@ -10,11 +10,12 @@ Messages name playbooks `site.yml` and `playbooks/NAME.yml`, and options `-e NAM
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ansible import constants, context
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import messages
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import launch, messages
 
 COLLECTION = Path(__file__).resolve().parents[2]
 
@@ -29,9 +30,12 @@ def option() -> str:
 def commands(text: str, inventory_option: str | None = None) -> str:
     """Return a text in which each playbook of the collection that it names is the command that runs it.
 
-    Options have the names that ansible-playbook takes.
+    It is a command of `amx` where that has started this playbook. Options have the names that the command takes.
     inventory_option: -i and the inventory that it is to use; by default those in use.
     """
     in_use = option() if inventory_option is None else inventory_option
+    running = os.environ.get(launch.STARTED_BY)
+    if running:
+        return messages.for_amx(text, running, in_use)
     installed = "ansible_collections" in COLLECTION.parts and Path.cwd() != COLLECTION
     return messages.for_ansible(inventory.commands(text, in_use, installed))

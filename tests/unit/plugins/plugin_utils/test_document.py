@@ -90,6 +90,15 @@ def test_one_document_on_one_line_or_in_a_file(tmp_path: Path, capsys: pytest.Ca
     assert json.loads((tmp_path / "out.json").read_text()) == ["demo", "mine"]
 
 
+def test_a_document_for_a_file_descriptor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (tmp_path / "out.json").open("w") as stream:
+        stream.write("before\n")
+        stream.flush()
+        document.emit(JOBS, {"query": "jobs[].name", "output": f"/dev/fd/{stream.fileno()}"})
+    assert (tmp_path / "out.json").read_text() == 'before\n["demo", "mine"]\n'
+    assert capsys.readouterr().out == ""
+
+
 def test_show(capsys: pytest.CaptureFixture[str]) -> None:
     run_action(show, {"text": "in words", "data": JOBS})
     assert capsys.readouterr().out == "in words\n"
