@@ -15,16 +15,16 @@ help: ## list the targets
 demo: ## make this machine a cluster of one host (in .cluster/, no root) and fine-tune a language model on it
 	@echo "Makes this machine a cluster of one host inside this directory (.venv, .cluster, results), then fine-tunes MiniLM on its CPU cores."
 	@tools/make_venv.sh
-	.venv/bin/ansible-playbook site.yml
-	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/demo.yml
-	.venv/bin/ansible-playbook playbooks/results.yml -e job=demo
+	.venv/bin/amx site
+	.venv/bin/amx train jobs/demo.yml
+	.venv/bin/amx results demo
 
 bench: ## measure what the collection adds and gains, on hosts of this machine (root, Docker; nothing else should run meanwhile)
 	@tools/make_venv.sh tests
 	.venv/bin/python tests/benchmarks/performance.py $(if $(WRITE),--write $(WRITE))
 
 bench-collectives: ## measure collectives between two ranks of this machine, with backend mpi beside gloo (after make demo)
-	.venv/bin/ansible-playbook playbooks/train.yml -e job=jobs/collectives.yml -e '{override: {ranks_per_node: 2}}'
+	.venv/bin/amx train jobs/collectives.yml --set ranks_per_node=2
 
 test: ## lint, unit and integration tests, the demo, ansible-test sanity, the molecule scenarios
 test-all: ## the same with all that `make test` leaves out and names, because it takes long

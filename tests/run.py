@@ -111,8 +111,8 @@ def everything() -> list[Part]:
     site = "site.yml on this machine"
     # What `make demo` does: this machine is made a cluster of one, once for all that needs an environment; then a job,
     # whose model must have learnt something, in less than half of its steps.
-    learnt = json.dumps({"override": {"expect": {"eval_accuracy": 0.65}, "args": {"max_steps": 50}}})
-    job = ["ansible-playbook", "playbooks/train.yml", "-e", "job=jobs/demo.yml", "-e", learnt]
+    learnt = json.dumps({"amx_override": {"expect": {"eval_accuracy": 0.65}, "args": {"max_steps": 50}}})
+    job = ["ansible-playbook", "playbooks/train.yml", "-e", "amx_job=jobs/demo.yml", "-e", learnt]
     pytest = ["pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml"]
     ranks = [f"tests/integration/test_{name}.py" for name in WITH_RANKS]
     others = [f"--ignore={path}" for path in ranks]

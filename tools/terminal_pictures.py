@@ -24,7 +24,7 @@ def main() -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NO_COLOR"))}
     env |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
     for name in ("plan", "train"):
-        words = ["ansible-playbook", f"playbooks/{name}.yml", "-e", "job=jobs/demo.yml"]
+        words = ["amx", name, "jobs/demo.yml"]
         done = subprocess.run(
             [str(ROOT / ".venv/bin" / words[0]), *words[1:]],
             cwd=ROOT,
@@ -37,7 +37,7 @@ def main() -> None:
             sys.exit(f"terminal_pictures: {' '.join(words)} failed\n{done.stdout}{done.stderr}")
         console = Console(record=True, width=COLUMNS, file=io.StringIO())
         console.print(Text.from_ansi(f"$ {' '.join(words)}\n{done.stdout}"))
-        console.save_svg(str(ROOT / f"docs/images/{name}.svg"), title=f"playbooks/{name}.yml")
+        console.save_svg(str(ROOT / f"docs/images/{name}.svg"), title=f"amx {name}")
 
 
 if __name__ == "__main__":

@@ -44,8 +44,4 @@ def test_the_example_of_a_job_file_is_valid(name: str, tmp_path: Path) -> None:
 def test_every_command_names_an_inventory(name: str) -> None:
     """Without one, it means the control node alone. A cloud file, from which an inventory is made, stands for one."""
     text = (ROOT / name).read_text(encoding="utf-8", errors="ignore")
-    assert [
-        command
-        for command in COMMAND.findall(text)
-        if not re.search(r" -i | -e (amx_)?cloud=", command)
-    ] == []
+    assert [command for command in COMMAND.findall(text) if not re.search(r" -i | -e (amx_)?cloud=", command)] == []
