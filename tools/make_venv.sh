@@ -159,4 +159,4 @@ if [[ "$wanted" == tests ]] && ! is_current tests; then
     install_requirements tests requirements.txt tests/requirements.txt
 fi
 # The command amx of this checkout, beside ansible-playbook.
-ln -sfn ../../bin/amx "$venv/bin/amx"
+ln -sfn ../../cli/amx "$venv/bin/amx"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import checkout, playbooks
 
-AMX = checkout.ROOT / "bin/amx"
+AMX = checkout.ROOT / "cli/amx"
 
 
 def environment() -> dict[str, str]:
@@ -114,7 +114,7 @@ def test_an_installed_collection(folder: Path) -> None:
     (archive,) = folder.glob("amx-cluster-*.tar.gz")
     installed = [*galaxy, "install", "--no-deps", "-p", str(folder / "lib"), str(archive)]
     subprocess.run(installed, cwd=folder, env=env, check=True, capture_output=True)
-    command = folder / "lib/ansible_collections/amx/cluster/bin/amx"
+    command = folder / "lib/ansible_collections/amx/cluster/cli/amx"
     assert os.access(command, os.X_OK)
     ran = amx(folder, "-v", "-i", "hosts.yml", "inventory", command=command, env=env)
     assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The program `amx`, which bin/amx starts: it becomes ansible-playbook."""
+"""The program `amx`, which cli/amx starts: it becomes ansible-playbook."""
 
 from __future__ import annotations
 
