@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,11 @@ def test_versions_are_those_of_the_collection(tmp_path: Path) -> None:
 
 
 def test_ansible_playbook_is_that_beside_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert launch.ansible_playbook(Path(sys.executable)) == str(Path(sys.executable).parent / "ansible-playbook")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/ansible-playbook").touch(0o755)
+    assert launch.ansible_playbook(tmp_path / "bin/python") == str(tmp_path / "bin/ansible-playbook")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert launch.ansible_playbook(tmp_path / "python") == str(tmp_path / "bin/ansible-playbook")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(FileNotFoundError, match="install ansible-core"):
         launch.ansible_playbook(tmp_path / "python")
