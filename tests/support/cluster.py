@@ -12,7 +12,7 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,18 +59,23 @@ def addresses(name: str = "cluster") -> dict[str, str]:
 
 
 class Play:
-    """A playbook that a user started: ansible-playbook playbooks/NAME.yml WORDS, its output in a file."""
+    """A playbook that a user started: ansible-playbook playbooks/NAME.yml WORDS, its output in a file.
 
-    def __init__(self, name: str, *words: str) -> None:
+    playbook: what is run instead, in the directory `where` with the environment `env`.
+    """
+
+    def __init__(
+        self, name: str, *words: str, playbook: str = "", where: Path = ROOT, env: Mapping[str, str] | None = None
+    ) -> None:
         inventories = [f"--inventory={path / 'inventory'}" for path in (EPHEMERAL, ROOT / "molecule/shared", SCENARIO)]
         self.command = f"{name}.yml {' '.join(words)}"
         self.file = EPHEMERAL / f"{name}.{time.monotonic_ns()}.out"
         self.began = time.time()
         with self.file.open("wb") as output:
             self.process = subprocess.Popen(
-                ["ansible-playbook", *inventories, f"playbooks/{name}.yml", *words],
-                cwd=ROOT,
-                env=environment(),
+                ["ansible-playbook", *inventories, playbook or f"playbooks/{name}.yml", *words],
+                cwd=where,
+                env=environment() if env is None else env,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

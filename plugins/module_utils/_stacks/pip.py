@@ -1,7 +1,10 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""pip on the control node, which chooses wheels for the hosts and not for the Python that runs it."""
+"""pip and uv on the control node, which choose wheels for the hosts and not for the Python that runs them.
+
+uv resolves; pip downloads what was resolved, as it is configured here.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,10 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, uv, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
@@ -29,23 +33,6 @@ WAYS_OUT = """Ways out:
   torch_stack_source to archive and torch_stack_archive to its path (docs/stacks.md, "Wheel sources");
 - set torch_stack_cuda_build to allow, which takes the CUDA build: it computes on CPUs as well, but of the stack native
   3.1 GB of wheels are downloaded instead of 0.6 GB, and each host needs 5.5 GiB of disk space instead of 1.9 GiB"""
-
-# pip takes a wheel's tags and Python from its arguments, but evaluates `; python_version < "3.10"` and its like for the
-# Python that it runs on itself. Arguments: the hosts' minor version, then pip's own.
-FOR_HOSTS = """
-import sys
-from pip._vendor.packaging import markers
-python, sys.argv[1:] = sys.argv[1], sys.argv[2:]
-own = markers.default_environment
-hosts = {
-    "python_version": python, "python_full_version": python + ".0", "implementation_version": python + ".0",
-    "os_name": "posix", "sys_platform": "linux", "platform_system": "Linux", "platform_machine": "x86_64",
-    "implementation_name": "cpython", "platform_python_implementation": "CPython",
-}
-markers.default_environment = lambda: {**own(), **hosts}
-from pip._internal.cli.main import main
-sys.exit(main())
-"""
 
 
 def arguments(python: str, glibc: str) -> list[str]:
@@ -75,68 +62,86 @@ def default_index(run: Run) -> str:
 
 
 class Pip:
-    """pip for hosts with this Python ("3.11") and glibc ("2.36"), with these environment variables.
+    """pip and uv for hosts with this Python ("3.11") and glibc ("2.36"), with these environment variables.
 
-    unreachable: the indexes that do not answer, each with the reason, for messages.
+    unreachable: the indexes that do not answer, each with the reason, for messages. configured: see `settings`.
     """
 
     def __init__(
-        self, run: Run, python: str, glibc: str, variables: Mapping[str, str], unreachable: Iterable[str] = ()
+        self,
+        run: Run,
+        python: str,
+        glibc: str,
+        variables: Mapping[str, str],
+        unreachable: Iterable[str] = (),
+        configured: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.execute = run
         self.variables = variables
         self.unreachable = list(unreachable)
-        self.program = [sys.executable, "-c", FOR_HOSTS, python]
+        self.configured = configured
         self.common = ["--quiet", "--no-input", "--disable-pip-version-check", *arguments(python, glibc)]
+        self.for_hosts = uv.arguments(python, glibc)
 
     def run(self, command: str, *words: str) -> None:
         """Run a command of pip. Raises ValueError with its last lines."""
-        code, output, errors = self.execute([*self.program, command, *self.common, *words], self.variables)
+        self._run([sys.executable, "-m", "pip", command, *self.common, *words], self.variables)
+
+    def _run(self, command: list[str], variables: Mapping[str, str]) -> str:
+        """Run a command and return what it prints. Raises ValueError with its last lines."""
+        code, output, errors = self.execute(command, variables)
         if code:
+            if "No module named uv" in errors:
+                raise ValueError(f"{sys.executable} has no uv, which resolves for the hosts: run pip install uv there")
             lines = [line for line in (errors or output).splitlines() if line.strip()]
             last = [line for line in lines if not line.startswith("WARNING")][-6:]
             tried = "".join(f"\nNot reachable: {index}" for index in self.unreachable)
-            # As pip names a requirement for which no index has a version.
+            # As pip and uv name a requirement for which no index has a version.
             lost = re.search(
-                r"(?:No matching distribution found for|satisfies the requirement) torch==\S+\+cpu", errors
+                r"(?:No matching distribution found for|satisfies the requirement|no version of) torch==\S+\+cpu",
+                " ".join(errors.split()),
             )
             ways = f"\nNo index that answers has the CPU build of torch. {WAYS_OUT}" if lost else ""
-            raise ValueError("pip could not collect the wheels: " + masked("\n".join(last)) + tried + ways)
+            raise ValueError("the wheels could not be collected: " + masked("\n".join(last)) + tried + ways)
+        return output
 
     def resolve(
         self, wanted: Iterable[str], constraints: str | None, installed: Mapping[str, str], scratch: Path
-    ) -> dict[str, Any]:
-        """Return pip's report of all that the requirements need.
+    ) -> dict[str, str]:
+        """Return {name: version} of all that the requirements need on the hosts, as uv resolves them.
 
         constraints: a constraints file. installed: {name: version} that nothing may change. scratch: a directory
         of this run alone.
         """
-        report = scratch / "report.json"
-        limits = ["--constraint", constraints] if constraints else []
+        file = scratch / "requirements.in"
+        file.write_text("\n".join(map(uv.requirement, wanted)), encoding="utf-8")
+        limits = [*filter(None, [constraints]), *self.configured.get("constraint", "").split()]
         if installed:
-            file = scratch / "installed.txt"
-            file.write_text("\n".join(requirements.pinned(installed)), encoding="utf-8")
-            limits += ["--constraint", str(file)]
-        dry = ["--dry-run", "--ignore-installed", "--target", str(scratch), "--report", str(report)]
-        self.run("install", *dry, *limits, *wanted)
-        return dict(json.loads(report.read_text(encoding="utf-8")))
+            limits.append(str(scratch / "installed.txt"))
+            Path(limits[-1]).write_text("\n".join(requirements.pinned(installed)), encoding="utf-8")
+        words = [word for limit in limits for word in ("--constraint", limit)]
+        if "PIP_NO_INDEX" in self.variables:
+            words.append("--no-index")
+        command = [sys.executable, "-m", "uv", "pip", "compile", str(file), *self.for_hosts, *words]
+        return uv.versions(self._run(command, uv.variables(self.variables, self.configured)))
+
+    def report(self, pinned: Iterable[str], scratch: Path) -> dict[str, Any]:
+        """Return pip's report of these pinned packages, without their dependencies."""
+        file = scratch / "report.json"
+        dry = ["--dry-run", "--ignore-installed", "--no-deps", "--target", str(scratch), "--report", str(file)]
+        self.run("install", *dry, *pinned)
+        return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def resolution(report: Mapping[str, Any], cuda_build: bool = False) -> dict[str, str]:
-    """Return {name: version} of what pip would install, from the report of `pip install --dry-run --report`.
-
-    Raises ValueError when a CUDA package is among it, because a resolver took the CUDA build of torch, unless
-    `cuda_build`.
-    """
-    found = {item["metadata"]["name"]: item["metadata"]["version"] for item in report["install"]}
+def refuse_cuda(found: Mapping[str, str]) -> None:
+    """Raise ValueError when a CUDA package is among {name: version}: the resolver took the CUDA build of torch."""
     cuda = sorted(name for name in found if CUDA.fullmatch(requirements.canonical(name)))
-    if cuda and not cuda_build:
+    if cuda:
         torch = found.get("torch", "which is not among them")
         raise ValueError(
             f"torch {torch} is a CUDA build: it would install {', '.join(cuda)} on hosts without a GPU. Pin torch as "
             f"{torch.partition('+')[0]}+cpu to have its CPU build. {WAYS_OUT}"
         )
-    return found
 
 
 def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:

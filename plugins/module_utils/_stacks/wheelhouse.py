@@ -99,16 +99,18 @@ def _collect(
         tool = pip_of(options, Path(scratch), glibc, run, ask, looked_for)
         if options["dependencies"]:
             wanted = [*own.values(), *pinned]  # before others that require them
-            report = tool.resolve(wanted, options["constraints"], options["installed"], Path(scratch))
+            resolved = tool.resolve(wanted, options["constraints"], options["installed"], Path(scratch))
+            if options["cuda_build"] == "refuse":
+                pip.refuse_cuda(resolved)
             have = set(map(canonical, options["installed"]))
-            resolved = pip.resolution(report, options["cuda_build"] == "allow")
             pinned = requirements.pinned({name: v for name, v in resolved.items() if canonical(name) not in have})
-            lock = pip.locked(report) if options["only"] is not None else []
+        words = {pin: own.get(canonical(pin.partition("==")[0]), pin) for pin in pinned}
+        if options["dependencies"] and options["only"] is not None:
+            lock = pip.locked(tool.report(words.values(), Path(scratch)))
         only = None if options["only"] is None else {canonical(name) for name in options["only"]}
         fetched = [pin for pin in pinned if only is None or canonical(pin.partition("==")[0]) in only]
         _drop_others(directory, fetched)
-        words = [own.get(canonical(pin.partition("==")[0]), pin) for pin in fetched]
-        tool.run("download", "--no-deps", "--dest", str(directory), *words)
+        tool.run("download", "--no-deps", "--dest", str(directory), *(words[pin] for pin in fetched))
         if options["unpack"]:
             target = directory / "packages"
             shutil.rmtree(target, ignore_errors=True)
@@ -153,7 +155,7 @@ def pip_of(
         raise ValueError("\n".join(conflicts))
     variables.update(indexes.search(options, main, settings, silent))
     reasons = [masked(f"{url}: {reason}") for url, reason in silent.items()]
-    return pip.Pip(run, options["python"], glibc, variables, reasons)
+    return pip.Pip(run, options["python"], glibc, variables, reasons, settings)
 
 
 def _drop_others(directory: Path, fetched: list[str]) -> None:

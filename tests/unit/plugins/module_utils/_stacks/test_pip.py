@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import json
+import os
 import re
 import subprocess
 import sys
@@ -11,6 +11,11 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import pip
 from support.stand_ins import make_wheel
+
+
+def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+    ran = subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 def test_arguments() -> None:
@@ -30,26 +35,18 @@ def test_arguments() -> None:
     ]
 
 
-def report(**packages: str) -> dict[str, Any]:
-    """A report of `pip install --dry-run --report`."""
-    return {"install": [{"metadata": {"name": name, "version": version}} for name, version in packages.items()]}
-
-
 def test_a_cuda_build_is_refused() -> None:
     error = (
         "torch 2.13.0+cu126 is a CUDA build: it would install nvidia-nccl-cu12, triton on hosts without a GPU. "
         "Pin torch as 2.13.0+cpu to have its CPU build. Ways out:\n- set torch_stack_index_urls to a mirror of "
     )
-    cuda = report(**{"torch": "2.13.0+cu126", "triton": "3", "nvidia-nccl-cu12": "2"})
     with pytest.raises(ValueError, match=f"^{re.escape(error)}"):
-        pip.resolution(cuda)
-    assert pip.resolution(cuda, cuda_build=True)["nvidia-nccl-cu12"] == "2"
+        pip.refuse_cuda({"torch": "2.13.0+cu126", "triton": "3", "nvidia-nccl-cu12": "2"})
 
 
 def test_packages_for_gpus_that_no_cuda_build_requires() -> None:
     """They are pure Python, and of other packages, such as codecarbon."""
-    packages = {"nvidia-ml-py": "13.0", "tritonclient": "2.5", "nvidia_modelopt": "1", "cudaq-tools": "1"}
-    assert pip.resolution(report(**packages)) == packages
+    pip.refuse_cuda({"nvidia-ml-py": "13.0", "tritonclient": "2.5", "nvidia_modelopt": "1", "cudaq-tools": "1"})
     for name in (
         "nvidia-cublas",
         "nvidia_cudnn_cu12",
@@ -59,7 +56,7 @@ def test_packages_for_gpus_that_no_cuda_build_requires() -> None:
         "Triton",
     ):
         with pytest.raises(ValueError, match=f"it would install {name} on hosts without a GPU"):
-            pip.resolution(report(**{name: "1"}))
+            pip.refuse_cuda({name: "1"})
 
 
 def test_locked() -> None:
@@ -83,18 +80,43 @@ def test_locked() -> None:
         pip.locked({"install": [item]})
 
 
-def test_pip_resolves_for_the_hosts_python(tmp_path: Path) -> None:
+def test_requirements_are_resolved_for_the_hosts_python(tmp_path: Path) -> None:
     house = tmp_path / "house"
     make_wheel(house, "a", "1", requires=['old; python_version < "3.10"', 'new; python_version >= "3.13"'])
     make_wheel(house, "old", "1")
     make_wheel(house, "new", "1")
+    variables = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(house)}
     for python, companion in (("3.9", "old"), ("3.12", None), ("3.13", "new")):
-        report = tmp_path / f"{python}.json"
-        arguments = [*pip.arguments(python, "2.36"), "--no-index", "--find-links", str(house), "--quiet", "a"]
-        dry = ["install", "--dry-run", "--ignore-installed", "--target", str(tmp_path), "--report", str(report)]
-        subprocess.run([sys.executable, "-c", pip.FOR_HOSTS, python, *dry, *arguments], check=True)
-        found = pip.resolution(json.loads(report.read_text()))
-        assert set(found) == {"a", *([companion] if companion else [])}, python
+        tool = pip.Pip(run, python, "2.36", variables)
+        assert set(tool.resolve(["a"], None, {}, tmp_path)) == {"a", *([companion] if companion else [])}, python
+
+
+def test_what_is_installed_or_constrained_stays(tmp_path: Path) -> None:
+    house = tmp_path / "house"
+    make_wheel(house, "a", "1", requires=["b"])
+    for version in ("1", "2", "3", "4"):
+        make_wheel(house, "b", version)
+    own = make_wheel(tmp_path / "own", "my.own", "1.5", requires=["b"])
+    limit = tmp_path / "limit.txt"
+    limit.write_text("b<3")
+    tool = pip.Pip(run, "3.11", "2.36", {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(house)})
+    assert tool.resolve(["a"], None, {}, tmp_path) == {"a": "1", "b": "4"}
+    assert tool.resolve(["a"], str(limit), {}, tmp_path) == {"a": "1", "b": "2"}
+    assert tool.resolve(["a"], None, {"b": "1"}, tmp_path) == {"a": "1", "b": "1"}
+    assert tool.resolve([str(own), "a"], None, {}, tmp_path) == {"a": "1", "b": "4", "my-own": "1.5"}
+    configured = pip.Pip(run, "3.11", "2.36", tool.variables, (), {"constraint": str(limit)})
+    assert configured.resolve(["a"], None, {}, tmp_path)["b"] == "2"
+
+
+def test_what_cannot_be_resolved_is_named(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "house", "a", "1", requires=["gone==7"])
+    make_wheel(tmp_path / "house", "torch", "2")
+    variables = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "house")}
+    tool = pip.Pip(run, "3.11", "2.36", variables, ["https://a: refused"])
+    with pytest.raises(ValueError, match=r"(?s)gone.*\nNot reachable: https://a: refused$"):
+        tool.resolve(["a"], None, {}, tmp_path)
+    with pytest.raises(ValueError, match=r"(?s)torch==2\.13\.0\+cpu.*has the CPU build of torch\. Ways out:"):
+        tool.resolve(["torch==2.13.0+cpu"], None, {}, tmp_path)
 
 
 def test_settings() -> None:
@@ -121,7 +143,7 @@ def test_an_error_of_pip() -> None:
     errors = "WARNING: old\n\n1\n2\n3\n4\n5\n6\nERROR: none at https://me:secret@index.example/simple\n"
     failing = pip.Pip(lambda _command, _variables: (1, "", errors), "3.11", "2.36", {}, ["https://a: refused"])
     error = (
-        "pip could not collect the wheels: 2\n3\n4\n5\n6\nERROR: none at https://***@index.example/simple"
+        "the wheels could not be collected: 2\n3\n4\n5\n6\nERROR: none at https://***@index.example/simple"
         "\nNot reachable: https://a: refused"
     )
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):

@@ -243,7 +243,7 @@ def test_one_of_the_wheels(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_resolved(tmp_path: Path) -> None:
-    error = "pip could not collect the wheels: "
+    error = "the wheels could not be collected: "
     missing = f"Not reachable: {tmp_path}/nowhere: there is no such directory"
     with pytest.raises(ValueError, match=rf"(?s)^{error}.*none==1.*\n{re.escape(missing)}$"):
         collect(tmp_path, requirements=["none==1"])
