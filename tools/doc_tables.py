@@ -1,8 +1,9 @@
-"""Tables for blocks of generated_docs.py: rooms, stacks, operating systems, the doctor's checks, and all pages."""
+"""Tables and lists for blocks of generated_docs.py: rooms, stacks, operating systems, the doctor's checks, pages."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cloud import amx_type
 from ansible_collections.amx.cluster.plugins.module_utils._forms import defaults
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, WARNING
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import IPEX, versions_of
@@ -35,140 +37,129 @@ def table(rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(cells)} |\n" for cells in [head, ["---"] * len(head), *body])
 
 
-# The parts above the rooms of the logic: where, what lives there, what it may import, and where its tests are.
+def item(text: str) -> str:
+    """Return an item of a Markdown list, in lines that are not too long."""
+    return (
+        textwrap.fill(
+            text, 120, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False, break_long_words=False
+        )
+        + "\n"
+    )
+
+
+# The parts above the rooms of the logic: where, what it has, and what it may import.
 ABOVE = (
-    (
-        "`playbooks`, `roles`",
-        "what is done on which hosts, in Ansible's own terms",
-        "",
-        "`molecule`, `tests/integration`",
-    ),
-    (
-        "`roles/*/files`",
-        "what ranks run: wrapper, observer, collectives, inference",
-        "no Ansible; of the logic, what a job directory brings along",
-        "`tests/unit/roles`, `tests/integration`",
-    ),
-    (
-        "`plugins/modules`",
-        "run on hosts: arguments, one call, `exit_json`",
-        "the logic",
-        "`tests/unit/plugins/modules`",
-    ),
-    (
-        "`plugins/action`, `filter`, `lookup`, `callback`",
-        "run on the control node: arguments, one call, what is shown",
-        "`plugin_utils`, the logic",
-        "`tests/unit/plugins/action` and so on",
-    ),
-    ("`plugins/plugin_utils`", "what these share", "Ansible, the logic", "`tests/unit/plugins/plugin_utils`"),
+    ("`playbooks`, `roles`", "what is done on which hosts", ""),
+    ("`roles/*/files`", "what ranks run: wrapper, observer, collectives, inference", "logic in the job directory"),
+    ("`plugins/modules`", "run on hosts: arguments, one call, `exit_json`", "logic"),
+    ("`plugins/action`, `filter`, `lookup`, `callback`", "run on the control node", "`plugin_utils`, logic"),
+    ("`plugins/plugin_utils`", "what these share", "Ansible, logic"),
 )
 
 
 def rooms() -> str:
     """Return the table of the rooms: those of the logic as their __init__.py has them, the last one first."""
-    rows = [["room", "what lives there", "may import", "tests"], *map(list, ABOVE)]
+    rows = [["room", "content", "may import"], *map(list, ABOVE)]
     for room in reversed(rooms_of_the_logic.rooms()):
         imports = ", ".join(f"`{name}`" for name in room.imports) or "nothing"
-        rows.append([f"`{room.name}`", room.what.rstrip("."), imports, "at the same path in `tests/unit`"])
+        rows.append([f"`{room.name}`", room.what.rstrip("."), imports])
     beside = ", ".join(f"`{path.name}`" for path in sorted(rooms_of_the_logic.ROOT.glob("*.py")))
-    rows.append([beside, "single files that every room may use", "each other", "`tests/unit/plugins/module_utils`"])
+    rows.append([beside, "for every room", "each other"])
     return table(rows)
 
 
 def stacks() -> str:
-    """Return the table of stacks: Python, backend and the version of each package."""
-    catalogue = read("__torch_stack_catalogue")
-    versions = [versions_of(stack) for stack in catalogue.values()]
-    packages = dict.fromkeys(package for have in versions for package in have)
-    return table(
-        [
-            ["", *catalogue],
-            ["Python", *(f"{stack['python'][0]} to {stack['python'][-1]}" for stack in catalogue.values())],
-            ["backend", *(stack["backend"] for stack in catalogue.values())],
-            *([package, *(have.get(package, "-") for have in versions)] for package in packages),
-        ]
-    )
+    """Return the list of stacks: Python, backend and the version of each package."""
+    text = ""
+    for name, stack in read("__torch_stack_catalogue").items():
+        packages = ", ".join(f"{package} {version}" for package, version in versions_of(stack).items())
+        pythons = f"{stack['python'][0]}-{stack['python'][-1]}"
+        text += item(f"`{name}`: Python {pythons}, backend {stack['backend']}; {packages}")
+    return text
 
 
 def argument_names() -> str:
-    """Return the table of the arguments by which each stack's transformers is set to what a job requests."""
+    """Return the arguments by which the transformers of each stack is set to what a job requests, as a list."""
     catalogue = read("__torch_stack_catalogue")
-    rows = [["setting", *catalogue]]
     settings = {"cpu": "CPU only, always", "distributed": "more than one rank", "bf16": "bf16", "ipex": "IPEX"}
-    names = []
-    for stack in catalogue.values():
-        versions = versions_of(stack)
-        names.append(arguments.by_version(versions["transformers"], stack["backend"], IPEX in versions))
+    names = {}
+    for stack, pins in catalogue.items():
+        versions = versions_of(pins)
+        names[stack] = arguments.by_version(versions["transformers"], pins["backend"], IPEX in versions)
+    text = ""
     for setting, title in settings.items():
-        words = [" ".join(run_files.render_arguments(name[setting])) for name in names]
-        rows.append([title, *(f"`{word}`" if word else "-" for word in words)])
-    return table(rows)
-
-
-def compatible_versions() -> str:
-    """Return the table of versions of torch, IPEX and oneccl-bind-pt that work together."""
-    rows = [["torch", "IPEX", "oneccl-bind-pt", "Pythons with wheels of all three"]]
-    for known in read("__torch_stack_known_good"):
-        rows.append([*(str(known[key]) for key in ("torch", "ipex", "oneccl")), " to ".join(known["python"])])
-    return table(rows)
+        stacks_of: dict[str, list[str]] = {}
+        for stack, name in names.items():
+            words = " ".join(run_files.render_arguments(name[setting]))
+            stacks_of.setdefault(words, []).append(stack)
+        stacks_of.pop("", None)
+        usual = max(stacks_of, key=lambda words: len(stacks_of[words]))
+        others = [f"; {', '.join(have)}: `{words}`" for words, have in stacks_of.items() if words != usual]
+        text += item(f"{title}: `{usual}`{''.join(others)}")
+    return text
 
 
 def operating_systems() -> str:
-    """Return the table of operating systems: their Pythons, the package of tcmalloc, and what was seen of them."""
-    rows = [["system", "its Python", "Pythons that can be installed", "tcmalloc", "seen"]]
+    """Return the list of operating systems: their Pythons, the package of tcmalloc, and what ran on them."""
+    usual = systems.System._field_defaults["seen"]
+    text = ""
     for system in systems.SYSTEMS:
         newer = ", ".join(f"`python{version}`" for version in system.newer)
-        source = f" ({system.tcmalloc_from})" if system.tcmalloc_from else ""
-        rows.append(
-            [
-                system.title,
-                system.python,
-                f"{newer} from {system.newer_from}" if newer else "-",
-                f"`{system.tcmalloc}`{source}",
-                f"{system.seen}; not checked: {system.unchecked}" if system.unchecked else system.seen,
-            ]
+        text += item(
+            f"{system.title}: Python {system.python}{f', and {newer} from {system.newer_from}' if newer else ''}; "
+            f"`{system.tcmalloc}`{f' ({system.tcmalloc_from})' if system.tcmalloc_from else ''}"
+            f"{', not checked' if system.unchecked else ''}{'' if system.seen == usual else f'; {system.seen}'}"
         )
-    return table(rows)
+    return text
 
 
 def cloud_fields() -> str:
-    """Return the table of the fields of cloud files."""
-    rows = [["field", "default", "meaning"]]
-    usual = {"image": "`ubuntu-24.04`", "disk": "`{size: 128, type: gp3}`"}
+    """Return the list of the fields of cloud files: those that are required, then the others with their defaults."""
+    usual = {"image": "ubuntu-24.04", "disk": "{size: 128, type: gp3}"}
     known = defaults(request.Request)
+    text = "Required:\n\n"
     for name, row in request.FIELDS.items():
-        value = known.get(name)
-        default = usual.get(name) or (f"`{value}`" if value else "" if name in known else "required")
-        rows.append([f"`{name}`", default, row.text])
-    return table(rows)
+        if name not in known:
+            text += item(f"`{name}`: {row.text}")
+    text += "\nOptional, with the default:\n\n"
+    for name, row in request.FIELDS.items():
+        if name in known:
+            value = usual.get(name) or known[name]
+            text += item(f"`{name}`{f' (`{value}`)' if value else ''}: {row.text}")
+    return text
 
 
 def types_with_amx() -> str:
-    """Return the table of instance families with AMX."""
-    rows = [["family", "CPU", "source"]]
-    for name, family in amx_types.FAMILIES.items():
+    """Return the list of instance families with AMX, those of one CPU and source in one line."""
+    text = ""
+    for family in dict.fromkeys(amx_types.FAMILIES.values()):
+        names = ", ".join(f"`{name}`" for name, known in amx_types.FAMILIES.items() if known == family)
         source = f"[AWS]({family.source})" if family.source.startswith("https:") else family.source
-        rows.append([f"`{name}`", family.cpu, source])
-    return table(rows)
+        text += item(f"{names}: {family.cpu} ({source})")
+    return text
 
 
 def pins_by_python() -> str:
-    """Return the table of versions that differ from a stack's own on some Python."""
-    rows = [["stack", "Python", "versions"]]
+    """Return the list of versions that differ from a stack's own on some Python."""
+    text = ""
     for name, stack in read("__torch_stack_catalogue").items():
         for python, own in stack.get("by_python", {}).items():
             versions = ", ".join(f"{package} {version}" for package, version in own["packages"].items())
-            rows.append([name, python, versions])
-    return table(rows)
+            text += item(f"`{name}` on Python {python}: {versions}")
+    return text
 
 
 def checks() -> str:
-    """Return the table of the doctor's checks; those that the short form leaves out have an asterisk."""
-    rows = [["check", "severity", "what happens otherwise", "what to do"]]
-    for check in CHECKS:
-        rows.append([f"`{check.name}`{' *' if check.full else ''}", check.severity, check.cause, check.advice])
-    return table(rows)
+    """Return the lists of the doctor's checks; those that the short form leaves out have an asterisk."""
+    text = ""
+    for severity, title in ((FAILURE, "Failures"), (WARNING, "Warnings")):
+        rows = [
+            item(f"`{check.name}`{'*' if check.full else ''}: {check.cause}")
+            for check in CHECKS
+            if check.severity == severity
+        ]
+        text += f"{title}, and what happens otherwise:\n\n{''.join(rows)}\n"
+    return text
 
 
 def pages(index: Path = INDEX) -> str:

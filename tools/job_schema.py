@@ -1,4 +1,4 @@
-"""The JSON Schema of job files, and the table of their fields in docs/job_files.md, from what Job declares.
+"""The JSON Schema of job files, and the list of their fields in docs/job_files.md, from what Job declares.
 
 What a schema cannot say (whether a file is there, which fields contradict each other) is left to the code.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
-import doc_tables
 from ansible_collections.amx.cluster.plugins.module_utils import _forms
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_fields, kinds
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS
 
+# Neither code nor addresses are divided.
+UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 FILE = Path(__file__).resolve().parent.parent / "jobs/job.schema.json"
 
 
@@ -66,14 +68,14 @@ def text() -> str:
     return json.dumps(schema(), indent=2) + "\n"
 
 
-def table() -> str:
-    """Return the table of fields: name, values with the default, and meaning."""
-    rows = [["field", "value", "meaning"]]
+def fields() -> str:
+    """Return the list of fields: name, values with the default in bold, and meaning."""
+    items = []
     for name, row in FIELDS.items():
         words, default = row.form.words, shown_default(name)
         if default is not None:
             word = f"`{default if isinstance(default, str) else json.dumps(default)}`"
-            words = words.replace(word, f"{word} (default)") if word in words else f"{words}; default {default}"
+            words = words.replace(word, f"**{word}**") if word in words else f"{words}, default {default}"
         pods = "; not on [Kubernetes](kubernetes.md)" if row.hosts_only else ""
-        rows.append([f"`{name}`", words, row.text + pods])
-    return doc_tables.table(rows)
+        items.append(f"- `{name}` ({words}): {row.text}{pods}")
+    return "\n".join(textwrap.fill(item, 120, subsequent_indent="  ", **UNBROKEN) for item in items) + "\n"

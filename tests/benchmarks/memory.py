@@ -3,8 +3,8 @@
 Trains small models with random weights for some steps on this machine: whole or by LoRA (where peft is installed), with
 and without gradient checkpointing, on one and two ranks, sharded. Run it with the Python of the stack `native`. A
 rank's peak is VmHWM of /proc/PID/status, from its start to its end; that of a setting is the sum of its ranks'. Prints
-the Markdown table of docs/models_and_datasets.md, and writes what was measured to --json, which the unit test of the
-forecast reads (tests/unit/plugins/module_utils/_jobs/memory_measured.json).
+a Markdown table, and writes what was measured to --json, which the unit test of the forecast reads
+(tests/unit/plugins/module_utils/_jobs/memory_measured.json); docs/models_and_datasets.md has the range of errors.
 """
 
 from __future__ import annotations

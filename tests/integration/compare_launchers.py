@@ -34,10 +34,10 @@ MARKERS = ("<!-- comparison: begin -->", "<!-- comparison: end -->")
 IPEX_PARTS = ("cpu/launch/", "cpu/auto_ipex.py", "utils/_logger.py")
 
 MACHINES = [
-    ("1 socket x 32 cores x 2 threads", machine(1, 32, 2), 2),
-    ("the same", machine(1, 32, 2), 3),
+    ("1 x 32 x 2", machine(1, 32, 2), 2),
+    ("1 x 32 x 2", machine(1, 32, 2), 3),
     ("2 x 16 x 2", machine(2, 16, 2), 2),
-    ("the same", machine(2, 16, 2), 3),
+    ("2 x 16 x 2", machine(2, 16, 2), 3),
     ("2 x 16 x 2, siblings adjacent", machine(2, 16, 2, numbering="siblings adjacent"), 2),
     ("2 x 20 x 2, 4 nodes interleaved", machine(2, 10, 2, nodes_per_socket=2, numbering="interleaved"), 4),
     ("3 x 8 x 2, nodes 0, 2 and 3", machine(3, 8, 2, node_ids=(0, 2, 3)), 3),
@@ -215,20 +215,51 @@ def measured(outcome: Outcome, topology: Topology, ranks: int) -> dict[str, str]
     }
 
 
+def cell(row: Mapping[str, str]) -> str:
+    """What the page shows of one launcher on one machine: cores a rank, and what is not 0."""
+    if not row["cores a rank"]:
+        return row["fails"]
+    used, _of, usable = row["cores used"].split()
+    counts = {
+        "unused": int(usable) - int(used),
+        "oversubscribed": int(row["oversubscribed"]),
+        "across nodes": int(row["across NUMA nodes"]),
+        "not allowed": int(row["not allowed"]),
+    }
+    words = [f"{number} {what}" for what, number in counts.items() if number > 0]
+    return ", ".join([row["cores a rank"], *words, *([row["fails"]] if row["fails"] != "-" else [])])
+
+
+def page(results: list[tuple[str, int, list[str]]]) -> str:
+    """The table of the machines on which a launcher does badly, in Markdown, and the number of the others.
+
+    results: machine, ranks, and the cell of each launcher.
+    """
+    lines = [f"| machine, ranks | {' | '.join(LAUNCHERS)} |", "|---" * (len(LAUNCHERS) + 1) + "|"]
+    alike = 0
+    for name, ranks, cells in results:
+        if all(re.fullmatch(r"\d+(, \d+ unused)?", text) for text in cells):
+            alike += 1
+        else:
+            lines.append(f"| {name}, {ranks} | {' | '.join(cells)} |")
+    return "\n".join(
+        [*lines, "", f"On {alike} further machines, all launchers give equal ranks and make no such fault."]
+    )
+
+
 def compare(bench: Bench, trees: list[tuple[str, Path, int]]) -> str:
-    """The table, in Markdown."""
-    columns = ["cores a rank", "cores used", "oversubscribed", "across NUMA nodes", "not allowed", "fails"]
-    lines = [f"| machine | ranks | launcher | {' | '.join(columns)} |", "|---" * (len(columns) + 3) + "|"]
+    """The text of the page."""
+    results = []
     for name, tree, ranks in trees:
         topology = read(str(tree))
-        for number, (launcher, launch) in enumerate(LAUNCHERS.items()):
+        cells = []
+        for launch in LAUNCHERS.values():
             try:
-                row = measured(launch(bench, tree, ranks), topology, ranks)
+                cells.append(cell(measured(launch(bench, tree, ranks), topology, ranks)))
             except Failed as failure:
-                row = {**dict.fromkeys(columns, ""), "fails": str(failure).replace("|", r"\|")}
-            head = (name, str(ranks)) if number == 0 else ("", "")
-            lines.append(f"| {' | '.join((*head, launcher, *(row[column] for column in columns)))} |")
-    return "\n".join(lines)
+                cells.append(str(failure).replace("|", r"\|"))
+        results.append((name, ranks, cells))
+    return page(results)
 
 
 def main() -> None:

@@ -121,18 +121,16 @@ class Request:
         Field(matching(re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d"), "a region such as eu-west-1"), "where hosts are rented")
     )
     type: str = field(
-        Field(matching(re.compile(r"[a-z0-9-]+\.[a-z0-9-]+"), "a type such as m7i.8xlarge"), "the instance type of all")
+        Field(matching(re.compile(r"[a-z0-9-]+\.[a-z0-9-]+"), "a type such as m7i.8xlarge"), "the instance type")
     )
     hosts: int = field(Field(whole(1, 100), "how many; the first one is the head"))
     administrators: list[str] = field(
         Field(
             list_of(Form({"type": "string"}, "a network", _network), "a list of networks", least=1),
-            "the networks (CIDR) from which SSH is allowed",
+            "networks (CIDR) from which SSH is allowed",
         )
     )
-    key: str = field(
-        Field(Form({"type": "string"}, "a file", _public_key), "the file with the public SSH key that is let in")
-    )
+    key: str = field(Field(Form({"type": "string"}, "a file", _public_key), "the file of your public SSH key"))
     provider: str = field(Field(Form({"enum": [*PROVIDERS]}, "`aws`", _provider), "`aws`; no other is built"), "aws")
     image: Image = field(
         Field(
@@ -150,36 +148,30 @@ class Request:
     max_price: float | None = field(
         Field(
             number("a price above 0", lambda value: value > 0),
-            "the most that a spot host may cost an hour, in USD; by default the price on demand",
+            "the most that a spot host may cost, in USD an hour; by default the price on demand",
         ),
         None,
     )
-    disk: Disk = field(
-        Field(record(Disk, "{size: 128}"), "the root disk: size in GiB, and type (gp3, gp2 or io2)"), Disk()
-    )
+    disk: Disk = field(Field(record(Disk, "{size: 128}"), "the root disk: size in GiB, type gp3, gp2 or io2"), Disk())
     zone: str = field(
         Field(
             matching(re.compile(r"[a-z]{2}(?:-[a-z]+)+-\d[a-z]"), "a zone such as eu-west-1a"),
-            "the availability zone; by default the first with a subnet that offers the type",
+            "by default the first with a subnet that offers the type",
         ),
         "",
     )
     vpc: str = field(
-        Field(
-            matching(re.compile(r"vpc-[0-9a-f]+"), _ID.format("vpc")), "the VPC; by default the region's default VPC"
-        ),
+        Field(matching(re.compile(r"vpc-[0-9a-f]+"), _ID.format("vpc")), "by default the region's default VPC"),
         "",
     )
     subnet: str = field(
-        Field(
-            matching(re.compile(r"subnet-[0-9a-f]+"), _ID.format("subnet")), "the subnet; by default one of the zone"
-        ),
+        Field(matching(re.compile(r"subnet-[0-9a-f]+"), _ID.format("subnet")), "by default one of the zone"),
         "",
     )
     connect: str = field(
         Field(
             one_of("public", "private"),
-            "which address Ansible connects to; with `private`, the subnet decides whether hosts have a public one",
+            "the address for Ansible; with `private`, the subnet decides whether hosts have a public one",
         ),
         "public",
     )
@@ -190,12 +182,12 @@ class Request:
         ),
         "cluster",
     )
-    tags: dict[str, str] = field(Field(mapping(text()), "further tags of all that is made"), dict)
+    tags: dict[str, str] = field(Field(mapping(text()), "further tags"), dict)
     prices: str = field(
-        Field(Form({"type": "string"}, "a file", _path), "a file {TYPE: USD an hour}; without it EC2 is asked"), ""
+        Field(Form({"type": "string"}, "a file", _path), "a file {TYPE: USD an hour}; by default EC2's"), ""
     )
     inventory: str = field(
-        Field(Form({"type": "string"}, "a directory", _path), "the inventory directory; default: `inventories/NAME`"),
+        Field(Form({"type": "string"}, "a directory", _path), "the directory; by default `inventories/NAME`"),
         "",
     )
 

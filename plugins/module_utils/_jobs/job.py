@@ -41,7 +41,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields impor
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
 
-_COPIED = " that are copied to every host before the job starts; see [Models and datasets](models_and_datasets.md)"
 _ONLY_INFERENCE = dict.fromkeys(
     (name for name in kinds.IN_JOB_FILES if name != kinds.INFERENCE.name), "set kind: inference, or leave it out"
 )
@@ -65,31 +64,31 @@ class Job:
     """
 
     file: Path
-    name: str = row(job_fields.NAMED, "the name of the job directory, `<cluster_prefix>/jobs/<name>`")
+    name: str = row(job_fields.NAMED, "name of the job directory, `<cluster_prefix>/jobs/<name>`")
     script: Path = row(
         job_fields.SCRIPT,
-        "the Python script that every [rank](glossary.md) runs in the job directory; see [Example jobs](#example-jobs) "
-        "for the second form",
+        "what every [rank](glossary.md) runs in the job directory; the second form is an [example of "
+        "transformers](#example-jobs)",
         inference="leave it out",
     )
     description: str = row(text(0), "for people", "", compared=False)
     project: Path | None = row(
         job_fields.PROJECT,
-        "the directory with the script and all that it imports and reads; it is copied to every host, and `script` and "
-        "the script of `prepare` are paths in it; see [Your own project, data and model](own_project.md)",
+        "[directory](own_project.md) with the script and all that it imports and reads, copied to every host; "
+        "`script` and `prepare` are paths in it",
         None,
         inference="leave it out",
         of_script=True,
     )
     project_max_mb: int = row(
         whole(1),
-        "the largest size of the project in megabytes (10^6 bytes), without what its ignore files leave out",
+        "largest size of the project in MB (10^6 bytes), without ignored files",
         200,
     )
     args: dict[str, Any] = row(
         job_fields.ARGUMENTS,
         "arguments of the script without dashes: `true` is the bare flag, `false` is `--flag false`, a list is the "
-        "flag followed by its items",
+        "flag and its items",
         dict,
         inference="leave it out",
         of_script=True,
@@ -97,61 +96,60 @@ class Job:
     )
     prepare: Prepare | None = row(
         job_fields.PREPARE,
-        "a script that the head runs once before the ranks, in the job directory; the directory `data/` that it writes "
-        "is copied to every host. With `job_args: true` it gets the job's `args` too",
+        "script that the head runs once in the job directory, before the ranks; its `data/` is copied to every host; "
+        "`job_args: true` adds the job's `args`",
         None,
         inference="leave it out",
         of_script=True,
     )
     models: dict[str, Source] = row(
         job_fields.PROVIDED,
-        f"models{_COPIED}",
+        "[models](models_and_datasets.md) copied to every host",
         dict,
         of_script=True,
     )
     data: dict[str, Source] = row(
         job_fields.PROVIDED,
-        f"datasets{_COPIED}",
+        "[datasets](models_and_datasets.md) copied to every host",
         dict,
         of_script=True,
     )
     metrics: dict[str, Source] = row(
         job_fields.METRICS,
-        f"metrics{_COPIED}",
+        "[metrics](models_and_datasets.md) copied to every host",
         dict,
         of_script=True,
     )
     requirements: list[str] = row(
         job_fields.REQUIREMENTS,
-        "packages that the script needs in addition to the stack; see [Additional packages](#additional-packages)",
+        "[packages](#additional-packages) besides the stack",
         list,
         of_script=True,
     )
     wheels: list[Path] = row(
         job_fields.WHEELS,
-        "wheels of your own packages, on the control node; see [Additional packages](#additional-packages)",
+        "[wheels](#additional-packages) of your own packages on the control node",
         list,
         of_script=True,
         hosts_only="are installed on hosts: build the image with them (image_packages of playbooks/image.yml)",
     )
     precision: str = row(
         one_of("auto", "bf16", "fp32"),
-        "`auto` is bf16 if every host's CPU multiplies bfloat16 matrices in hardware (AMX or avx512_bf16), else fp32; "
-        "`bf16` on a host without either is emulated, about which the plan warns; see [AMX](amx.md)",
+        "`auto` is bf16 if every host has it in hardware ([AMX](amx.md) or avx512_bf16), else fp32; elsewhere `bf16` "
+        "is emulated, and the plan warns",
         "auto",
         inference="set precisions under inference",
     )
     hosts: int | list[str] | None = row(
         job_fields.HOSTS,
-        "how many hosts, from the top of the inventory, the head first; or which",
+        "how many, from the top of the inventory, the head first; or which",
         None,
         tried=True,
     )
     ranks_per_node: int | str = row(
         job_fields.RANKS,
-        '`auto` is one rank for each NUMA node that has CPUs; `"<=N"` is N, or as many as fit; see [Core '
-        "allocation](core_allocation.md). A job that sets neither this nor one of the next three takes `cluster_cores` "
-        "of the inventory",
+        '`auto` is one for each NUMA node with CPUs; `"<=N"` is N, or as many as [fit](core_allocation.md). Jobs '
+        "without this and the next three take `cluster_cores` of the inventory",
         "auto",
         inference="set instances_per_node under inference",
         of_cores=True,
@@ -159,65 +157,63 @@ class Job:
     )
     comm_cores: int | str = row(
         job_fields.CORES,
-        "cores of each rank that communicate instead of computing",
+        "cores of each rank for communication",
         "auto",
         inference="leave it out",
         of_cores=True,
         tried=True,
     )
     reserved_cores: int | str = row(
-        job_fields.CORES, "cores of each host that are left to the system", "auto", of_cores=True, tried=True
+        job_fields.CORES, "cores of each host for the system", "auto", of_cores=True, tried=True
     )
     threads_per_core: int | str = row(
         job_fields.THREADS,
-        "OpenMP threads on each compute core; 2 is refused where cores have one hardware thread",
+        "OpenMP threads on each compute core; 2 needs two hardware threads",
         1,
         of_cores=True,
         tried=True,
     )
     memory: str = row(
         one_of(*memory_policy.VALUES),
-        "from which NUMA nodes the memory of a rank comes: `local` is those of its cores, `interleave` all that have "
-        "CPUs, `hbm` the nearest HBM, `any` what the kernel chooses; see [Memory](core_allocation.md#memory)",
+        "NUMA nodes of a rank's [memory](core_allocation.md#memory): `local` are those of its cores, `interleave` "
+        "all with CPUs, `hbm` is the nearest HBM, `any` the kernel's choice",
         memory_policy.LOCAL,
     )
     env: dict[str, str] = row(job_fields.ENV, "additional environment variables of the ranks", dict, tried=True)
     env_launcher: dict[str, str] = row(
         job_fields.ENV_LAUNCHER,
-        "environment variables of the launcher itself; see [Launchers](#launchers)",
+        "environment variables of the [launcher](#launchers)",
         dict,
         hosts_only="is for mpirun and torchrun on hosts: leave it out, or write the variables under env",
     )
     env_from: list[str] = row(
         job_fields.ENV_FROM,
-        "environment variables of the ranks whose values are in the inventory; see [Secrets](#secrets)",
+        "environment variables of the ranks with [secret](#secrets) values in the inventory",
         list,
         of_script=True,
     )
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    kind: str = row(
-        one_of(*kinds.IN_JOB_FILES), "what the script needs; see [Kinds of job](#kinds-of-job)", kinds.TRAINER.name
-    )
+    kind: str = row(one_of(*kinds.IN_JOB_FILES), "what the script [needs](#kinds-of-job)", kinds.TRAINER.name)
     backend: str = row(
         one_of("auto", "mpi", "gloo", "ccl"),
-        "how ranks communicate; `auto` is `cluster_backend` of the inventory, and without that the stack's own where "
-        "the launcher has it, else gloo; see [Collectives](collectives.md)",
+        "how ranks [communicate](collectives.md); `auto` is `cluster_backend` of the inventory, else the stack's own "
+        "if the launcher has it, else gloo",
         "auto",
         inference="leave it out",
         tried=True,
     )
     gradient_compression: str = row(
         one_of("none", "bf16"),
-        "whether DistributedDataParallel sends gradients as bfloat16; backend mpi only; see "
-        "[Collectives](collectives.md#gradient-compression)",
+        "[format](collectives.md#gradient-compression) in which DistributedDataParallel sends gradients; backend mpi "
+        "only",
         "none",
         inference="leave it out",
         hosts_only="needs backend mpi, and pods have gloo: leave it out",
     )
     sharding: str = row(
         one_of("none", "optimizer", "full"),
-        "what the Trainer shards over the ranks by FSDP2: `full` is parameters, gradients and the state of the "
-        "optimizer, `optimizer` the last two; see [Sharding](sharding.md)",
+        "what the Trainer [divides](sharding.md) among the ranks: `optimizer` is gradients and optimizer states, "
+        "`full` also parameters",
         "none",
         not_for=_SHARDS_ITSELF,
         inference="leave it out",
@@ -225,21 +221,20 @@ class Job:
     )
     optimize: str | list[str] | None = row(
         job_fields.OPTIMIZE,
-        "which parts of a step are computed faster than PyTorch does; `auto` is all of them in jobs that train, `none` "
-        "is PyTorch as it is; default: `cluster_optimize` of the inventory, and without that `auto`; see [Faster "
-        "steps](faster_steps.md)",
+        "parts of a step that are [faster](faster_steps.md) than PyTorch's; `auto` is all in jobs that train; "
+        "default: `cluster_optimize` of the inventory, else `auto`",
         None,
         inference="leave it out",
         tried=True,
     )
     launcher: str = row(
         one_of(*known.LAUNCHERS),
-        "what starts the ranks; with `kubernetes`, hosts are pods; see [Launchers](#launchers)",
+        "what [starts the ranks](#launchers)",
         known.DEFAULT,
     )
     checkpoints: Checkpoints | None = row(
         job_fields.CHECKPOINTS,
-        "the Trainer saves a checkpoint every so many steps and keeps the last so many (default all)",
+        "after how many steps the Trainer saves a checkpoint, and how many it keeps (default all)",
         None,
         not_for=_ITS_OWN,
         inference="leave it out",
@@ -247,22 +242,22 @@ class Job:
     )
     restarts: int = row(
         whole(0),
-        "how often the job is started again after a fault; see [Faults and restarts](faults_and_restarts.md)",
+        "how often the job is restarted after a [fault](faults_and_restarts.md)",
         0,
         inference="leave it out",
         compared=False,
     )
     min_hosts: int | None = row(
         whole(1),
-        "with how many of its hosts a restart continues if some do not answer (default all)",
+        "hosts that a restart needs if others do not answer (default all)",
         None,
         inference="leave it out",
         compared=False,
     )
     replace: bool = row(
         SWITCH,
-        "whether the job ends after a checkpoint when a host is taken back ([spot hosts](cloud.md#spot-hosts)), to be "
-        "continued with a replacement, instead of going on with fewer (`min_hosts`)",
+        "whether the job ends after a checkpoint when a host is [taken back](cloud.md#spot-hosts), to continue with "
+        "a replacement",
         False,
         inference="leave it out",
         compared=False,
@@ -270,50 +265,47 @@ class Job:
     )
     keep_global_batch: bool = row(
         SWITCH,
-        "whether a restart on fewer hosts keeps the global batch size, by gradient accumulation and the batch of a "
-        "rank",
+        "whether a restart on fewer hosts keeps the global batch size",
         False,
         inference="leave it out",
         hosts_only="is not available in pods, which continue with the batch of a rank: leave it out",
     )
     stall_seconds: int = row(
         whole(0),
-        "seconds without [progress](watching.md) of any rank after which the job is ended; 0 turns it off",
+        "seconds without [progress](watching.md) of any rank after which the job is ended; 0 is never",
         600,
     )
     watch: Watch = row(
         job_fields.WATCH,
-        "which checks of a running job are on, each `true` (default) or `false`; see [Checks of a running "
-        "job](watching.md)",
+        "[checks of a running job](watching.md), each `true` (default) or `false`",
         Watch,
     )
     measure: Measure | None = row(
         job_fields.MEASURE,
-        "whether the steps are timed, and how many at the beginning do not count; `split` divides them into computing, "
-        "communication and input; `profile` is the number of steps whose operations are timed by kind; see [Where the "
-        "time goes](where_the_time_goes.md)",
+        "whether steps are [timed](where_the_time_goes.md), and how many at the beginning do not count; `split` "
+        "divides them into computing, communication and input; `profile` is the number of steps whose operations are "
+        "timed",
         None,
         inference="leave it out",
         compared=False,
     )
     inference: inference_field.Inference | None = row(
         inference_field.FORM,
-        "what a job of kind `inference` measures; see [Inference](inference.md#request)",
+        "what kind `inference` [measures](inference.md#request)",
         None,
         not_for=_ONLY_INFERENCE,
         of_script=True,
     )
     wait: bool = row(
         SWITCH,
-        "whether to wait, for at most a day, until hosts are free that another job has locked, instead of failing",
+        "whether to wait, at most a day, for hosts that another job has locked",
         False,
         compared=False,
         hosts_only="is for hosts that another job has locked; Kubernetes queues pods by itself: leave it out",
     )
     expect: dict[str, float] = row(
         job_fields.EXPECT,
-        "the smallest allowed value of a metric in the script's `all_results.json`, such as `{eval_accuracy: 0.72}`; "
-        "below it the job has failed",
+        "smallest allowed metrics in `all_results.json`, such as `{eval_accuracy: 0.72}`; below, the job has failed",
         dict,
         inference="leave it out",
         of_script=True,
@@ -321,8 +313,7 @@ class Job:
     )
     on_end: on_end.OnEnd | None = row(
         on_end.form(job_fields.VARIABLE),
-        "what the head does when the job has ended, also where it failed or was stopped; see [The end of a job]"
-        "(#the-end-of-a-job)",
+        "what the head does at the [end of the job](#the-end-of-a-job)",
         None,
         inference="leave it out",
         of_script=True,

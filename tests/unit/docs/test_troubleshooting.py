@@ -27,7 +27,7 @@ def texts(patterns: tuple[str, ...], of: Callable[[str], Iterator[Text]]) -> Ite
 
 def test_quoted_messages_exist() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (`.*?) \|", page, re.MULTILINE)
+    rows = re.findall(r"^- ((?:`[^`]+`(?:, )?)+)", page, re.MULTILINE)
     quoted = {quote for row in rows for quote in re.findall(r"`([^`]+)`", row)} - OF_OTHERS
     messages = "\n".join([*texts(CODE, in_code), *texts(TASKS, in_tasks)])
     assert len(quoted) > 20

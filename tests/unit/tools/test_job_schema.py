@@ -80,16 +80,16 @@ def test_required_fields() -> None:
 @pytest.mark.parametrize(
     "row",
     [
-        "| `stall_seconds` | a number; default 600 | seconds without",
-        "| `precision` | `auto` (default), `bf16`, `fp32` |",
-        "| `wait` | `true`, `false` (default) |",
-        "| `hosts` | a number or a list of names, default all |",
+        "- `stall_seconds` (a number, default 600): seconds without",
+        "- `precision` (**`auto`**, `bf16`, `fp32`): ",
+        "- `wait` (`true`, **`false`**): ",
+        "- `hosts` (a number or a list of names, default all): ",
     ],
 )
-def test_the_table_of_the_docs(row: str) -> None:
-    assert row in job_schema.table()
+def test_the_list_of_the_docs(row: str) -> None:
+    assert row in job_schema.fields()
 
 
-def test_the_table_says_what_pods_do_not_have() -> None:
-    (row,) = (line for line in job_schema.table().splitlines() if line.startswith("| `env_launcher` |"))
-    assert row.endswith("; not on [Kubernetes](kubernetes.md) |")
+def test_the_list_says_what_pods_do_not_have() -> None:
+    (row,) = (line for line in job_schema.fields().splitlines() if line.startswith("- `env_launcher` "))
+    assert row.endswith("; not on [Kubernetes](kubernetes.md)")

@@ -29,7 +29,7 @@ def memory_of_host(_prefix: Path) -> dict[str, int]:
 
 @check(
     FAILURE,
-    cause="The kernel kills ranks that run out of memory (OOM: exit code 137, signal 9)",
+    cause="The kernel kills ranks (OOM: exit code 137, signal 9)",
     advice="End the processes that use the memory, or lower preflight_memory_gib if the model is small",
     limits=("memory_gib",),
     gather=memory_of_host,
@@ -60,7 +60,7 @@ def free_bytes(prefix: Path) -> dict[str, int]:
 
 @check(
     FAILURE,
-    cause="Installing software or writing a checkpoint stops half-way",
+    cause="An installation or checkpoint stops half-way",
     advice="Free disk space there, or set cluster_prefix to a directory on a larger file system",
     limits=("free_gib", "job_free_gib"),  # before and after the stack is installed
     gather=free_bytes,
@@ -99,8 +99,7 @@ def shm_of_host(_prefix: Path) -> dict[str, int]:
 
 @check(
     FAILURE,
-    cause="Bus error, or MPI and data loaders crash at random: the ranks of a host share memory there, and containers "
-    "get 64 MiB by default",
+    cause="Bus error, or random crashes of MPI and data loaders: containers get 64 MiB by default",
     advice="Give /dev/shm half of the memory (mount -o remount,size=50% /dev/shm), or start the container with "
     "--shm-size",
     limits=("shm_gib",),

@@ -32,7 +32,7 @@ def cpu_model(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="One host without AMX or bf16 slows down all others, and makes precision auto choose fp32",
+    cause="One host without AMX or bf16 slows down all others, and precision auto becomes fp32",
     advice="Leave this host out of jobs; where a better set is expected of it, docs/amx.md has the reasons",
 )
 def isa(cluster: Cluster) -> Iterator[Found]:
@@ -41,8 +41,7 @@ def isa(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Threads beyond the quota would be stopped again and again, and every step waits for them: jobs use only as "
-    "many cores of the host as the quota allows",
+    cause="Jobs use only as many cores as the quota allows",
     advice="Raise or remove the quota: CPUQuota of a systemd unit or slice, --cpus of a container, the CPU limit of a "
     "pod",
     gather=lambda _prefix: {"cpu_quota": topology.cpu_quota(Path("/"))},
@@ -55,7 +54,7 @@ def cpu_quota(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="The host does not have the instruction set that preflight_require demands",
+    cause="The host does not meet preflight_require",
     advice="Use hosts that have it, or lower preflight_require",
 )
 def amx(cluster: Cluster) -> Iterator[Found]:
@@ -72,7 +71,7 @@ def amx(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="The CPU has AMX but programs cannot use it: training is slower than it could be",
+    cause="The CPU has AMX but programs cannot use it",
     advice="See the reason that is shown, and docs/amx.md",
 )
 def amx_unused(cluster: Cluster) -> Iterator[Found]:

@@ -20,8 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
 
 @check(
     FAILURE,
-    cause="Ranks on this host cannot use the fabric that cluster_fabric names: MPI_Init dies with OFI fi_getinfo() "
-    "failed",
+    cause="Ranks cannot use the fabric of cluster_fabric: MPI_Init dies with OFI fi_getinfo() failed",
     advice="Set cluster_fabric to auto, which uses TCP where a host does not have a fabric",
 )
 def fabric(cluster: Cluster) -> Iterator[Found]:
@@ -39,7 +38,7 @@ def fabric(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Jobs exchange gradients over TCP, although there is a faster fabric that other hosts, or all, could use",
+    cause="Jobs use TCP, although some or all hosts have a faster fabric",
     advice="Set cluster_fabric to tcp if that is as it should be",
     full=True,
 )

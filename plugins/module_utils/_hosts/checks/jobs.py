@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 @check(
     FAILURE,
-    cause="Ranks of a dead job occupy cores, memory and ports, and a new job finds them taken",
+    cause="Ranks of a dead job occupy cores, memory and ports",
     advice="End them on this host with kill",
 )
 def orphaned_processes(cluster: Cluster) -> Iterator[Found]:

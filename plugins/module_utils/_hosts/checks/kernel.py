@@ -16,8 +16,7 @@ SLOW_GOVERNORS = ("conservative", "ondemand", "powersave", "schedutil")
 
 @check(
     WARNING,
-    cause="The kernel keeps unmapping pages to see which CPU uses them, and moves them: page faults in ranks that are "
-    "bound to their cores and have their memory there already",
+    cause="The kernel keeps moving pages of ranks",
     advice='Run site.yml with host_tuning_numa_balancing "0", its default; for a container, run sysctl -w '
     "kernel.numa_balancing=0 on its machine",
 )
@@ -31,8 +30,7 @@ def numa_balancing(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Where cached files fill the NUMA node of a rank, the kernel gives the rank memory of another node, which is "
-    "farther away, and keeps the files",
+    cause="Where cached files fill a rank's NUMA node, it gets slower memory",
     advice='Run site.yml with host_tuning_zone_reclaim "1", its default; for a container, run sysctl -w '
     "vm.zone_reclaim_mode=1 on its machine. On a host that is a file server, too, leave it at 0",
 )
@@ -46,7 +44,7 @@ def zone_reclaim(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="After each wait for other ranks, a core has to raise its frequency first, and all ranks wait for the last",
+    cause="After each wait, a core first has to raise its frequency",
     advice="Run site.yml with host_tuning_cpu_governor performance, its default; for a container, run cpupower "
     "frequency-set -g performance on its machine",
 )

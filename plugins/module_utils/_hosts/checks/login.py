@@ -42,7 +42,7 @@ def python(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="The home directory of the user is missing or belongs to somebody else, so SSH keys cannot be stored in it",
+    cause="SSH keys cannot be stored in the user's home",
     advice="Give the user a home directory of its own on this host",
     gather=lambda _prefix: {"home_writable": os.access(Path.home(), os.W_OK | os.X_OK)},
 )
@@ -54,7 +54,7 @@ def user(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="Roles need sudo for what the user may not do itself",
+    cause="Roles cannot do what needs root",
     advice="Allow the user sudo without a password, run with --ask-become-pass, or set cluster_become to false",
 )
 def sudo(cluster: Cluster) -> Iterator[Found]:
@@ -66,8 +66,7 @@ def sudo(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Programs that a person starts on the host compute and communicate otherwise than a job, which ignores these "
-    "variables",
+    cause="Programs that you start there behave differently from jobs, which ignore these variables",
     advice="Nothing for jobs: write what ranks are to be set to in env of the job file. For other programs, look in "
     "/etc/profile.d, /etc/environment and .bashrc, also for setvars.sh of oneAPI",
     full=True,

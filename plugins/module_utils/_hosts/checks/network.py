@@ -24,7 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
 
 @check(
     FAILURE,
-    cause="Ranks of this host use another network than the others, and the start of a job hangs indefinitely",
+    cause="Ranks use different networks, and the start of a job hangs",
     advice="Set cluster_network to the network over which ranks communicate",
 )
 def network(cluster: Cluster) -> Iterator[Found]:
@@ -42,8 +42,8 @@ def name_of_host(_prefix: Path) -> dict[str, Any]:
 
 @check(
     WARNING,
-    cause="Programs that listen on the address of the host's own name cannot be reached from other hosts (gloo: Using "
-    "the loopback, connectFullMesh failed). Jobs of this collection use addresses and interfaces instead",
+    cause="Programs that listen on the address of the host's name cannot be reached (gloo: Using the loopback, "
+    "connectFullMesh failed); jobs can",
     advice="In /etc/hosts, map the host's name to its address on the cluster network, in place of 127.0.1.1",
     gather=name_of_host,
 )
@@ -65,8 +65,7 @@ def own_name(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Programs that connect to other hosts by name fail (unable to run bstrap_proxy, if it is the name of the "
-    "head). Jobs of this collection use addresses instead",
+    cause="Programs that connect to hosts by name fail (unable to run bstrap_proxy); jobs do not",
     advice="Add the name of every host and its address on the cluster network to DNS, or to /etc/hosts of every host",
     full=True,
 )
@@ -79,7 +78,7 @@ def names(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="Ranks cannot reach each other (unable to connect to server, check for firewalls; or the start hangs)",
+    cause="Ranks cannot reach each other (unable to connect to server, check for firewalls; or a hang)",
     advice="Open all TCP ports between the cluster's addresses: check nft list ruleset on both hosts, and the security "
     "groups of cloud servers",
     full=True,
@@ -101,7 +100,7 @@ def connection(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Times in the logs of different hosts cannot be compared, and certificates appear expired or not yet valid",
+    cause="Times in logs cannot be compared, and certificates appear expired",
     advice="Synchronise the clock of every host with chrony or systemd-timesyncd",
     full=True,
     limits=("clock_seconds",),

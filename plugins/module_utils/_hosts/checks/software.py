@@ -41,8 +41,7 @@ def stack(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="Another package replaced a pinned one: undefined symbol, Mismatch in kernel C++ signatures, or other "
-    "results",
+    cause="Another package replaced a pinned one: undefined symbol, Mismatch in kernel C++ signatures",
     advice="Remove the virtual environment's directory on this host and run site.yml, which installs it again",
     full=True,
 )
@@ -87,7 +86,7 @@ def provider(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Ranks use the C library's allocator, which is slower with many threads",
+    cause="Ranks use the slower allocator of the C library",
     advice="Install it and run ldconfig",
     full=True,
     gather=lambda _prefix: {"tcmalloc": loader.tcmalloc()},

@@ -16,8 +16,7 @@ CHANGED = "REMOTE HOST IDENTIFICATION HAS CHANGED"
 
 @check(
     FAILURE,
-    cause="mpirun, which starts ranks by ssh, cannot start any on the host (unable to run bstrap_proxy, exit code "
-    "65280)",
+    cause="mpirun cannot start ranks on the host (unable to run bstrap_proxy, exit code 65280)",
     advice="Run site.yml, which sets up the head's logins; check that sshd listens on the cluster network",
     full=True,
 )
@@ -33,7 +32,7 @@ def login(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="The host shows another key than the pinned one: it was installed anew, or another machine answers for it",
+    cause="The host was reinstalled, or another machine answers for it",
     advice="Find out why. If the host was installed anew, run site.yml with -e ssh_mesh_accept_changed_keys=HOST, "
     "which pins the key that it reads over Ansible's own connection",
     full=True,

@@ -61,7 +61,7 @@ def glibc(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
-    cause="Roles do not know which packages to install on the host",
+    cause="Roles do not know which packages to install",
     advice=systems.ADVICE,
 )
 def unknown_os(cluster: Cluster) -> Iterator[Found]:
@@ -73,7 +73,7 @@ def unknown_os(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     WARNING,
-    cause="Hosts with different systems differ in libraries, limits and paths",
+    cause="Libraries, limits and paths differ between hosts",
     advice="Install the same system on every host, or ignore this if you know the differences",
 )
 def os(cluster: Cluster) -> Iterator[Found]:
@@ -104,8 +104,7 @@ def denied_calls() -> list[str]:
 
 @check(
     WARNING,
-    cause="A container's seccomp profile forbids system calls of MPI's shared memory and of NUMA placement "
-    "(process_vm_readv, set_mempolicy: Operation not permitted)",
+    cause="MPI's shared memory or NUMA placement fails (process_vm_readv, set_mempolicy: Operation not permitted)",
     advice="Start the container with --cap-add=SYS_NICE --cap-add=SYS_PTRACE",
     gather=lambda _prefix: {"denied_calls": denied_calls()},
 )
