@@ -163,7 +163,7 @@ def checks() -> str:
 
 
 def pages(index: Path = INDEX) -> str:
-    """Return the table of pages for README.md, with the groups and questions of the site's index.
+    """Return the table of pages for docs/README.md, with the groups and questions of the site's index.
 
     Raises ValueError for a page that has no question there.
     """
@@ -179,5 +179,5 @@ def pages(index: Path = INDEX) -> str:
                 rows.append([f"**{caption}**", ""])
             caption = ""
             title = (ROOT / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-            rows.append([entry["question"], f"[{title.partition(':')[0]}]({page})"])
+            rows.append([entry["question"], f"[{title.partition(':')[0]}]({page.removeprefix('docs/')})"])
     return table(rows)

@@ -51,8 +51,8 @@ def put_together() -> None:
     """Make SOURCE and PUBLIC anew, all but the pages of antsibull-docs."""
     for directory in (SOURCE, HTML, COLLECTIONS):
         shutil.rmtree(directory, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", SOURCE / "docs", ignore=shutil.ignore_patterns("docsite"))
-    # README.md is about the checkout; the site has an index of its own.
+    shutil.copytree(ROOT / "docs", SOURCE / "docs", ignore=shutil.ignore_patterns("docsite", "README.md"))
+    # The two README.md are about the checkout; the site has an index of its own.
     for path in [
         ROOT / "galaxy.yml",
         *ROOT.glob("C*.*"),

@@ -35,8 +35,8 @@ def test_the_pages_of_the_index(tmp_path: Path) -> None:
         "| question | page |\n"
         "| --- | --- |\n"
         "| **How-to** |  |\n"
-        "| Is my cluster ready? | [Checks before a run (doctor)](docs/doctor.md) |\n"
-        "| How well does it scale? | [Scaling](docs/scaling.md) |\n"
+        "| Is my cluster ready? | [Checks before a run (doctor)](doctor.md) |\n"
+        "| How well does it scale? | [Scaling](scaling.md) |\n"
     )
 
 
