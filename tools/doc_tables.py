@@ -181,3 +181,15 @@ def pages(index: Path = INDEX) -> str:
             title = (ROOT / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
             rows.append([entry["question"], f"[{title.partition(':')[0]}]({page.removeprefix('docs/')})"])
     return table(rows)
+
+
+def role_metadata() -> dict[Path, str]:
+    """Return {path: text} of each role's meta/main.yml: the description that Galaxy shows in the list of roles."""
+    texts = {}
+    for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
+        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+        texts[path.with_name("main.yml")] = (
+            "---\n# Written by `make docs` from argument_specs.yml, for the list of roles in Galaxy.\n"
+            f"galaxy_info:\n  description: {specs['main']['short_description']}\n  standalone: false\n"
+        )
+    return texts

@@ -9,7 +9,7 @@ A block of a page is generated when the page has the two lines
     <!-- end NAME -->
 
 and BLOCKS has a function of that name, which returns the text between them. Whole files are the
-JSON Schema of job files and the picture of a server's cores.
+JSON Schema of job files, the picture of a server's cores, and meta/main.yml of the roles.
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def main(arguments: list[str]) -> int:
     texts, problems = pages(ROOT, BLOCKS)
     texts[job_schema.FILE] = job_schema.text()
     texts[core_map_picture.FILE] = core_map_picture.text()
+    texts |= doc_tables.role_metadata()
     for path, text in texts.items():
         name = path.relative_to(ROOT)
         if path.is_file() and path.read_text(encoding="utf-8") == text:
