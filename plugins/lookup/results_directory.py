@@ -22,4 +22,13 @@ class LookupModule(LookupBase):
         # The variables of a cluster are those of its hosts: plays on the control node do not have them.
         hosts = [variables["inventory_hostname"], *inventory.host_order(variables["groups"])[:1]]
         named = [variables["hostvars"][host].get("amx_results") for host in hosts]
-        return [next(filter(None, named), f"{os.environ.get('PWD', '')}/results")]
+        return [next(filter(None, named), f"{here()}/results")]
+
+
+def here() -> str:
+    """Return the current directory by the name that the user has for it, unless PWD is that of another process.
+
+    As with ansible-runner, which starts ansible-playbook in the directory of the project.
+    """
+    named = os.environ.get("PWD", "")
+    return named if os.path.isdir(named) and os.path.samefile(named, os.curdir) else os.getcwd()

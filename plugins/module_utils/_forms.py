@@ -83,7 +83,8 @@ def defaults(cls: type) -> dict[str, Any]:
 
 def type_name(value: object) -> str:
     names = {dict: "a mapping", list: "a list", str: "text", bool: "true or false", type(None): "nothing"}
-    return names.get(type(value), "a number")
+    # Ansible's text is of classes of its own.
+    return next((text for kind, text in names.items() if isinstance(value, kind)), "a number")
 
 
 def check_fields(

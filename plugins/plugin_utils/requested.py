@@ -10,10 +10,11 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+import yaml
 from ansible import context
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import NAMES, PREFIX
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import NAMES, OVERRIDE, PREFIX, STRUCTURED
 
 display = Display()
 
@@ -68,7 +69,22 @@ def read(
         # Ansible shows the same text once in a run.
         display.deprecated(deprecation(found), version=REMOVED_IN, collection_name="amx.cluster")
     # An extra variable wins over every other one of its name.
-    return template(variables[key])
+    return structured(name, template(variables[key]))
+
+
+def structured(name: str, value: Any) -> Any:
+    """Return the value of an option that may be a mapping or a list, where it is written as text. Raises ValueError.
+
+    Answers of a survey in AWX are text, as is VALUE of -e NAME=VALUE. name: without the prefix.
+    """
+    text = value.lstrip() if isinstance(value, str) else ""
+    if not text or name not in STRUCTURED or (name != OVERRIDE.name and not text.startswith(("{", "["))):
+        return value
+    try:
+        return plain(yaml.safe_load(text))
+    except (yaml.YAMLError, TypeError):
+        # Without the text and what the parser says, which may quote a secret; so neither has the traceback.
+        raise ValueError(f"{PREFIX}{name} is not YAML: write it as {{args: {{max_steps: 50}}}}") from None
 
 
 def check(loader: Any) -> None:

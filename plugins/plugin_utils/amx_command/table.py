@@ -365,6 +365,11 @@ SHELLS = ("bash", "zsh")
 NAMES = frozenset(one.name for command in COMMANDS for one in (*command.arguments, *command.options) if not one.of_role)
 """The variables of the command line, without the prefix. Without it, they are known for one more version."""
 
+STRUCTURED = frozenset(
+    one.name for command in COMMANDS for one in command.options if one is OVERRIDE or one.structured and not one.of_role
+)
+"""Those of them that may be a mapping or a list."""
+
 
 @dataclass(frozen=True)
 class Passed:

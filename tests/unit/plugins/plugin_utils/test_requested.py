@@ -77,3 +77,28 @@ def test_a_misspelt_name_with_the_prefix_is_refused(name: str, said: str, monkey
         assert str(refused.value) == said
     else:
         requested.check(None)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value"),
+    [
+        ("override", "{hosts: 2, args: {max_steps: 50}}", {"hosts": 2, "args": {"max_steps": 50}}),
+        ("override", "hosts: 2\nargs:\n  max_steps: 50\n", {"hosts": 2, "args": {"max_steps": 50}}),
+        ("override", {"hosts": 2}, {"hosts": 2}),
+        ("override", "", ""),
+        ("setting", "setting.yml", "setting.yml"),
+        ("of", "[a, b]", ["a", "b"]),
+        ("job", "{a}.yml", "{a}.yml"),
+    ],
+)
+def test_a_mapping_may_be_text(monkeypatch: pytest.MonkeyPatch, name: str, given: Any, value: Any) -> None:
+    on_the_command_line(monkeypatch, {f"amx_{name}": given})
+    assert read(name, {f"amx_{name}": given}) == value
+
+
+def test_text_that_is_no_mapping_is_refused_without_its_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"amx_override": "{env: {TOKEN: secret}"}
+    on_the_command_line(monkeypatch, given)
+    with pytest.raises(ValueError, match="amx_override is not YAML: write it as") as raised:
+        read("override", given)
+    assert "secret" not in str(raised.value)
