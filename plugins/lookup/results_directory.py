@@ -10,6 +10,7 @@ extends_documentation_fragment: amx.cluster.internal
 """
 
 import os
+from pathlib import Path
 from typing import Any
 
 from ansible.plugins.lookup import LookupBase
@@ -30,5 +31,5 @@ def here() -> str:
 
     As with ansible-runner, which starts ansible-playbook in the directory of the project.
     """
-    named = os.environ.get("PWD", "")
-    return named if os.path.isdir(named) and os.path.samefile(named, os.curdir) else os.getcwd()
+    named = Path(os.environ.get("PWD") or "/")
+    return str(named if named.is_dir() and named.samefile(Path()) else Path.cwd())

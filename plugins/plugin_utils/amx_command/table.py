@@ -366,7 +366,10 @@ NAMES = frozenset(one.name for command in COMMANDS for one in (*command.argument
 """The variables of the command line, without the prefix. Without it, they are known for one more version."""
 
 STRUCTURED = frozenset(
-    one.name for command in COMMANDS for one in command.options if one is OVERRIDE or one.structured and not one.of_role
+    one.name
+    for command in COMMANDS
+    for one in command.options
+    if one is OVERRIDE or (one.structured and not one.of_role)
 )
 """Those of them that may be a mapping or a list."""
 
