@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from pathlib import Path
@@ -12,6 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import BY_NAME
 from support.checkout import ROOT, tracked
 from support.machines import machine
 
@@ -45,3 +47,17 @@ def test_every_command_names_an_inventory(name: str) -> None:
     """Without one, it means the control node alone. A cloud file, from which an inventory is made, stands for one."""
     text = (ROOT / name).read_text(encoding="utf-8", errors="ignore")
     assert [command for command in COMMAND.findall(text) if not re.search(r" -i | -e (amx_)?cloud=", command)] == []
+
+
+def test_the_survey_is_one_that_awx_takes() -> None:
+    """As its API checks a survey; and of options that `amx train` has, in the table of the page."""
+    survey = json.loads((ROOT / "meta/awx_survey.json").read_text(encoding="utf-8"))
+    page = (ROOT / "docs/awx.md").read_text(encoding="utf-8")
+    assert isinstance(survey["name"], str) and isinstance(survey["description"], str)
+    for question in survey["spec"]:
+        assert question["type"] in {"text", "textarea", "multiplechoice"}
+        assert isinstance(question["question_name"], str) and isinstance(question["required"], bool)
+        assert isinstance(question["default"], str)
+        assert question["type"] != "multiplechoice" or question["default"] in question["choices"]
+        assert BY_NAME["train"].option(question["variable"])
+        assert f"| {question['question_name']} | `{question['variable']}` | {question['type']}" in page
