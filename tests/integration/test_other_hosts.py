@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+from support import checkout, playbooks
 from support.local_cluster import LocalCluster
 
 # An address that no host has (RFC 5737), so that nobody answers there.
@@ -62,3 +63,10 @@ def test_a_job_that_waits_does_so_before_its_host_is_checked(tmp_path: Path) -> 
     (cluster.directory("first") / "go").touch()
     cluster.succeed("first", first)
     cluster.succeed("later", second)
+
+
+def test_the_status_on_the_hosts_of_a_limit(tmp_path: Path) -> None:
+    playbooks.write_inventory(tmp_path, tmp_path / "prefix", {"node0": playbooks.LOCAL}, {"node1": {}})
+    ran = playbooks.play(tmp_path, checkout.ROOT / "playbooks/status.yml", "--limit", "node0")
+    assert ran.returncode == 0, ran.stdout
+    assert "No job was started on this cluster." in ran.stdout
