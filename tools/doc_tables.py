@@ -163,11 +163,11 @@ def checks() -> str:
 
 
 def pages(index: Path = INDEX) -> str:
-    """Return the table of pages for docs/README.md, with the groups and questions of the site's index.
+    """Return the list of pages for docs/README.md, with the groups and questions of the site's index.
 
     Raises ValueError for a page that has no question there.
     """
-    rows, caption = [["question", "page"]], ""
+    text, caption = "", ""
     for entry in ENTRY.finditer(index.read_text(encoding="utf-8")):
         page = f"{entry['page']}.md"
         if entry["caption"]:
@@ -175,12 +175,11 @@ def pages(index: Path = INDEX) -> str:
         elif not entry["question"]:
             raise ValueError(f"{page} has no question in {index.name}: write QUESTION </docs/PAGE> there")
         else:
-            if caption:
-                rows.append([f"**{caption}**", ""])
+            text += f"\n## {caption}\n\n" if caption else ""
             caption = ""
             title = (ROOT / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
-            rows.append([entry["question"], f"[{title.partition(':')[0]}]({page.removeprefix('docs/')})"])
-    return table(rows)
+            text += f"- [{title.partition(':')[0]}]({page.removeprefix('docs/')}): {entry['question']}\n"
+    return text.strip()
 
 
 def role_metadata() -> dict[Path, str]:

@@ -1,10 +1,12 @@
-"""What pages show is as the code has it: a map, a refusal, job files; and commands that name an inventory."""
+"""What pages show is as the code has it: a map, a refusal, job files; and commands that can be run."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import BY_NAME
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import arguments, table
 from support.checkout import ROOT, tracked
 from support.machines import machine
 
@@ -21,6 +23,30 @@ ALLOCATION = (ROOT / "docs/core_allocation.md").read_text(encoding="utf-8")
 NODE = build(machine(1, 32, 2).cpus(), None)
 TEXTS = tracked("*.md", "playbooks/*.yml", "roles/*", "inventories/*", "jobs/*", "plugins/modules/*.py")
 COMMAND = re.compile(r"ansible-playbook (?:-\S+ )*?(?:\S*playbooks/\w+|site)\.yml.*")
+
+# Commands of amx: lines of a code block, which can be run, and code in a text, which may leave out arguments.
+LINE = re.compile(r"^ {4,}(?:\$ )?(amx [a-z-].*)", re.MULTILINE)
+INLINE = re.compile(r"`(amx [a-z-][^`]*)`")
+
+
+def commands(text: str, pattern: re.Pattern[str]) -> Iterator[list[str]]:
+    """The arguments of each command of amx in a page, without comments and what its output is piped to."""
+    for line in pattern.findall(text):
+        words = shlex.split(line, comments=True)[1:]
+        ends = [words.index(word) for word in ("|", "&&", ">") if word in words]
+        yield words[: min(ends, default=len(words))]
+
+
+def refusal(words: list[str]) -> str:
+    """Why amx refuses its arguments; an empty string where it does not."""
+    name, others = arguments.split(words)
+    if name in table.OWN or set(others) & set(arguments.HELP):
+        return ""
+    try:
+        arguments.read(arguments.command(name), others)
+    except arguments.UsageError as error:
+        return str(error)
+    return ""
 
 
 def test_the_map_of_an_allocation() -> None:
@@ -59,5 +85,20 @@ def test_the_survey_is_one_that_awx_takes() -> None:
         assert isinstance(question["question_name"], str) and isinstance(question["required"], bool)
         assert isinstance(question["default"], str)
         assert question["type"] != "multiplechoice" or question["default"] in question["choices"]
-        assert BY_NAME["train"].option(question["variable"])
+        assert table.BY_NAME["train"].option(question["variable"])
         assert f"| {question['question_name']} | `{question['variable']}` | {question['type']}" in page
+
+
+@pytest.mark.parametrize("name", tracked("*.md"))
+def test_amx_takes_the_arguments_of_every_command(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    in_blocks = [refusal(words) for words in commands(text, LINE)]
+    in_texts = [refusal(words) for words in commands(text, INLINE)]
+    assert [said for said in in_blocks if said] == []
+    assert [said for said in in_texts if said and " is missing: " not in said] == []
+
+
+def test_amx_refuses_an_option_that_it_does_not_have() -> None:
+    assert [refusal(words) for words in commands("    $ amx status demo --pod 1 | cat  # one\n", LINE)] == [
+        "amx status: unknown option --pod; `amx status --help` lists all"
+    ]

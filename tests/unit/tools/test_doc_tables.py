@@ -32,11 +32,9 @@ def index(folder: Path, entry: str) -> Path:
 
 def test_the_pages_of_the_index(tmp_path: Path) -> None:
     assert doc_tables.pages(index(tmp_path, "How well does it scale? </docs/scaling>")) == (
-        "| question | page |\n"
-        "| --- | --- |\n"
-        "| **How-to** |  |\n"
-        "| Is my cluster ready? | [Checks before a run (doctor)](doctor.md) |\n"
-        "| How well does it scale? | [Scaling](scaling.md) |\n"
+        "## How-to\n\n"
+        "- [Checks before a run (doctor)](doctor.md): Is my cluster ready?\n"
+        "- [Scaling](scaling.md): How well does it scale?"
     )
 
 
