@@ -98,7 +98,7 @@ def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[s
     """Return a script's path in the job directory and its arguments: the job's own, and what the launch adds.
 
     What is added, and under which name, is up to the stack's version of transformers (see arguments.arguments;
-    docs/stacks.md has the table). A kind of job that takes no Trainer arguments gets its own only.
+    docs/stacks.md lists them). A kind of job that takes no Trainer arguments gets its own only.
     """
     own = {**run.job.args, **(more or {})}
     if run.job.of_kind().takes_trainer_arguments:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Watch one attempt of a job: what its ranks tell, what their hosts say, and whether the attempt has to be ended.
 
-docs/watching.md has the table of what is concluded from what; faults.py has the conclusions that need no host.
+docs/watching.md has what is concluded from what; faults.py has the conclusions that need no host.
 """
 
 from __future__ import annotations

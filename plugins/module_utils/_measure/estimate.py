@@ -63,7 +63,12 @@ class Network(Document):
 
 @dataclass(frozen=True)
 class Estimate(Document):
-    """The content of estimate.json. docs/scaling.md says what each field is."""
+    """The content of estimate.json, which `amx plan JOB --estimate --json` prints, too.
+
+    run: the measured one. links: {host: nominal Mbit/s}. training: what the job's first rank found of its model and
+    dataset, such as the bytes of its gradients. bytes_per_step: those that a rank exchanges; None where they are not
+    known. network: what was computed with. rows: by number of hosts. notes: what could not be computed, and why.
+    """
 
     PARTS: ClassVar[Mapping[str, type[Document]]] = {"run": Run, "rows": Row, "network": Network}
 

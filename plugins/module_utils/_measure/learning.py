@@ -50,7 +50,10 @@ class Trial(Document):
 
 @dataclass(frozen=True)
 class Learning(Document):
-    """The content of learning_rate.json. docs/tuning.md says what each field is. rates: the job's own first."""
+    """The content of learning_rate.json. rates: the job's own first.
+
+    verdict, final, gain, gain_low and gain_high are as in tune.json (docs/tuning.md), with better instead of faster.
+    """
 
     PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Trial}
 

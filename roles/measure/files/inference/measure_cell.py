@@ -32,7 +32,7 @@ class Measurement:
         self.found: dict[str, Any] = {}
 
     def run(self) -> dict[str, Any]:
-        """Measure; return what the result has of it (docs/inference_engines.md). Raises Unavailable."""
+        """Measure; return the fields of the result that are known (EMPTY of run_benchmark.py). Raises Unavailable."""
         import torch
 
         cell = self.cell

@@ -5,7 +5,7 @@
 The request is {"version": 1, "cells": [..], "limit_seconds": of a cell (default 1800), "deadline": seconds since the
 Unix epoch after which no cell begins (default none)}. Each cell is measured in a process that is forked from this one,
 where torch and transformers are imported already: one that crashes fails its cell only. The result of each is written
-to output/inference/CELL-RANK.json in the job directory. Cells and results: docs/inference_engines.md.
+to output/inference/CELL-RANK.json in the job directory: EMPTY has its fields, and docs/inference.md what they mean.
 """
 
 from __future__ import annotations
