@@ -1,43 +1,94 @@
-"""Draw what playbooks print: `tools/terminal_pictures.py`, called by `make docs PICTURES=1`.
+"""Draw what commands print on a terminal, as docs/images/NAME.svg in the viewer's colours, light or dark.
 
-Runs playbooks/plan.yml and playbooks/train.yml with the demo's job on this machine, on which `make demo` has run
-before, and writes docs/images/plan.svg and docs/images/train.svg.
+tools/terminal_pictures.py                           runs `amx plan` and `amx train` with the demo's job, after `make demo`
+tools/terminal_pictures.py NAME COMMAND              runs COMMAND in the checkout
+tools/terminal_pictures.py NAME COMMAND RECORDING    draws a recording of COMMAND, which another machine can have made:
+    script -qec 'stty cols 100 rows 50; COMMAND' /dev/null >RECORDING
 """
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
+from itertools import groupby
 from pathlib import Path
+from xml.sax.saxutils import escape
 
-from rich.console import Console
-from rich.text import Text
+import pyte
 
 ROOT = Path(__file__).resolve().parent.parent
 COLUMNS = 100
+CELL, LINE, BORDER = 8.4, 19, 16  # a character's width and height, and the space around the text, in pixels
+STYLE = """
+svg { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace; }
+text { fill: #1f2328; white-space: pre; }
+.screen { fill: #ffffff; stroke: #d0d7de; }
+.red { fill: #cf222e; } .green { fill: #116329; } .brown { fill: #7d4e00; } .bold { font-weight: bold; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e6edf3; }
+  .screen { fill: #0d1117; stroke: #3d444d; }
+  .red { fill: #ff7b72; } .green { fill: #56d364; } .brown { fill: #e3b341; }
+}"""
+
+
+def recorded(command: str) -> str:
+    """Return what a command writes to a terminal of its own."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NO_COLOR"))}
+    env |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{ROOT}/.venv/bin:{env['PATH']}"}
+    words = ["script", "-qec", f"stty cols {COLUMNS} rows 50; {command}", "/dev/null"]
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"terminal_pictures: {command} failed\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def drawn(cells: list[pyte.screens.Char], y: int) -> str:
+    """Return a line as elements of SVG, one for each run of characters of the same style."""
+    parts, column = [], 0
+    for (colour, ground, bold), run in groupby(cells, key=lambda cell: (cell.fg, cell.bg, cell.bold)):
+        text = "".join(cell.data for cell in run)
+        x, width = column * CELL, len(text) * CELL
+        column += len(text)
+        if ground != "default":
+            parts.append(f'<rect x="{x:.1f}" y="{y - 14}" width="{width:.1f}" height="{LINE}" fill="#{ground}"/>')
+        classes = " ".join([colour] * (colour in ("red", "green", "brown")) + ["bold"] * bold)
+        look = f' class="{classes}"' if classes else ""
+        look += f' style="fill: #{colour}"' if len(colour) == 6 and colour.isalnum() and colour != "yellow" else ""
+        text = text if ground != "default" else text.rstrip()
+        if text.strip():  # the length keeps columns in place whatever font the viewer has
+            parts.append(f'<text x="{x:.1f}" y="{y}" textLength="{len(text) * CELL:.1f}"{look}>{escape(text)}</text>')
+    return "".join(parts)
+
+
+def picture(written: str, command: str) -> str:
+    """Return what a terminal shows in the end, as SVG."""
+    screen = pyte.Screen(COLUMNS, written.count("\n") + len(written) // COLUMNS + 3)
+    screen.set_mode(pyte.modes.LNM)
+    pyte.Stream(screen).feed(f"$ {command}\n{written}")
+    rows = max(row for row, line in enumerate(screen.display) if line.strip()) + 1
+    width, height = round(COLUMNS * CELL) + 2 * BORDER, rows * LINE + 2 * BORDER
+    lines = [drawn([screen.buffer[row][at] for at in range(COLUMNS)], (row + 1) * LINE - 5) for row in range(rows)]
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">',
+            f"<title>{escape(command)}</title>",
+            f"<style>{STYLE}\n</style>",
+            f'<rect class="screen" x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="8"/>',
+            f'<g transform="translate({BORDER} {BORDER})" xml:space="preserve">',
+            *filter(None, lines),
+            "</g>\n</svg>\n",
+        ]
+    )
 
 
 def main() -> None:
-    """Run the playbooks and write the pictures."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "NO_COLOR"))}
-    env |= {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "1", "COLUMNS": str(COLUMNS)}
-    for name in ("plan", "train"):
-        words = ["amx", name, "jobs/demo.yml"]
-        done = subprocess.run(
-            [str(ROOT / ".venv/bin" / words[0]), *words[1:]],
-            cwd=ROOT,
-            env=env,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if done.returncode:
-            sys.exit(f"terminal_pictures: {' '.join(words)} failed\n{done.stdout}{done.stderr}")
-        console = Console(record=True, width=COLUMNS, file=io.StringIO())
-        console.print(Text.from_ansi(f"$ {' '.join(words)}\n{done.stdout}"))
-        console.save_svg(str(ROOT / f"docs/images/{name}.svg"), title=f"amx {name}")
+    """Draw one command, or those of the demo."""
+    name, command, recording = (*sys.argv[1:], "", "", "")[:3]
+    commands = {name: command} if command else {one: f"amx {one} jobs/demo.yml" for one in ("plan", "train")}
+    for name, command in commands.items():
+        written = Path(recording).read_text(encoding="utf-8") if recording else recorded(command)
+        (ROOT / f"docs/images/{name}.svg").write_text(picture(written, command), encoding="utf-8")
 
 
 if __name__ == "__main__":

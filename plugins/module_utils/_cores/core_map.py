@@ -30,6 +30,11 @@ _CELL, _GAP, _LABEL = 16, 3, 190
 _COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#dd7733", "#445566")
 _COMM, _SYSTEM, _UNUSED = "#222222", "#bbbbbb", "#ffffff"
 _NOT_COMPUTING = {"c": _COMM, "s": _SYSTEM, "r": _SYSTEM, "-": _UNUSED}
+_DARK = (
+    "@media(prefers-color-scheme:dark){"
+    f"rect[fill='{_UNUSED}']{{fill:#0d1117}}svg>text,rect[fill='{_UNUSED}']+text{{fill:#e6edf3}}"
+    f"rect[fill='{_COMM}']{{stroke:#9198a1}}}}"
+)
 
 
 @dataclass(frozen=True)
@@ -114,17 +119,19 @@ class CoreMap:
         blocks = -(-longest // _BLOCK)
         footer = [f"one cell is one core: {self._legend()}", *offline_line(self.offline)]
         width = _LABEL + longest * step + blocks * _GAP * 2
-        width = max(width, 20 + 9 * len(title), 20 + 7 * max(map(len, footer)))  # the title is larger, and bold
+        # Wide fonts fit, too. The title is larger, and bold.
+        width = max(width, 20 + 10 * len(title), 20 + 8 * max(map(len, footer)))
         top = 34 if title else 10
         height = top + len(self.rows) * (step + 6) + 20 * len(footer) + 8
         body = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12">',
             *([f"<title>{escape(title)}</title>"] if title else []),
-            f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+            f"<style>{_DARK}</style>",
+            f'<rect width="{width}" height="{height}" fill="{_UNUSED}"/>',
         ]
         if title:
-            body.append(f'<text x="10" y="22" font-size="15" font-weight="bold">{escape(title)}</text>')
+            body.append(f'<text x="10" y="22" font-size="14" font-weight="bold">{escape(title)}</text>')
         for index, row in enumerate(self.rows):
             y = top + index * (step + 6)
             body.append(f'<text x="10" y="{y + 12}">socket {row.socket}, NUMA node {row.node}</text>')
