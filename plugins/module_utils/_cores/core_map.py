@@ -172,7 +172,7 @@ def colour(letter: str) -> str:
 
 def _drawn(cell: Cell, x: int, y: int) -> str:
     fill = colour(cell.letter)
-    ink = "#000000" if fill in (_SYSTEM, _UNUSED) else "#ffffff"
+    ink = "#000000" if fill in (_SYSTEM, _UNUSED, "#ccbb44", "#66ccee") else "#ffffff"
     return (
         f"<g><title>core {cell.core}, CPUs {cell.cpus}: {escape(cell.purpose)}</title>"
         f'<rect x="{x}" y="{y}" width="{_CELL}" height="{_CELL}" rx="2" fill="{fill}" '
