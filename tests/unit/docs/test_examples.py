@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.inventory.manager import InventoryManager
+from ansible.parsing.dataloader import DataLoader
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
@@ -60,12 +62,37 @@ def test_the_refusal_of_an_allocation() -> None:
     assert str(refused.value) in " ".join(ALLOCATION.split())
 
 
-@pytest.mark.parametrize("name", ["README.md", "docs/job_files.md"])
-def test_the_example_of_a_job_file_is_valid(name: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    blocks = re.findall(r"^    name: mine\n(?:    .*\n)+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE)
+def block(name: str, first: str) -> str:
+    """The code block of a page that begins with this line."""
+    blocks = re.findall(
+        rf"^    {re.escape(first)}\n(?:    .*\n)+", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE
+    )
     assert len(blocks) == 1
-    assert parse(yaml.safe_load(textwrap.dedent(blocks[0])), tmp_path / "mine.yml").name == "mine"
+    return textwrap.dedent(blocks[0])
+
+
+def test_the_example_of_a_job_file_is_valid(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    text = block("docs/job_files.md", "name: mine")
+    assert parse(yaml.safe_load(text), tmp_path / "mine.yml").name == "mine"
+
+
+def test_the_job_in_readme_is_a_part_of_the_csv_job() -> None:
+    shown = yaml.safe_load(block("README.md", "name: csv"))
+    shipped = yaml.safe_load((ROOT / "jobs/csv.yml").read_text(encoding="utf-8"))
+    shipped["args"] = {name: shipped["args"][name] for name in shown["args"]}
+    assert shown == {name: shipped[name] for name in shown}
+
+
+def test_the_inventory_in_readme_has_four_hosts_and_what_the_roles_require(tmp_path: Path) -> None:
+    file = tmp_path / "servers.yml"
+    file.write_text(block("README.md", "head: {hosts: {192.0.2.10: }}"), encoding="utf-8")
+    inventory = InventoryManager(loader=DataLoader(), sources=[str(file)])
+    hosts = {group: [str(host) for host in inventory.get_hosts(group)] for group in ("head", "workers", "cluster")}
+    workers = ["192.0.2.11", "192.0.2.12", "192.0.2.13"]
+    assert hosts == {"head": ["192.0.2.10"], "workers": workers, "cluster": ["192.0.2.10", *workers]}
+    example = yaml.safe_load((ROOT / "inventories/example/group_vars/cluster.yml").read_text(encoding="utf-8"))
+    assert inventory.groups["cluster"].get_vars() == example
 
 
 @pytest.mark.parametrize("name", TEXTS)
