@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,16 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
     message_of,
 )
 
+# What to do about a login that fails with one of these.
+LOGINS = {
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "Find out whether the host was installed anew; if so, remove its old key "
+    "with ssh-keygen -R and confirm the new one",
+    "Host key verification failed": "Log in once with ssh from the control node, compare the fingerprint with that on "
+    "the host's console, and confirm it",
+    "Permission denied": "Copy your public key to the host with ssh-copy-id, or set ansible_user to the "
+    "user that has it",
+}
+
 
 @check(
     FAILURE,
@@ -27,7 +38,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
 )
 def reachable(cluster: Cluster) -> Iterator[Found]:
     for host, message in cluster.unreachable.items():
-        yield Found(host, f"cannot be reached: {message}")
+        advice = next((advice for part, advice in LOGINS.items() if part in message), "")
+        # ssh surrounds this one with a banner of twelve lines.
+        changed = re.search(r"Offending \S+ key in (\S+:\d+)", message)
+        yield Found(
+            host, f"cannot be reached: {f'its SSH key is not that of {changed[1]}' if changed else message}", advice
+        )
 
 
 @check(

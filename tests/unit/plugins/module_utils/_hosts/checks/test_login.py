@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import login
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
 from support.sound_cluster import FULL, found, found_on_node1, results, silent
 
 
@@ -29,6 +30,25 @@ def test_a_host_that_does_not_answer(tasks: dict[str, Any], reachable: list[str]
     reported = {**results(), "node1": silent(**tasks)}
     assert found(login.reachable, reported) == [("node1", text) for text in reachable]
     assert found(login.python, reported) == [("node1", text) for text in python]
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("Failed to connect to the host via ssh: Host key verification failed.", "Log in once with ssh"),
+        (
+            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @ Offending ED25519 key in /k:3 Host key verification failed.",
+            "ssh-keygen -R",
+        ),
+        ("ubuntu@192.0.2.11: Permission denied (publickey).", "ssh-copy-id"),
+        ("Connection refused", ""),
+    ],
+)
+def test_advice_on_a_login_that_fails(message: str, advice: str) -> None:
+    reported = {**results(), "node1": silent(facts={"unreachable": True, "msg": message})}
+    (said,) = login.reachable.find(Cluster(reported, FULL))
+    assert advice in said.advice and bool(said.advice) is bool(advice)
+    assert ("its SSH key is not that of /k:3" in said.text) is ("/k:3" in message)
 
 
 def test_modules_run_with_any_python() -> None:
