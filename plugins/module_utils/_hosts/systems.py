@@ -63,7 +63,7 @@ SYSTEMS = (
         newer=(),
         newer_from="",
         tcmalloc="libtcmalloc-minimal4t64",
-        seen="the scenario trust",
+        seen="the scenario trust, a job on two hosts",
     ),
     System(
         ("Ubuntu",),

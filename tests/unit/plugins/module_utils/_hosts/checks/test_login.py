@@ -37,7 +37,7 @@ def test_a_host_that_does_not_answer(tasks: dict[str, Any], reachable: list[str]
     [
         ("Failed to connect to the host via ssh: Host key verification failed.", "Log in once with ssh"),
         (
-            "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @ Offending ED25519 key in /k:3 Host key verification failed.",
+            "@ REMOTE HOST IDENTIFICATION HAS CHANGED! @ Offending ED25519 key in /k:3 Host key verification failed.",
             "ssh-keygen -R",
         ),
         ("ubuntu@192.0.2.11: Permission denied (publickey).", "ssh-copy-id"),
