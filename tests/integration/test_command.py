@@ -122,5 +122,9 @@ def test_an_installed_collection(folder: Path) -> None:
     assert "Hosts: 1 host of hosts.yml: head node0" in ran.stdout
     ran = amx(folder, "-i", "hosts.yml", "status", "other", command=command, env=env)
     assert "amx -i hosts.yml status lists all jobs" in " ".join(ran.stdout.split())
+    ran = amx(folder, "init", "servers", command=command, env=env)
+    assert ran.returncode == 0, ran.stderr
+    ran = amx(folder / "servers", "inventory", command=command, env=env)
+    assert "head node0, workers node1, node2, node3" in ran.stdout, ran.stdout + ran.stderr
     version = amx(folder, "version", command=command, env=env).stdout
     assert version.startswith("amx.cluster 1.0.0 (")

@@ -17,10 +17,7 @@ FIRST = ("-i", "-l", "-C", "-v", "-K")
 def overview() -> str:
     """Return one screen: all commands by group, each with a line."""
     rows = {group: [(one.usage, one.text) for one in COMMANDS if one.group == group] for group in table.GROUPS}
-    rows["more"] += [
-        ("version", table.OWN["version"]),
-        (f"completion {'|'.join(table.SHELLS)}", table.OWN["completion"]),
-    ]
+    rows["more"] += [(table.OWN_USAGE[name], text) for name, text in table.OWN.items()]
     options = [(name.replace(", --inventory", ""), text) for name, text in _ansible(FIRST)]
     width = max(len(left) for lines in (*rows.values(), options) for left, _text in lines)
     parts = ["usage: amx [-i INVENTORY] [-v] COMMAND [arguments]"]
@@ -28,6 +25,11 @@ def overview() -> str:
     parts.append(f"\nOptions:\n{_lines(options, width)}")
     parts.append("\n`amx COMMAND --help` lists the options of a command.")
     return "\n".join(parts)
+
+
+def own(name: str) -> str:
+    """Return the usage of a command that runs no playbook, and what it does."""
+    return f"usage: amx {table.OWN_USAGE[name]}\n\n{table.OWN[name][0].upper()}{table.OWN[name][1:]}."
 
 
 def of(command: Command) -> str:

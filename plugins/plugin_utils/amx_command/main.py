@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import arguments, completion, help, launch, table
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import (
+    arguments,
+    completion,
+    help,
+    init,
+    launch,
+    table,
+)
 
 
 def answer(argv: Sequence[str], place: launch.Place) -> str | arguments.Run:
@@ -24,8 +31,12 @@ def answer(argv: Sequence[str], place: launch.Place) -> str | arguments.Run:
         if not rest or set(rest) & set(arguments.HELP):
             return help.overview()
         raise arguments.UsageError("amx: no command is named; `amx --help` lists all")
+    if name in table.OWN and set(rest) & set(arguments.HELP):
+        return help.own(name)
     if name == "version":
         return launch.versions(place)
+    if name == "init":
+        return init.make(place.collection, rest, place.here)
     if name == "completion":
         if rest not in [[shell] for shell in table.SHELLS]:
             raise arguments.UsageError(f"amx completion: name the shell: {' or '.join(table.SHELLS)}")

@@ -105,6 +105,11 @@ def test_the_overview_has_all_commands_on_one_screen() -> None:
         assert sum(line.startswith(f"  {name} ") for line in lines) == 1
 
 
+@pytest.mark.parametrize("name", table.OWN)
+def test_the_help_of_a_command_without_a_playbook(name: str) -> None:
+    assert answer(name, "--help").startswith(f"usage: amx {name}")
+
+
 @pytest.mark.parametrize("command", table.COMMANDS, ids=lambda command: command.name)
 def test_the_help_of_a_command_has_a_line_for_each_option(command: table.Command) -> None:
     text = answer(command.name, "--help")
