@@ -17,12 +17,12 @@ COLLECTION = "amx.cluster"
 
 
 class Outcome:
-    """A task's result on a host, of ansible-core 2.18 as well as of later ones."""
+    """A task's result on a host."""
 
     def __init__(self, result: Any) -> None:
-        self.task = getattr(result, "task", None) or result._task
-        self.host = (getattr(result, "host", None) or result._host).get_name()
-        self.result: dict[str, Any] = result.result if hasattr(result, "result") else result._result
+        self.task = result.task
+        self.host = str(result.host.get_name())
+        self.result: dict[str, Any] = result.result
         self.looped = self.task.loop is not None and "results" in self.result
 
 

@@ -56,8 +56,6 @@ def run_action(
         templar=SimpleNamespace(template=lambda value: value),
         shared_loader_obj=None,
     )
-    # As Ansible's loader does; 2.18 names it in refusals.
-    plugin._load_name = action.__name__
     if execute_module:
         plugin._execute_module = execute_module
     answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0", **(variables or {})})

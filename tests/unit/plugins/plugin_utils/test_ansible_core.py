@@ -41,7 +41,7 @@ READS = """
 import json, sys
 from ansible.plugins.loader import init_plugin_loader
 init_plugin_loader([sys.argv[2]])
-from ansible.executor import task_result
+from ansible.executor.task_result import CallbackTaskResult as Result
 from ansible.inventory.host import Host
 from ansible.parsing.dataloader import DataLoader
 from ansible.playbook import Playbook
@@ -56,7 +56,6 @@ def listed(blocks):
         elif "meta" not in each.action:
             yield each
 
-Result = getattr(task_result, "CallbackTaskResult", None) or task_result.TaskResult  # that of 2.18
 loader = DataLoader()
 (play,) = Playbook.load(sys.argv[1], VariableManager(loader=loader), loader).get_plays()
 found = {}
