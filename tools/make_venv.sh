@@ -41,10 +41,10 @@ pip_install() {
     fail "pip could not install ${*:2}: see above, and all of it in $log." "Once the reason is gone, run this again."
 }
 
-# ansible-core 2.19 runs on Python 3.11 to 3.13, and 2.20, which is taken on 3.14, on 3.12 to 3.14.
+# ansible-core 2.19 runs on Python 3.11 to 3.13, and 2.20, which is taken from 3.12 on, on 3.12 to 3.14.
 find_python() {
-    local name found
-    for name in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}; do
+    local name found="" names="${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11}"
+    for name in $names; do
         # Of a virtual environment, the Python behind it: .venv itself may be active, and is removed.
         found="$("$name" -c 'import sys; (3, 11) <= sys.version_info < (3, 15) and print(sys._base_executable)' 2>/dev/null)" || continue
         if [[ -n "$found" ]]; then
@@ -52,9 +52,30 @@ find_python() {
             return
         fi
     done
-    fail "found no Python 3.11 to 3.14 (looked for: ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11})." \
+    if [[ -z "${PYTHON:-}" ]]; then
+        fetch_python && return
+    fi
+    fail "found no Python 3.11 to 3.14 (looked for: $names)." \
         "Debian 12 and Ubuntu 24.04 carry one as 'python3'; Ubuntu 22.04 as the package 'python3.11'." \
         "A Python elsewhere is named with PYTHON, for example: make demo PYTHON=/opt/python/bin/python3.12"
+}
+
+# Where the distribution's Python is too old, uv fetches one into .cache/python, from UV_PYTHON_INSTALL_MIRROR or its own
+# place on GitHub. It is installed by the old Python's pip, where there is one.
+fetch_python() {
+    local uv=.cache/uv
+    python3 -m pip --version >/dev/null 2>&1 || return 1
+    echo "python3 is older than 3.11: uv fetches 3.13 into .cache/python" >&2
+    export UV_PYTHON_INSTALL_DIR="$PWD/.cache/python"
+    {
+        python3 -m pip install -q --upgrade --target "$uv" "$(grep '^uv==' requirements.txt)" &&
+            "$uv/bin/uv" python install --no-bin 3.13 &&
+            found="$("$uv/bin/uv" python find --managed-python 3.13)"
+    } >>.cache/make_venv.log 2>&1 || {
+        echo "uv could not fetch it: see .cache/make_venv.log" >&2
+        return 1
+    }
+    echo "$found"
 }
 
 # The requirements that a stamp stands for, with this place (scripts in .venv name it) and the environment's Python.
