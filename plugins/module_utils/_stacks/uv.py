@@ -33,6 +33,8 @@ def arguments(python: str, glibc: str) -> list[str]:
     return [
         "--quiet", "--no-config", "--no-header", "--no-annotate", "--no-python-downloads", "--only-binary=:all:",
         f"--python-version={python}", f"--python-platform={platform(glibc)}",
+        # uv fails where it cannot write to its cache in the home, as in containers; pip goes on without one.
+        "--no-cache",
         # As pip does: the best version of all indexes.
         "--index-strategy=unsafe-best-match",
     ]  # fmt: skip

@@ -108,6 +108,12 @@ def test_what_is_installed_or_constrained_stays(tmp_path: Path) -> None:
     assert configured.resolve(["a"], None, {}, tmp_path)["b"] == "2"
 
 
+def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
+    make_wheel(tmp_path / "house", "a", "1")
+    variables = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "house"), "XDG_CACHE_HOME": "/proc/none"}
+    assert pip.Pip(run, "3.11", "2.36", variables).resolve(["a"], None, {}, tmp_path) == {"a": "1"}
+
+
 def test_what_cannot_be_resolved_is_named(tmp_path: Path) -> None:
     make_wheel(tmp_path / "house", "a", "1", requires=["gone==7"])
     make_wheel(tmp_path / "house", "torch", "2")
