@@ -17,7 +17,7 @@ FIRST = ("-i", "-l", "-C", "-v", "-K")
 def overview() -> str:
     """Return one screen: all commands by group, each with a line."""
     rows = {group: [(one.usage, one.text) for one in COMMANDS if one.group == group] for group in table.GROUPS}
-    rows["more"] += [(table.OWN_USAGE[name], text) for name, text in table.OWN.items()]
+    rows["more"] += table.OWN.values()
     options = [(name.replace(", --inventory", ""), text) for name, text in _ansible(FIRST)]
     width = max(len(left) for lines in (*rows.values(), options) for left, _text in lines)
     parts = ["usage: amx [-i INVENTORY] [-v] COMMAND [arguments]"]
@@ -29,7 +29,8 @@ def overview() -> str:
 
 def own(name: str) -> str:
     """Return the usage of a command that runs no playbook, and what it does."""
-    return f"usage: amx {table.OWN_USAGE[name]}\n\n{table.OWN[name][0].upper()}{table.OWN[name][1:]}."
+    usage, text = table.OWN[name]
+    return f"usage: amx {usage}\n\n{text[0].upper()}{text[1:]}."
 
 
 def of(command: Command) -> str:

@@ -64,5 +64,5 @@ def main(argv: Sequence[str]) -> NoReturn:
         sys.stderr.flush()
     if run.prints_json:
         words += ["-e", f"amx_output={launch.stdout_for_document()}"]
-    env = {**os.environ, **launch.Place.environment(place, os.environ, run.command.name)}
+    env = {**os.environ, **place.environment(os.environ, run.command.name)}
     os.execve(program, [program, *words], env)

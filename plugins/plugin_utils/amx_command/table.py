@@ -355,14 +355,14 @@ COMMANDS = (
 )
 BY_NAME = {command.name: command for command in COMMANDS}
 BY_PLAYBOOK = {command.playbook: command for command in COMMANDS}
-OWN = {
-    "init": "make a directory of your own with an inventory and a job, to be edited",
-    "version": "show the versions of the collection, of ansible-core and of Python",
-    "completion": "print a script that completes commands: bash or zsh",
-}
-"""Commands that run no playbook."""
 SHELLS = ("bash", "zsh")
-OWN_USAGE = {"init": "init DIRECTORY", "version": "version", "completion": f"completion {'|'.join(SHELLS)}"}
+
+OWN = {
+    "init": ("init DIRECTORY", "make a directory of your own with an inventory and a job, to be edited"),
+    "version": ("version", "show the versions of the collection, of ansible-core and of Python"),
+    "completion": (f"completion {'|'.join(SHELLS)}", f"print a script that completes commands: {' or '.join(SHELLS)}"),
+}
+"""Commands that run no playbook: {name: (usage, text)}."""
 
 NAMES = frozenset(one.name for command in COMMANDS for one in (*command.arguments, *command.options) if not one.of_role)
 """The variables of the command line, without the prefix. Without it, they are known for one more version."""
