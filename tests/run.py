@@ -51,6 +51,7 @@ WITH_RANKS = [
     "profiled",
     "pytorch_tests",
     "resumed",
+    "serve",
     "sharding",
     "torn_checkpoints",
     "tune",

@@ -23,6 +23,7 @@ from journeys import (
     same_result,
     scaling,
     secret,
+    serving,
     sharding,
     slow_network,
 )
@@ -48,6 +49,7 @@ JOURNEYS = [
     [sharding.shards_go_on_with_mpi],
     [refusals.what_contradicts_a_decoder_is_refused_with_its_row_or_name],
     [installed.an_installed_archive_trains],
+    [serving.all_hosts_serve_a_model],
     [project.a_project_trains],
     [secret.secrets_reach_the_ranks_and_nothing_else],
     [login_variables.what_a_login_sets_does_not_reach_ranks],

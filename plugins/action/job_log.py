@@ -10,14 +10,16 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.action import
 
 
 class ActionModule(RuntimeAction):
-    """Shows the log of a job, or its progress, until it ends."""
+    """Shows the log of a job, or its progress, until it ends; with `ready` until it serves a model."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         **RuntimeAction.JOB,
-        "show": {"type": "str", "choices": ["log", "progress"], "default": "log"},
+        "show": {"type": "str", "choices": ["log", "progress", "ready"], "default": "log"},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         job = job_name(options)
         runtime = known.having(job, self, task_vars)
-        return runtime.log(job) if options["show"] == "log" else runtime.follow(job, shows_results=False)
+        if options["show"] == "log":
+            return runtime.log(job)
+        return runtime.follow(job, shows_results=False, until_ready=options["show"] == "ready")

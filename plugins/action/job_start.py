@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime impor
 
 
 class ActionModule(RuntimeAction):
-    """Starts a job by the runtime of its launcher, and follows it to its end."""
+    """Starts a job by the runtime of its launcher, and follows it to its end, or until it serves a model."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "run": {"type": "dict", "required": True},
@@ -22,6 +22,7 @@ class ActionModule(RuntimeAction):
         "job_env": {"type": "raw", "default": {}, "no_log": True},
         "resume": {"type": "bool", "default": False},
         "shows_results": {"type": "bool", "default": True},
+        "until_ready": {"type": "bool", "default": False},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -34,6 +35,7 @@ class ActionModule(RuntimeAction):
             options["job_env"],
             resume=options["resume"],
             shows_results=options["shows_results"],
+            until_ready=options["until_ready"],
         )
         runtime.plan(request)
         if self._task.check_mode:

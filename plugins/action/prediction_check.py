@@ -13,17 +13,10 @@ class ActionModule(ControlNodeAction):
     """Checks the request of a prediction on the control node."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "job": {"type": "str", "default": ""},
-        "model": {"type": "str", "default": ""},
+        **predictions.ARGUMENTS,
         "data": {"type": "str", "default": ""},
-        "setting": {"type": "raw"},
-        "task": {"type": "str", "default": ""},
-        "columns": {"type": "raw", "default": []},
         "predict_name": {"type": "str", "default": ""},
         "output_file": {"type": "str", "default": ""},
-        "override": {"type": "raw"},
-        "hosts": {"type": "list", "elements": "str", "required": True},
-        "results": {"type": "path", "required": True},
         "program": {"type": "path", "required": True},
         "again": {"type": "bool", "default": False},
     }

@@ -9,8 +9,6 @@ from typing import Any, ClassVar
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _text
-from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
 from ansible_collections.amx.cluster.plugins.module_utils._measure import measurement
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
@@ -42,7 +40,7 @@ class ActionModule(ControlNodeAction):
 
         found: what the module prediction_find has found on the head.
         """
-        model = found["model"] or prediction_files.of_directory(Path(wanted.model), Record())
+        model = wanted.model_found(found["model"])
         described = found["data"].get("described") or wanted.described
         where = wanted.data.removeprefix(logic.HEAD)
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
@@ -77,12 +75,11 @@ class ActionModule(ControlNodeAction):
             "cell": cell,
         }
         how = self.how(wanted, request["digest"], found["previous"])
-        on_head = bool(wanted.trained_by) or wanted.model.startswith(logic.HEAD)
         fields = logic.job_fields(
             wanted.name,
             Path(options["program"]).resolve(),
             request,
-            {"directory": model["directory"], **({"at": "head"} if on_head else {})},
+            wanted.source(model),
             {"directory": found["data"]["directory"], "at": "head"}
             if found["data"]
             else {"directory": str(wanted.folder / logic.INPUT)},

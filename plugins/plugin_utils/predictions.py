@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
@@ -21,26 +22,67 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choos
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
+# Of the actions that check which model is asked.
+ARGUMENTS: dict[str, Any] = {
+    "job": {"type": "str", "default": ""},
+    "model": {"type": "str", "default": ""},
+    "setting": {"type": "raw"},
+    "task": {"type": "str", "default": ""},
+    "columns": {"type": "raw", "default": []},
+    "override": {"type": "raw"},
+    "hosts": {"type": "list", "elements": "str", "required": True},
+    "results": {"type": "path", "required": True},
+}
+
 
 @dataclass(frozen=True)
-class Wanted:
-    """A prediction that was requested.
+class WantedModel:
+    """A model that is to be asked.
 
-    name: of its job. trained_by: the job whose model it is; empty where that is in `model`, a directory (head:PATH for
-    one on the head). data: a file on the control node, or head:PATH. found: what is known of the data and the model so
-    far, in the form of predictions.compared. folder: the directory of its results.
+    name: of the job that asks it. trained_by: the job whose model it is; empty where that is in `model`, a directory
+    (head:PATH for one on the head). hosts: of the job that asks it. folder: the directory of its results.
     """
 
     name: str
     trained_by: str
     model: str
-    data: str
     setting: dict[str, Any]
     columns: list[str]
     hosts: list[str]
+    folder: Path
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the request as JSON can hold it."""
+        return {**asdict(self), "folder": str(self.folder)}
+
+    def model_name(self) -> str:
+        """Return what the model is called in messages."""
+        return f"job {self.trained_by}" if self.trained_by else self.model
+
+    def source(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the model as a source of a job file. found: what the module prediction_find has found of it."""
+        on_head = self.trained_by or self.model.startswith(predictions.HEAD)
+        return {"directory": found["directory"], **({"at": "head"} if on_head else {})}
+
+    def model_found(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what is known of the model, as prediction_files.of_job has it. Raises OSError, ValueError.
+
+        found: what the module prediction_find has found of it; empty for a directory on the control node.
+        """
+        return dict(found) or prediction_files.of_directory(Path(self.model), Record())
+
+
+@dataclass(frozen=True)
+class Wanted(WantedModel):
+    """A prediction that was requested.
+
+    data: a file on the control node, or head:PATH. found: what is known of the data and the model so far, in the form
+    of predictions.compared.
+    """
+
+    data: str
     described: dict[str, Any]
     found: dict[str, Any]
-    folder: Path
     output_file: Path | None
 
     @property
@@ -50,7 +92,7 @@ class Wanted:
 
     def to_json(self) -> dict[str, Any]:
         """Return the request as JSON can hold it; from_json is the way back."""
-        return {**asdict(self), "folder": str(self.folder), "output_file": str(self.output_file or "")}
+        return {**super().to_json(), "output_file": str(self.output_file or "")}
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Wanted:
@@ -61,9 +103,28 @@ class Wanted:
         """Return the prediction of this name that there is already."""
         return read_json(self.path)
 
-    def model_name(self) -> str:
-        """Return what the model is called in messages."""
-        return f"job {self.trained_by}" if self.trained_by else self.model
+
+def read_model(options: Mapping[str, Any], suffix: str, this: str) -> WantedModel:
+    """Check which model is to be asked, and how. Raises ValueError and OSError.
+
+    options: ARGUMENTS, and the name. suffix: as of
+    predictions.job_name. this: what it is called in messages.
+    """
+    trained_by, model = _model(options, this)
+    setting, where = _setting(options["setting"])
+    other = predictions.other_model(setting, trained_by, model)
+    if other:
+        used = f"job {trained_by}" if trained_by else model
+        raise ValueError(
+            f"{where} is a setting of model {other}, and this {this} is made with {used}: name the setting that "
+            f"playbooks/infer.yml wrote for it, or leave it out"
+        )
+    given = str(options[f"{suffix}_name"]).removesuffix(f"-{suffix}")
+    name = predictions.job_name(given or _short(trained_by, model), suffix)
+    hosts = _hosts(name, options)
+    folder = Path(options["results"]).expanduser().absolute() / name
+    setting = {**setting, **_task(options, setting)}
+    return WantedModel(name, trained_by, model, setting, words(options["columns"]), hosts, folder)
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
@@ -71,27 +132,14 @@ def read(options: Mapping[str, Any]) -> Wanted:
 
     options: those of the action prediction_check.
     """
-    trained_by, model = _model(options)
+    wanted = read_model(options, predictions.SUFFIX, "prediction")
     data = options["data"]
     if not data:
         raise ValueError("no data were named: add -e data=FILE, a CSV, JSON lines or Parquet file")
-    setting, where = _setting(options["setting"])
-    other = predictions.other_model(setting, trained_by, model)
-    if other:
-        this = f"job {trained_by}" if trained_by else model
-        raise ValueError(
-            f"{where} is a setting of model {other}, and this prediction is made with {this}: name the setting that "
-            f"playbooks/infer.yml wrote for it, or leave it out"
-        )
-    name = predictions.job_name(
-        options["predict_name"].removesuffix(f"-{predictions.SUFFIX}") or _short(trained_by, model)
-    )
-    columns = words(options["columns"])
-    hosts = _hosts(name, options)
     described: dict[str, Any] = {}
     found: dict[str, Any] = {"data": {}, "model": {}}
-    if columns:
-        found["columns"] = columns
+    if wanted.columns:
+        found["columns"] = wanted.columns
     if not data.startswith(predictions.HEAD):
         path = Path(data).expanduser().absolute()
         described = describe(path, Path(options["program"]))
@@ -99,21 +147,17 @@ def read(options: Mapping[str, Any]) -> Wanted:
         data = str(path)
     elif not data.removeprefix(predictions.HEAD).startswith("/"):
         raise ValueError(f"data: {data} is not head:/PATH with an absolute path on the head")
-    folder = Path(options["results"]).expanduser().absolute() / name
     output_file = Path(options["output_file"]).expanduser().absolute() if options["output_file"] else None
-    return Wanted(
-        name, trained_by, model, data, {**setting, **_task(options, setting)}, columns, hosts, described, found, folder,
-        output_file,
-    )  # fmt: skip
+    return Wanted(**vars(wanted), data=data, described=described, found=found, output_file=output_file)
 
 
-def _model(options: Mapping[str, Any]) -> tuple[str, str]:
+def _model(options: Mapping[str, Any], this: str) -> tuple[str, str]:
     job, model = options["job"], options["model"]
     if bool(job) == bool(model):
         raise ValueError(
             "no model was named: add -e job=NAME, a job that playbooks/train.yml ran, or -e model=DIRECTORY"
             if not job
-            else "job and model were both named: a prediction is made with one of them"
+            else f"job and model were both named: a {this} is made with one of them"
         )
     if job:
         return (load(Path(job)).name if job.endswith((".yml", ".yaml")) else job), ""

@@ -59,6 +59,22 @@ def test_requests(cluster: Cluster, options: list[str], message: str) -> None:
     assert message in refused(cluster, *options)
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "no model was named: add -e amx_job=NAME, a job that "),
+        ([*JOB, "-e", "model=here"], "job and model were both named: a server is made with one of them"),
+        ([*JOB, "-e", "setting=wrong.yml"], "precision: 'fp8' is not one of fp32, bf16, fp16, int8"),
+        ([*JOB, "-e", "amx_serve_port=80"], "serve_port: 80 is not a port from 1024 to 65535"),
+        ([*JOB, "-e", "amx_serve_address=node0"], "serve_address: 'node0' is no IP address"),
+        ([*JOB, "-e", "amx_serve_name=My"], "choose one with -e amx_serve_name=NAME"),
+        ([*JOB, "-e", "amx_serve_prt=8000"], "amx_serve_prt: unknown option; did you mean amx_serve_port?"),
+    ],
+)
+def test_servers(cluster: Cluster, options: list[str], message: str) -> None:
+    assert message in cluster.refusal_without_hosts("serve.yml", *options)
+
+
 def earlier(cluster: Cluster, content: dict[str, Any] | str) -> Path:
     """Leave a prediction of the job behind."""
     path = cluster.folder / "results/demo-predict/prediction.json"

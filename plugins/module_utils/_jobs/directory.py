@@ -47,8 +47,8 @@ OF_A_RUN = re.compile(
     r"|curves\.jsonl|on_end\.(json|log)|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
 PLACES = _ownership.Places("jobs", ("jobs",))
-# The script of a job that playbooks/predict.yml has made.
-PREDICTION = "run_prediction.py"
+# The scripts of jobs that playbooks/predict.yml and playbooks/serve.yml have made.
+PREDICTION, SERVER = "run_prediction.py", "run_server.py"
 
 
 def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
@@ -363,6 +363,8 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     job = (read_json(folder / "job.json") or {"job": {}})["job"]
     if Path(job.get("script", "")).name == PREDICTION:
         return "the same command of playbooks/predict.yml goes on with the rows that are predicted"
+    if Path(job.get("script", "")).name == SERVER:
+        return "the same command of playbooks/serve.yml serves the model again"
     file = job.get("file", f"{folder.name}.yml")
     start = f"playbooks/train.yml -e job={file}"
     if checkpoint:

@@ -131,7 +131,7 @@ def columns_of(
     """
     sets = [list(columns) for columns in data["sets"][task]]
     there = data["columns"]
-    wanted = list(given) or _of_arguments(args) or next((one for one in sets if set(one) <= set(trained_on)), [])
+    wanted = list(given) or columns_of_arguments(args) or next((one for one in sets if set(one) <= set(trained_on)), [])
     if not wanted:
         wanted = next((one for one in sets if set(one) <= set(there)), [])
     has = f"it has {', '.join(there) or 'none'}"
@@ -153,7 +153,7 @@ def columns_of(
     return wanted
 
 
-def _of_arguments(args: Mapping[str, Any]) -> list[str]:
+def columns_of_arguments(args: Mapping[str, Any]) -> list[str]:
     """Return the columns that the arguments of a training script name."""
     for names in COLUMN_ARGUMENTS:
         values = [args[name] for name in names if args.get(name)]
@@ -232,13 +232,16 @@ def digest(request: Mapping[str, Any], token: str) -> str:
     return hashlib.sha256(json.dumps([content, token], sort_keys=True).encode()).hexdigest()[:32]
 
 
-def job_name(name: str) -> str:
-    """Return the name of the job that predicts with the model of another, or of a directory. Raises ValueError."""
-    made = f"{name}-{SUFFIX}"
+def job_name(name: str, suffix: str = SUFFIX) -> str:
+    """Return the name of the job that asks the model of another, or of a directory. Raises ValueError.
+
+    suffix: of what it does, which the option for the name begins with.
+    """
+    made = f"{name}-{suffix}"
     if not NAME.fullmatch(made):
         raise ValueError(
             f"{made!r} is not a name of a job (lower-case letters, digits, '.', '_' and '-', at most 63): choose one "
-            "with -e predict_name=NAME"
+            f"with -e {suffix}_name=NAME"
         )
     return made
 
@@ -251,27 +254,41 @@ def job_fields(
     data: Mapping[str, Any],
     setting: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of the job file of a prediction: an ordinary job of independent ranks.
+    """Return the fields of the job file of a prediction; the arguments are those of fields_of_instances, and the data.
 
-    project: the directory of the ranks' program. model, data: sources of a job file. It goes on without a host that is
-    lost, and is started again when a rank was ended from outside.
+    data: a source of a job file.
+    """
+    description = f"Predict the rows of {Path(request['data']).name} with {request['cell']['model']}"
+    fields = fields_of_instances(name, description, project, directory.PREDICTION, request, model, setting)
+    return {**fields, "data": {INPUT: dict(data)}, "restarts": RESTARTS, "watch": {"gradients": False, "group": False}}
+
+
+def fields_of_instances(
+    name: str,
+    description: str,
+    project: Path,
+    script: str,
+    request: Mapping[str, Any],
+    model: Mapping[str, Any],
+    setting: Mapping[str, Any],
+) -> dict[str, Any]:
+    """Return the fields of a job file whose independent ranks each have the model.
+
+    project: the directory of the ranks' program. script: in it. model: a source of a job file. It goes on without a
+    host that is lost.
     """
     precision = request["cell"]["precision"]
-    fields: dict[str, Any] = {
+    return {
         "name": name,
-        "description": f"Predict the rows of {Path(request['data']).name} with {request['cell']['model']}",
+        "description": description,
         "project": str(project),
-        "script": directory.PREDICTION,
+        "script": script,
         "kind": kinds.RANKS.name,
         "args": {"request": json.dumps(request)},
         "models": {MODEL: dict(model)},
-        "data": {INPUT: dict(data)},
         "precision": precision if precision in ("fp32", "bf16") else "fp32",
         "ranks_per_node": setting.get("instances_per_node") or "auto",
         "comm_cores": 0,
         "backend": "gloo",  # ranks that form no group need no other: every torch has it
-        "restarts": RESTARTS,
         "min_hosts": 1,
-        "watch": {"gradients": False, "group": False},
     }
-    return fields

@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
-from ansible_collections.amx.cluster.plugins.module_utils._text import duration
+from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration
 
 # What is printed around the traceback of a rank: by its observer (roles/job/files/observe), in pods by pod_rounds.py.
 FAILURE = re.compile(
@@ -70,6 +70,8 @@ def describe(progress: Mapping[str, Any], recent: Recent | None = None, now: flo
     the rate is formed, where it has seen enough, rather than from the job's beginning. now: seconds since the Unix
     epoch, for a job that runs, whose end is shown then.
     """
+    if progress["max_steps"] is None:
+        return f"serving, {count(progress['step'], 'row')} so far"
     parts = [f"{progress.get('unit', 'step')} {progress['step']}/{progress['max_steps']}"]
     if progress.get("epoch") is not None:
         parts.append(f"epoch {progress['epoch']:.2f}")
@@ -83,6 +85,8 @@ def _metrics(progress: Mapping[str, Any]) -> list[str]:
 
 def _speed(progress: Mapping[str, Any], lately: float | None, now: float | None = None) -> tuple[str, str]:
     """Return the rate and the time left as text, empty where not known. lately: seconds of a step, if known."""
+    if progress["max_steps"] is None:
+        return "", ""
     elapsed = progress["time"] - progress["began"]
     made = progress["step"] - progress.get("first_step", 0)
     seconds = lately or (elapsed / made if made > 0 and elapsed > 0 else None)
@@ -131,6 +135,8 @@ def line(name: str, progress: Mapping[str, Any], lately: float | None, screen: S
     progress, now: as in describe. lately: seconds of a step (Recent.seconds_per_step).
     """
     done, total = progress["step"], progress["max_steps"]
+    if total is None:
+        return _screen.fit(_screen.joined([name, describe(progress)]), screen.columns - 1, screen.characters)
     rate, left = _speed(progress, lately, now)
     metrics = [words.replace("evaluation", "eval") for words in _metrics(progress)]
     steps = f"{done}/{total}"
@@ -151,8 +157,9 @@ def line(name: str, progress: Mapping[str, Any], lately: float | None, screen: S
 def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return how far a prediction is, in the form of progress.json; empty for a job that predicts no rows.
 
-    ranks: ranks.json. A rank's `rows` are {rows (that it has), of (all of its own), first (that were there when it
-    began), began, time}; rows count once they are predicted, and those of a rank that has not told anything do not.
+    ranks: ranks.json. A rank's `rows` are {rows (that it has), of (all of its own; None where it serves a model), first
+    (that were there when it began), began, time}; rows count once they are predicted, and those of a rank that has not
+    told anything do not.
     """
     reports = [rank["rows"] for rank in ranks.values() if rank.get("rows")]
     if not reports:
@@ -160,7 +167,7 @@ def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "unit": "row",
         "step": sum(report["rows"] for report in reports),
-        "max_steps": sum(report["of"] for report in reports),
+        "max_steps": None if reports[0]["of"] is None else sum(report["of"] for report in reports),
         "first_step": sum(report["first"] for report in reports),
         "began": min(report["began"] for report in reports),
         "time": max(report["time"] for report in reports),

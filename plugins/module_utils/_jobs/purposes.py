@@ -13,11 +13,11 @@ class Purpose:
     """What follows from what a job is run for.
 
     named: a job has to be named; the others take one with every field by default. anywhere: any launcher will do; the
-    others need ranks on hosts of the inventory. refuses_locked: a host that another
-    job has locked is refused. changes: what the run leaves counts as a change, because somebody uses it afterwards.
-    keeps_previous: the directory of the previous run is moved aside, else replaced. provides_once: what such runs of
-    a play have in common (models, data, packages) is provided by the first one. shows_plan, shows_results: the plan in
-    full, or the table of results, is what the user requested.
+    others need ranks on hosts of the inventory. refuses_locked: a host that another job has locked is refused. changes:
+    what the run leaves counts as a change, because somebody uses it afterwards. keeps_previous: the directory of the
+    previous run is moved aside, else replaced. provides_once: what such runs of a play have in common (models, data,
+    packages) is provided by the first one. until_ready: the job is followed until its ranks serve, and goes on then.
+    shows_plan, shows_results: the plan in full, or the table of results, is what the user requested.
     """
 
     name: str
@@ -27,16 +27,18 @@ class Purpose:
     changes: bool = True
     keeps_previous: bool = False
     provides_once: bool = False
+    until_ready: bool = False
     shows_plan: bool = False
     shows_results: bool = False
 
 
 TRAIN = Purpose("train", anywhere=True, keeps_previous=True, shows_results=True)
 PREDICT = Purpose("predict", keeps_previous=True)
+SERVE = Purpose("serve", keeps_previous=True, until_ready=True)
 TRIAL = Purpose("trial", provides_once=True)
 MEASURE = Purpose("measure", named=False, changes=False)
 VERIFY = Purpose("verify", named=False, refuses_locked=False, changes=False)
 PLAN = Purpose("plan", named=False, changes=False, shows_plan=True)
 ESTIMATE = Purpose("estimate", changes=False)
 
-PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, TRIAL, MEASURE, VERIFY, PLAN, ESTIMATE)}
+PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, SERVE, TRIAL, MEASURE, VERIFY, PLAN, ESTIMATE)}

@@ -113,6 +113,14 @@ WARMUP = Option("warmup_steps", "steps before them that are not measured", "N")
 REPEATS = Option("repeats", "runs of each setting", "N")
 BUDGET = Option("budget", "minutes of all runs together", "MINUTES")
 
+ASKED = (
+    Option("model", "a directory with a model instead of a job; head:PATH for one on the head", "DIR"),
+    Option("setting", "how the model is run: a file of `amx infer`, or a mapping", "FILE", structured=True),
+    Option("task", "the task of the model", "TASK"),
+    Option("columns", "the columns that the model reads", "A,B"),
+)
+"""How a model is asked."""
+
 
 def _role(name: str, text: str, value: str = FLAG, choices: tuple[str, ...] = ()) -> Option:
     return Option(name, text, value, choices, structured=True, of_role=True)
@@ -204,10 +212,7 @@ COMMANDS = (
         "predict the rows of a file with a trained model",
         (JOB, DATA),
         (
-            Option("model", "a directory with a model instead of a job; head:PATH for one on the head", "DIR"),
-            Option("setting", "how the model is run: a file of `amx infer`, or a mapping", "FILE", structured=True),
-            Option("task", "the task of the model", "TASK"),
-            Option("columns", "the columns that the model reads", "A,B"),
+            *ASKED,
             Option("output_file", "copy the output to a new file on the control node", "FILE"),
             Option("predict_name", "the name of the prediction", "NAME"),
             AGAIN,
@@ -215,6 +220,22 @@ COMMANDS = (
             *JSON,
         ),
         required=2,
+        instead="model",
+    ),
+    Command(
+        "serve",
+        "jobs",
+        "serve a trained model over HTTP",
+        (JOB,),
+        (
+            *ASKED,
+            Option("serve_port", "the port (8000)", "PORT"),
+            Option("serve_address", "the address (of each host in the cluster); 0.0.0.0: all of a host", "ADDRESS"),
+            Option("serve_name", "the name of the server", "NAME"),
+            OVERRIDE,
+            *JSON,
+        ),
+        required=1,
         instead="model",
     ),
     Command("verify", "jobs", "verify that ranks run as planned", (JOB,), (OVERRIDE, *JSON)),

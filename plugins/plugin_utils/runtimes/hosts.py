@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, results, status
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, results, serving, status
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
 from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
@@ -61,16 +61,16 @@ class Hosts(Runtime):
         python = f"{request.plan['environment']}/bin/python"
         argv = [python, "-S", "supervise.py", folder, request.run.settings.start]
         self.module("ansible.legacy.command", argv=argv, chdir=folder)
-        return self.follow(job, shows_results=request.shows_results)
+        return self.follow(job, shows_results=request.shows_results, until_ready=request.until_ready)
 
-    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
-        return self._follow(job, shows_log=False, shows_results=shows_results)
+    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
+        return self._follow(job, shows_log=False, shows_results=shows_results, until_ready=until_ready)
 
     def log(self, job: str) -> dict[str, Any]:
         return self._follow(job, shows_log=True, shows_results=True)
 
-    def _follow(self, job: str, *, shows_log: bool, shows_results: bool) -> dict[str, Any]:
-        """Show what the job does until it ends."""
+    def _follow(self, job: str, *, shows_log: bool, shows_results: bool, until_ready: bool = False) -> dict[str, Any]:
+        """Show what the job does until it ends, or serves a model."""
         progress = following.Progress(job, restarts_only=shows_log)
         come_back = f"Ctrl-C leaves job {job} running. Its log: playbooks/logs.yml -e job={job}"
         offset, log = 0, ""
@@ -87,6 +87,8 @@ class Hosts(Runtime):
                 progress.show(seen)
                 if ended and not seen["log"]:
                     break
+                if until_ready and not ended and serving.is_ready(seen["ranks"], int(seen["status"]["ranks"])):
+                    return {key: seen[key] for key in ("status", "outcome", "progress")}
                 if not ended:
                     time.sleep(INTERVAL)
         return self._conclude(seen, log, shows_results=shows_results)

@@ -171,7 +171,8 @@ class Kubernetes(Runtime):
         start.Transaction(self.api, run.job.name, planned).run(secret, follower)
         return self.watch(follower, shows_results=request.shows_results)
 
-    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
+    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
+        del until_ready  # models are served on hosts only
         found = self.the_job(job)
         return self.watch(Follower(self.api, found.job, found.name, found.kind, self.show), shows_results=shows_results)
 

@@ -38,7 +38,8 @@ class Request:
     run: the job and its settings. override: the fields that won over the job file's, of which secrets are read again.
     plan: as plan.make_plan returns it; empty for a runtime that plans where the ranks start. env: the inventory's
     variables for jobs that name them in env_from. resume: whether it goes on from its last complete checkpoint.
-    shows_results: whether they are printed when it has ended.
+    shows_results: whether they are printed when it has ended. until_ready: whether it is followed only until its ranks
+    serve a model.
     """
 
     run: Run
@@ -47,6 +48,7 @@ class Request:
     env: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
     shows_results: bool = True
+    until_ready: bool = False
 
 
 class JobEnded(Exception):
@@ -155,8 +157,11 @@ class Runtime(ABC):
         """
 
     @abstractmethod
-    def follow(self, job: str, *, shows_results: bool = True) -> dict[str, Any]:
-        """Show the progress of a job that was started until it ends; return what `start` does. Raises JobEnded."""
+    def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
+        """Show the progress of a job that was started until it ends; return what `start` does. Raises JobEnded.
+
+        until_ready: until its ranks serve a model.
+        """
 
     @abstractmethod
     def log(self, job: str) -> dict[str, Any]:

@@ -26,7 +26,7 @@ import precision
 import rows
 import tasks
 import torch
-from run_prediction import problem_of
+from instance import problem_of
 
 # Rows that static int8 is calibrated with, at most.
 CALIBRATION = 256

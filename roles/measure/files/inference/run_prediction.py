@@ -18,15 +18,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import rows
 import shards
-
-# Digits of a score: those that precisions agree in.
-DIGITS = 6
+from instance import Instance
 
 
 class Progress:
@@ -56,117 +54,6 @@ class Progress:
             if not self.finished:  # at once: it may be killed before the next heartbeat
                 self.observer.heartbeat.send()
         self.finished = True
-
-
-class Instance:
-    """A model that predicts rows."""
-
-    def __init__(self, request: Mapping[str, Any], instances: int, example: Sequence[rows.Record]) -> None:
-        """Load and prepare the model. instances: of this host. example: rows by which static int8 is calibrated.
-
-        Raises models.Unavailable for what cannot run here.
-        """
-        import engines
-        import models
-        import tasks
-
-        self.tasks, self.unavailable = tasks, models.Unavailable
-        self.cell = request["cell"]
-        self.columns = request["columns"]
-        self.predicted = request["predicted"]
-        self.length = self.cell.get("sequence_length")
-        models.check_memory(self.cell, instances)
-        self.loaded = models.load(self.cell)
-        one = tasks.synthetic(self.loaded, self.cell["batch_size"], self.length, 0)
-        calibration = []
-        if self.cell.get("int8") == "static":
-            usable = [record.values for record in example if not problem_of(record, self.columns)]
-            calibration = [
-                tasks.encode(self.loaded, usable[first : first + self.cell["batch_size"]], self.columns, self.length)
-                for first in range(0, min(len(usable), 256), self.cell["batch_size"])
-            ]
-        self.prepared = engines.prepare(self.loaded, self.cell, one, calibration)
-
-    def encode(self, records: Sequence[rows.Record]) -> tuple[Any, list[rows.Record], list[rows.Record]]:
-        """Return (inputs, the rows that they are of, rows that cannot be encoded, with the problem)."""
-        values = [record.values for record in records]
-        fixed = self.prepared.fixed_shapes
-        try:
-            return self.tasks.encode(self.loaded, values, self.columns, self.length, fixed), list(records), []
-        except self.unavailable:
-            raise
-        except Exception:
-            good, broken = [], []
-            for record in records:
-                try:
-                    self.tasks.encode(self.loaded, [record.values], self.columns, self.length, fixed)
-                    good.append(record)
-                except Exception as error:  # whatever the tokenizer raises, it is this row's
-                    broken.append(rows.Record(record.line, record.values, "", f"cannot be encoded: {error}"))
-            if not broken:  # each of them alone can be encoded
-                raise
-            if not good:
-                return None, [], broken
-            again = [record.values for record in good]
-            return self.tasks.encode(self.loaded, again, self.columns, self.length, fixed), good, broken
-
-    def predict(
-        self, records: Sequence[rows.Record], progress: Progress
-    ) -> tuple[list[rows.Record], list[dict[str, Any]], list[rows.Record]]:
-        """Return (rows, what is predicted of each, broken rows), both in the order of the data."""
-        import torch
-
-        problems = {record.line: problem_of(record, self.columns) for record in records}
-        broken = [
-            rows.Record(record.line, record.values, record.content, problems[record.line])
-            for record in records
-            if problems[record.line]
-        ]
-        good = [record for record in records if not problems[record.line]]
-        added: list[dict[str, Any]] = []
-        if good:
-            inputs, good, more = self.encode(good)
-            broken += more
-            if good:
-                entries, count = 0, len(records)
-
-                def call(batch: Any) -> Any:
-                    nonlocal entries
-                    outputs = self.prepared(batch)
-                    entries += batch.entries()
-                    progress.report(count * min(1.0, entries / inputs.entries()))
-                    return outputs
-
-                with torch.inference_mode():
-                    fixed = self.prepared.fixed_shapes
-                    outputs = self.tasks.in_batches(call, inputs, self.cell["batch_size"], fixed)
-                values = [record.values for record in good]
-                added = self.tasks.decode(self.loaded, outputs, inputs, values, self.columns)
-        return good, [rounded(one) for one in added], sorted(broken, key=lambda record: record.line)
-
-
-def rounded(predicted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return predicted columns with scores of so many digits that they can be read."""
-    return {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in predicted.items()}
-
-
-def problem_of(record: rows.Record, columns: Sequence[str]) -> str:
-    """Return why a row cannot be predicted on, as far as the row itself tells; an empty string when it can."""
-    if record.problem:
-        return record.problem
-    for column in columns:
-        if column not in record.values:
-            return f"has no column {column}"
-        value = record.values[column]
-        if value is None:
-            return f"has no value in the column {column}"
-        if not isinstance(value, str):
-            return f"has {json.dumps(value, default=str)[:100]} in the column {column}, where a text is expected"
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return f"has half of a character in the column {column}"
-    return ""
 
 
 def rejected(record: rows.Record) -> dict[str, Any]:
@@ -200,7 +87,7 @@ def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int)
     began = time.monotonic()
     for chunk in left:
         records = data.read(places[chunk])
-        good, added, broken = instance.predict(records, progress)
+        good, added, broken = instance.predict(records, progress.report)
         payload = data.payload(good, added, request["predicted"])
         before, began = began, time.monotonic()
         shards.write_chunk(

@@ -10,9 +10,10 @@ def names(trait: str) -> set[str]:
 
 
 def test_what_is_kept_and_changed() -> None:
-    assert names("keeps_previous") == {"train", "predict"}
-    assert names("changes") == {"train", "predict", "trial"}
+    assert names("keeps_previous") == {"train", "predict", "serve"}
+    assert names("changes") == {"train", "predict", "serve", "trial"}
     assert names("provides_once") == {"trial"}
+    assert names("until_ready") == {"serve"}
 
 
 def test_what_is_checked() -> None:

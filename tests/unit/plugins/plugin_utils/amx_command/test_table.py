@@ -37,8 +37,9 @@ WITHOUT = {
     "network": {"profile"},
     # Its job is one without a file.
     "site": {"job", "override", "profile"},
-    # Its job is that of the prediction.
+    # Their jobs are those of the prediction and of the server.
     "predict": {"profile", "pod", "volume"},
+    "serve": {"profile", "pod", "volume"},
     # It rents, and removes nothing.
     "cloud-train": {"state", "images"},
 }

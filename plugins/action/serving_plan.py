@@ -1,0 +1,62 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar
+
+import yaml
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
+from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
+
+ABOUT = """\
+# The job of a served model, written by playbooks/serve.yml. It is started by that playbook.
+---
+"""
+
+
+class ActionModule(ControlNodeAction):
+    """Makes the job that serves a model on the control node, and says whether it is to be started."""
+
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "request": {"type": "dict", "required": True},
+        "found": {"type": "dict", "required": True},
+        "program": {"type": "path", "required": True},
+        "addresses": {"type": "dict", "required": True},
+    }
+
+    def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        plain = requested.plain(options)
+        content = dict(plain["request"])
+        address, port = content.pop("address"), content.pop("port")
+        wanted = predictions.WantedModel(**{**content, "folder": Path(content["folder"])})
+        model = wanted.model_found(plain["found"]["model"])
+        task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
+        cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
+        request = serving.request(cell, model, wanted.columns, wanted.hosts, address, port)
+        project = Path(plain["program"]).resolve()
+        fields = serving.job_fields(wanted.name, project, request, wanted.source(model), wanted.setting)
+        is_running = self.is_running(wanted.name, request["digest"], plain["found"]["previous"])
+        if not self._task.check_mode and not is_running:
+            wanted.folder.mkdir(parents=True, exist_ok=True)
+            text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
+            _io.write_text(wanted.folder / "job.yml", ABOUT + text)
+        urls = serving.urls(plain["addresses"], address, port)
+        return {"file": str(wanted.folder / "job.yml"), "is_running": is_running, "urls": urls}
+
+    @staticmethod
+    def is_running(name: str, digest: str, previous: dict[str, str]) -> bool:
+        """Tell whether the same is served already. Raises ValueError where another model or setting is."""
+        if previous.get("state") != "running":
+            return False
+        if previous["digest"] != digest:
+            raise ValueError(
+                f"job {name} serves another model, with another setting or on other hosts, since "
+                f"{previous['started']}: stop it (playbooks/stop.yml -e job={name}), or name this "
+                "one with -e serve_name=NAME"
+            )
+        return True

@@ -1,0 +1,164 @@
+"""playbooks/serve.yml on this machine, real launcher, torch and HTTP: asked, refused, killed, started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
+from support import checkout, playbooks
+from support.local_cluster import installed_here
+
+SERVE, STOP = checkout.ROOT / "playbooks/serve.yml", checkout.ROOT / "playbooks/stop.yml"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
+    place = tmp_path_factory.mktemp("served")
+    installed_here(place)
+    subprocess.run(
+        [
+            f"{environment}/bin/python",
+            "-B",
+            str(checkout.ROOT / "tests/integration/inference/save_models.py"),
+            str(place),
+            "distilbert",
+        ],
+        env={**os.environ, "PYTHONPATH": str(checkout.ROOT / "roles/measure/files/inference")},
+        check=True,
+        capture_output=True,
+    )
+    return place
+
+
+def free_port() -> int:
+    with socket.socket() as tried:
+        tried.bind(("127.0.0.1", 0))
+        return int(tried.getsockname()[1])
+
+
+def serve(folder: Path, port: int, *options: str) -> subprocess.CompletedProcess[str]:
+    request = [f"amx_model=head:{folder}/distilbert", f"amx_serve_port={port}"]
+    given = [word for one in (*request, "{amx_override: {ranks_per_node: 2}}", *options) for word in ("-e", one)]
+    return playbooks.play(folder, SERVE, *given)
+
+
+def test_a_port_in_use(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = serve(folder, port, "amx_serve_name=other")
+    assert done.returncode != 0
+    assert f"port {port} of 127.0.0.1 cannot be used on " in " ".join(done.stdout.split())
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[tuple[int, str]]:
+    """Return the port, and what the playbook printed."""
+    port = free_port()
+    done = serve(folder, port)
+    assert done.returncode == 0, done.stdout[-8000:]
+    yield port, done.stdout
+    stopped = playbooks.play(folder, STOP, "-e", "amx_job=distilbert-serve")
+    assert stopped.returncode == 0, stopped.stdout[-8000:]
+    with pytest.raises(urllib.error.URLError):
+        ask(port, "/health")
+
+
+def ask(port: int, path: str, content: Any = None) -> Any:
+    data = None if content is None else content if isinstance(content, bytes) else json.dumps(content).encode()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", data, timeout=60) as answer:
+        body = answer.read().decode()
+    return json.loads(body) if answer.headers["content-type"] == "application/json" else body
+
+
+def refused(port: int, content: Any) -> tuple[int, str]:
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        ask(port, "/predict", content)
+    return raised.value.code, json.loads(raised.value.read())["error"]
+
+
+def test_it_says_where_and_how(served: tuple[int, str], folder: Path) -> None:
+    port, printed = served
+    assert "is served by 2 instances:" in printed
+    assert f'curl -s http://127.0.0.1:{port}/predict -d \'{{"text": "..."}}\'' in printed
+    assert "playbooks/stop.yml -e amx_job=distilbert-serve" in printed
+    status = playbooks.play(folder, checkout.ROOT / "playbooks/status.yml")
+    assert "serving, 0 rows so far" in " ".join(status.stdout.split())
+
+
+def test_requests(served: tuple[int, str]) -> None:
+    port = served[0]
+    assert ask(port, "/health") == "ok\n"
+    one = ask(port, "/predict", {"text": "the cat sat", "number": 3})
+    assert list(one) == ["predicted_label", "predicted_score"]
+    both = ask(port, "/predict", [{"text": "a dog ."}, {"text": "the cat sat"}])
+    assert both[1] == one
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _number: ask(port, "/predict", {"text": "the cat sat"}), range(40)))
+    assert all(answer["predicted_label"] == one["predicted_label"] for answer in answers)
+    ranks = {ask(port, "/")["rank"] for _connection in range(40)}
+    assert ranks == {0, 1}  # new connections are divided among the instances
+
+
+def test_refusals(served: tuple[int, str]) -> None:
+    port = served[0]
+    code, told = refused(port, b"{")
+    assert (code, told.partition(":")[0]) == (400, "the body of the request is not JSON")
+    assert refused(port, [])[0] == 422
+    assert refused(port, ["text"]) == (422, 'row 0 is not an object such as {"text": "..."}')
+    assert refused(port, [{"text": "a"}, {"txt": "b"}]) == (422, "row 1 has no column text")
+    assert refused(port, {"text": 3}) == (422, "row 0 has 3 in the column text, where a text is expected")
+    assert refused(port, [{"text": "a"}] * 1025)[0] == 413
+    assert refused(port, b'"' + b"a" * (9 << 20) + b'"')[0] == 413
+    assert ask(port, "/predict", {"text": "the cat sat"})  # it goes on
+
+
+def test_the_same_command_again_and_another_setting(served: tuple[int, str], folder: Path) -> None:
+    port = served[0]
+    again = serve(folder, port, "{amx_format: json, amx_output: served.json}")
+    assert again.returncode == 0, again.stdout[-8000:]
+    found = json.loads((folder / "served.json").read_text())
+    assert (found["instances"], found["urls"]) == (2, {"localhost": f"http://127.0.0.1:{port}"})
+    other = serve(folder, port, "{amx_setting: {batch_size: 2}}")
+    assert other.returncode != 0
+    refused = "job distilbert-serve serves another model, with another setting or on other hosts"
+    assert refused in " ".join(other.stdout.split())
+
+
+def test_an_instance_that_is_killed_is_started_again(served: tuple[int, str], folder: Path) -> None:
+    port = served[0]
+
+    def instances() -> list[dict[str, Any]]:
+        return [one for one in processes.find(folder / "prefix/jobs/distilbert-serve") if "server.py" in one["command"]]
+
+    both = {one["pid"]: one["rank"] for one in instances() if port in one["ports"]}
+    assert sorted(both.values()) == [0, 1]
+    killed = next(pid for pid, rank in both.items() if rank == 1)
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: killed not in {one["pid"] for one in instances()})
+    assert [ask(port, "/")["rank"] for _connection in range(20)] == [0] * 20  # the other one answers meanwhile
+    until(lambda: 1 in {one["rank"] for one in instances() if port in one["ports"]})
+    assert {ask(port, "/")["rank"] for _connection in range(40)} == {0, 1}
+    log = (folder / "prefix/jobs/distilbert-serve/log").read_text()
+    assert "the instance on localhost ended by signal 9 and is started again" in log
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    for _look in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never came to that")

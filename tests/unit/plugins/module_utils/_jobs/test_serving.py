@@ -1,0 +1,105 @@
+"""A served model as a job: what is refused, what tells two servers apart, and what a person is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job, predictions, progress, serving
+from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
+
+CONFIG = {"architectures": ["DistilBertForSequenceClassification"]}
+MODEL = {"config": CONFIG, "args": {}, "trained_on": ["text", "label"], "sha256": "1234", "directory": "/m"}
+
+
+def request(setting: dict[str, Any] | None = None, model: dict[str, Any] = MODEL, **options: Any) -> dict[str, Any]:
+    cell = predictions.cell(setting or {}, "text-classification", "job csv", model["args"], model["config"])
+    given = {"columns": [], "hosts": ["node0"], "address": "", "port": 8000, **options}
+    return serving.request(cell, model, given["columns"], given["hosts"], given["address"], given["port"])
+
+
+@pytest.mark.parametrize("given", ["80", "65536", "http", "-1", "8000.5", 0.5])
+def test_ports_that_are_none(given: object) -> None:
+    with pytest.raises(ValueError, match=f"serve_port: {given} is not a port from 1024 to 65535"):
+        serving.read_port(given)
+
+
+def test_ports_and_addresses() -> None:
+    assert [serving.read_port(given) for given in (None, "", 9000, "9000")] == [8000, 8000, 9000, 9000]
+    assert [serving.read_address(given) for given in ("", "0.0.0.0", "fd00::1")] == ["", "0.0.0.0", "fd00::1"]
+    with pytest.raises(ValueError, match="serve_address: 'node0' is no IP address"):
+        serving.read_address("node0")
+
+
+def test_two_servers_are_told_apart() -> None:
+    digests = [
+        request()["digest"],
+        request({"batch_size": 2})["digest"],
+        request(columns=["body"])["digest"],
+        request(port=8001)["digest"],
+        request(hosts=["node0", "node1"])["digest"],
+        request(address="0.0.0.0")["digest"],
+        request(model={**MODEL, "sha256": "5678"})["digest"],
+    ]
+    assert len(set(digests)) == len(digests)
+    assert request()["digest"] == digests[0]
+
+
+def test_columns_are_those_of_the_training() -> None:
+    assert request()["columns"] == []
+    assert request()["trained_on"] == ["text", "label"]
+    assert request(model={**MODEL, "args": {"text_column_name": "body"}})["columns"] == ["body"]
+    assert request(columns=["mail"], model={**MODEL, "args": {"text_column_name": "body"}})["columns"] == ["mail"]
+
+
+def test_static_int8_needs_its_ranges() -> None:
+    setting = {"precision": "int8", "int8": "static"}
+    with pytest.raises(ValueError, match="static int8 needs rows from which"):
+        request(setting)
+    saved = {**MODEL, "config": {**CONFIG, predictions.INT8: {"inputs": "static"}}}
+    assert request(setting, saved)["cell"]["int8"] == "static"
+
+
+def test_its_job_is_a_job(tmp_path: Path) -> None:
+    made = serving.job_fields("csv-serve", tmp_path, request(), {"directory": "/m", "at": "head"}, {})
+    (tmp_path / "run_server.py").touch()
+    (tmp_path / "job.yml").write_text(json.dumps(made))
+    loaded = job.load(tmp_path / "job.yml")
+    assert (loaded.kind, loaded.watch.stall, loaded.restarts) == ("ranks", False, serving.RESTARTS)
+
+
+def test_it_is_ready_when_all_ranks_are() -> None:
+    served = {"rows": 0, "of": None, "first": 0, "began": 1.0, "time": 1.0}
+    assert not serving.is_ready({}, 2)
+    assert not serving.is_ready({"0": {"rows": served}, "1": {}}, 2)
+    assert not serving.is_ready({"0": {"rows": {**served, "of": 3}}, "1": {"rows": {**served, "of": 3}}}, 2)
+    assert serving.is_ready({"0": {"rows": served}, "1": {"rows": served}}, 2)
+
+
+def test_how_far_it_is() -> None:
+    served = {"rows": 2, "of": None, "first": 0, "began": 1.0, "time": 9.0}
+    so_far = progress.of_rows({"0": {"rows": served}, "1": {"rows": {**served, "rows": 1}}})
+    assert progress.describe(so_far) == "serving, 3 rows so far"
+    assert progress.left(so_far) == ""
+    assert progress.line("csv-serve", so_far, None, Screen(columns=80)) == "csv-serve  serving, 3 rows so far"
+
+
+def test_what_a_person_is_told() -> None:
+    urls = serving.urls({"node0": "10.0.0.1", "node10": "fd00::2"}, "", 8000)
+    assert urls == {"node0": "http://10.0.0.1:8000", "node10": "http://[fd00::2]:8000"}
+    assert serving.urls({"node0": "10.0.0.1"}, "0.0.0.0", 80) == {"node0": "http://10.0.0.1:80"}
+    assert serving.urls({"node0": "10.0.0.1"}, "192.0.2.1", 80) == {"node0": "http://192.0.2.1:80"}
+    about = {"model": "job csv", "task": "text-classification", "precision": "bf16", "columns": ["text"]}
+    about["predicted"] = ["predicted_label"]
+    answers = [{**about, "instances": 2}, {**about, "instances": 2}]
+    served = serving.served("csv-serve", urls, answers)
+    assert (served["instances"], served["urls"], served["columns"]) == (4, urls, ["text"])
+    assert serving.text(served).splitlines() == [
+        "job csv (text-classification, bf16) is served by 4 instances:",
+        "  node0   http://10.0.0.1:8000",
+        "  node10  http://[fd00::2]:8000",
+        'Ask it:   curl -s http://10.0.0.1:8000/predict -d \'{"text": "..."}\'',
+        "Stop it:  playbooks/stop.yml -e job=csv-serve",
+    ]
