@@ -142,7 +142,9 @@ def test_an_instance_that_is_killed_is_started_again(served: tuple[int, str], fo
     port = served[0]
 
     def instances() -> list[dict[str, Any]]:
-        return [one for one in processes.find(folder / "prefix/jobs/distilbert-serve") if "server.py" in one["command"]]
+        return [
+            one for one in processes.find(folder / "prefix/jobs/distilbert-serve") if "/server.py" in one["command"]
+        ]
 
     both = {one["pid"]: one["rank"] for one in instances() if port in one["ports"]}
     assert sorted(both.values()) == [0, 1]
@@ -152,6 +154,8 @@ def test_an_instance_that_is_killed_is_started_again(served: tuple[int, str], fo
     assert [ask(port, "/")["rank"] for _connection in range(20)] == [0] * 20  # the other one answers meanwhile
     until(lambda: 1 in {one["rank"] for one in instances() if port in one["ports"]})
     assert {ask(port, "/")["rank"] for _connection in range(40)} == {0, 1}
+    # Its memory is checked as that of one: the others have theirs already.
+    assert {one["rank"]: "--again" in one["command"] for one in instances()} == {0: False, 1: True}
     log = (folder / "prefix/jobs/distilbert-serve/log").read_text()
     assert "the instance on localhost ended by signal 9 and is started again" in log
 

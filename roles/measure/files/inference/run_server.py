@@ -80,7 +80,7 @@ class Rank:
     def started(self) -> Iterator[int]:
         """Start an instance, and yield how many rows it has predicted, until it ends."""
         reading, writing = os.pipe()
-        words = [*sys.argv[1:], "--told", str(writing)]
+        words = [*sys.argv[1:], "--told", str(writing), *(["--again"] if self.served else [])]
         self.instance = subprocess.Popen(
             [sys.executable, Path(__file__).with_name("server.py"), *words], stdin=subprocess.PIPE, pass_fds=[writing]
         )

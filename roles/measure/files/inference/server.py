@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One instance of a served model: it answers HTTP requests on the port that all instances of its host share.
 
-    server.py --request JSON --told FD
+    server.py --request JSON --told FD [--again]
 
 The request is that of run_server.py, which starts this in a rank and is told, through the descriptor, how many rows
 were predicted: a line as soon as the model is served, and now and then. Its end is seen at the end of stdin. The
@@ -31,7 +31,6 @@ from typing import Any
 
 import batches
 import models
-import shards
 import tasks
 import uvicorn
 from instance import Instance
@@ -138,10 +137,13 @@ def check(values: list[Any], columns: list[str]) -> None:
             raise HTTPException(422, f"row {number} is not an object such as {example}")
 
 
-def serve(request: Mapping[str, Any], job: Path, host: str, rank: int, tell: Callable[[int], None]) -> None:
+def serve(
+    request: Mapping[str, Any], job: Path, host: str, rank: int, tell: Callable[[int], None], again: bool
+) -> None:
     """Load the model and answer requests until this process is asked to end. Raises OSError, ValueError.
 
-    tell: is called with the number of rows that were predicted, first with 0.
+    tell: is called with the number of rows that were predicted, first with 0. again: whether the other instances of the
+    host have their memory already.
     """
     plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
     mine = next(entry for entry in plan["hosts"] if entry["host"] == host)
@@ -149,7 +151,7 @@ def serve(request: Mapping[str, Any], job: Path, host: str, rank: int, tell: Cal
     # It is bound now, so that a port in use is an error at once, and accepts connections when the model is there.
     listening = bound(address, port, host)
     columns, cell = columns_of(request), request["cell"]
-    instance = Instance({**request, "columns": columns}, shards.ranks_of(plan)[host], [])
+    instance = Instance({**request, "columns": columns}, 1 if again else len(mine["ranks"]), [])
     about = {
         "model": cell["model"],
         "columns": columns,
@@ -220,12 +222,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="serve a model by one instance")
     parser.add_argument("--request", type=json.loads, required=True, help="what is served, as JSON")
     parser.add_argument("--told", type=int, required=True, help="the descriptor that is written to")
+    parser.add_argument("--again", action="store_true", help="the other instances of the host have loaded theirs")
     options = parser.parse_args()
     threading.Thread(target=end_with_rank, daemon=True).start()
     told = os.fdopen(options.told, "w", buffering=1)
     job, host, rank = Path(os.environ["AMX_CLUSTER_JOB"]), os.environ["AMX_CLUSTER_HOST"], int(os.environ["RANK"])
     try:
-        serve(options.request, job, host, rank, lambda rows: print(rows, file=told))
+        serve(options.request, job, host, rank, lambda rows: print(rows, file=told), options.again)
     except models.Unavailable as error:
         sys.exit(f"rank {rank} on {host} cannot serve: {error}")
 
