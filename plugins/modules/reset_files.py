@@ -11,10 +11,11 @@ extends_documentation_fragment: amx.cluster.internal
 options:
   path: {type: path, required: true,
     description: "The directory with virtual environments, models and jobs, or that of downloads on the control node"}
-  pieces: {type: list, elements: str, required: true, choices: [jobs, results, data, downloads, environments, wheels],
-    description: "What to remove. V(jobs), job directories without results. V(results), those with results. V(data),
-    models, datasets, examples and packages. V(environments), virtual environments and wheels; V(wheels), the wheels
-    alone. V(downloads), what the control node has downloaded"}
+  pieces: {type: list, elements: str, required: true,
+    choices: [jobs, previous, results, data, downloads, environments, wheels],
+    description: "What to remove. V(jobs), job directories without results. V(previous), those of previous runs with
+    results; V(results), those of last runs. V(data), models, datasets, examples and packages. V(environments), virtual
+    environments and wheels; V(wheels), the wheels alone. V(downloads), what the control node has downloaded"}
 """
 EXAMPLES = "\n# Internal\n"
 

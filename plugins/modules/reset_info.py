@@ -12,8 +12,9 @@ options:
   path: {type: path, required: true,
     description: "The directory with virtual environments, models and jobs, or that of downloads on the control node"}
   host: {type: str, required: true, description: "The host's name in the inventory"}
-  pieces: {type: list, elements: str, choices: [jobs, results, data, downloads, environments, tuning, firewall, ssh],
-    default: [jobs, results, data, environments, tuning, firewall, ssh],
+  pieces: {type: list, elements: str,
+    choices: [jobs, previous, results, data, downloads, environments, tuning, firewall, ssh],
+    default: [jobs, previous, results, data, environments, tuning, firewall, ssh],
     description: The pieces to look for. By default all but C(downloads)}
   ssh_directory: {type: path, default: ~/.ssh, description: The directory C(.ssh) of the user that runs jobs}
   ssh_name: {type: str, default: amx_cluster, description: "The name of the role ssh_mesh's key in that directory"}

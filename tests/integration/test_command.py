@@ -53,6 +53,14 @@ def test_status_from_another_directory(folder: Path) -> None:
     assert "reserved" not in ran.stderr
 
 
+def test_help_of_which_nobody_reads_the_end(folder: Path) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    ran = subprocess.run([AMX, "--help"], env=environment(), stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_json_alone_is_on_stdout(folder: Path) -> None:
     ran = amx(folder, "status", "--json", env={"ANSIBLE_INVENTORY": "hosts.yml"})
     assert ran.returncode == 0, ran.stderr

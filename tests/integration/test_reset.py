@@ -121,7 +121,10 @@ def test_reset_beside_a_running_job_and_after_it(cluster: LocalCluster) -> None:
 def test_a_piece_that_there_is_not(cluster: LocalCluster) -> None:
     before = files(cluster.prefix)
     refused = reset(cluster, "venvs", result=2)
-    assert "reset: venvs is not one of jobs, results, data, downloads, environments, tuning, firewall, ssh" in refused
+    assert (
+        "reset: venvs is not one of jobs, previous, results, data, downloads, environments, tuning, firewall, ssh"
+        in refused
+    )
     assert files(cluster.prefix) == before
 
 

@@ -149,6 +149,11 @@ def set_aside(folder: Path) -> Path | None:
     return next(path for path in map(folder.with_name, names) if not os.path.lexists(path))
 
 
+def is_previous(folder: Path) -> bool:
+    """Whether a directory is that of a run that was moved aside, by its name."""
+    return bool(re.fullmatch(r".+\.\d{8}T\d{6}Z(\.\d+)?", folder.name))
+
+
 def is_derived(folder: Path) -> bool:
     """Whether a directory is that of a derived job by its mark."""
     return _ownership.read(folder).get("what") == DERIVED

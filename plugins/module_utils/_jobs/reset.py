@@ -19,12 +19,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use
 from ansible_collections.amx.cluster.plugins.module_utils._ownership import Places
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv, wheelhouse
-from ansible_collections.amx.cluster.plugins.module_utils._text import words
+from ansible_collections.amx.cluster.plugins.module_utils._text import names, words
 
 # What each piece is, in the order in which they are removed. The last ones keep the connection of Ansible and of jobs.
 PIECES = {
     "jobs": "job directories without results, such as those of workers, and those of derived jobs",
-    "results": "job directories with results: models, checkpoints, metrics and logs",
+    "previous": "job directories with results, of previous runs",
+    "results": "job directories with results: models, checkpoints, metrics and logs; of previous runs, too",
     "data": "models, datasets, examples, packages and files of projects that jobs were provided with",
     "downloads": "what the control node has downloaded for all of its clusters, in cluster_cache",
     "environments": "virtual environments and wheels",
@@ -33,9 +34,9 @@ PIECES = {
     "ssh": "key pairs, keys in authorized_keys, pinned host keys and the SSH configuration between hosts",
 }
 # What `all` leaves out: results cannot be made again for nothing, and downloads are of other clusters, too.
-NOT_ALL = ("results", "downloads")
+NOT_ALL = ("previous", "results", "downloads")
 # Those whose files lie in a directory of the user that runs jobs.
-OF_FILES = ("jobs", "results", "data", "downloads", "environments")
+OF_FILES = ("jobs", "previous", "results", "data", "downloads", "environments")
 OWNERS = (
     directory.PLACES,
     file_set.PLACES,
@@ -48,7 +49,7 @@ OWNERS = (
     firewall.PLACES,
 )
 # Pieces whose places are those of others: results lie among job directories, wheels are of the environments.
-PARTS = {"results": ("jobs",), "environments": ("environments", "wheels")}
+PARTS = {"previous": ("jobs",), "results": ("jobs",), "environments": ("environments", "wheels")}
 # All that a directory can be asked for. Hosts beside the head no longer need the wheels once they are installed.
 REMOVABLE = (*OF_FILES, "wheels")
 
@@ -61,13 +62,15 @@ def places(piece: str) -> list[Places]:
 def requested(text: str | Sequence[str]) -> list[str]:
     """Return the pieces that are named, in the order in which they are removed. Raises ValueError.
 
-    text: names separated by commas, or a list of them; "all" stands for all but NOT_ALL.
+    text: names separated by commas, or a list of them; "all" stands for all but NOT_ALL, and results has those of
+    previous runs.
     """
     named = words(text)
+    named += ["previous"] if "results" in named else []
     unknown = sorted({word for word in named if word != "all" and word not in PIECES})
     if unknown:
         raise ValueError(
-            f"reset: {', '.join(unknown)} is not one of {', '.join(PIECES)} or all (all but {' and '.join(NOT_ALL)})"
+            f"reset: {', '.join(unknown)} is not one of {', '.join(PIECES)} or all (all but {names(NOT_ALL)})"
         )
     return [piece for piece in PIECES if piece in named or ("all" in named and piece not in NOT_ALL)]
 
@@ -79,9 +82,16 @@ def paths(base: Path, piece: str) -> list[Path]:
     """
     links = [base / name for owner in places(piece) for name in owner.links if (base / name).is_symlink()]
     found = [*links, *_inside(base, piece)]
-    if piece in ("jobs", "results"):
-        found = [path for path in found if directory.has_results(path) == (piece == "results")]
+    if PARTS.get(piece, (piece,)) == ("jobs",):
+        found = [path for path in found if _of_a_job(path) == piece]
     return sorted(path for path in found if _ownership.is_own(path))
+
+
+def _of_a_job(path: Path) -> str:
+    """Return the piece to which what lies among the job directories belongs."""
+    if not directory.has_results(path):
+        return "jobs"
+    return "previous" if directory.is_previous(path) else "results"
 
 
 def unmarked(base: Path, piece: str) -> list[Path]:

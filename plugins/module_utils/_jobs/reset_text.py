@@ -70,7 +70,7 @@ def how_to() -> str:
         [
             "Nothing was removed. Name what to remove, such as playbooks/reset.yml -e reset=environments,data",
             *lines,
-            f"  {'all'.ljust(width)}  all of these but {' and '.join(NOT_ALL)}",
+            f"  {'all'.ljust(width)}  all of these but {names(NOT_ALL)}",
             "Other packages of the distribution, lingering of the user (loginctl), and files that the collection has "
             "not made, stay.",
         ]

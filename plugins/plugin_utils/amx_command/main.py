@@ -46,13 +46,21 @@ def answer(argv: Sequence[str], place: launch.Place) -> str | arguments.Run:
     return help.of(chosen) if set(asks) & set(arguments.HELP) else arguments.read(chosen, rest)
 
 
+def show(text: str) -> None:
+    """Print a text, of which `amx --help | head` does not read everything."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else the interpreter complains at its end
+
+
 def main(argv: Sequence[str]) -> NoReturn:
     """Print the answer and end, or become ansible-playbook. The exit code is 2 for arguments that make no sense."""
     place = launch.Place(Path(__file__).resolve().parents[3], Path.cwd(), Path.home())
     try:
         run = answer(argv, place)
         if isinstance(run, str):
-            print(run)
+            show(run)
             sys.exit()
         program = launch.ansible_playbook(Path(sys.executable))
     except (arguments.UsageError, FileNotFoundError) as error:

@@ -93,8 +93,8 @@ GROUPS = {"cluster": "Cluster", "jobs": "Jobs", "measure": "Measurements and rep
 JOB = Option("job", "the job file, or the name of a job", "JOB")
 DATA = Option("data", "the CSV, JSON lines or Parquet file; head:PATH for one on the head", "DATA")
 CLOUD = Option("cloud", "the cloud file", "FILE")
-PIECES = ("jobs", "results", "data", "downloads", "environments", "tuning", "firewall", "ssh", "all")
-RESET = Option("reset", f"one of {', '.join(PIECES)}", "PIECE", PIECES)
+PIECES = ("jobs", "previous", "results", "data", "downloads", "environments", "tuning", "firewall", "ssh", "all")
+RESET = Option("reset", ", ".join(PIECES), "PIECE", PIECES)
 
 OVERRIDE = Option("override", "a field of the job file for this run, such as args.max_steps=50; repeatable", SET)
 HOSTS = "--hosts"

@@ -92,10 +92,12 @@ def make_own(path: Path, kind: str, out: Path) -> None:
         make_own(path / "inner", "directory", out)
 
 
-def pieces_of(place: str, kind: str) -> set[str]:
+def pieces_of(place: str, name: str, kind: str) -> set[str]:
     """The pieces with which something of the collection goes."""
+    if place == "jobs" and kind == "results":
+        return {"previous"} if name.endswith("Z") else {"results"}
     if place == "jobs":
-        return {"results"} if kind == "results" else {"jobs"}
+        return {"jobs"}
     return {piece for piece in reset.OF_FILES if any(place in owner.directories for owner in reset.places(piece))}
 
 
@@ -144,7 +146,7 @@ def test_a_reset_removes_what_is_own_and_requested_and_nothing_else(
             _ownership.make(path.parent, _ownership.CONTAINER)
             if own:
                 make_own(path, kind, out)
-                (gone if pieces & pieces_of(place, kind) else kept).append(path)
+                (gone if pieces & pieces_of(place, name, kind) else kept).append(path)
             else:
                 make_foreign(path, kind, out, before)
                 kept.append(path)

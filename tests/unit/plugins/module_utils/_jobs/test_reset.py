@@ -60,7 +60,9 @@ def test_requested() -> None:
     assert reset.requested(["ssh"]) == ["ssh"]
     assert reset.requested("all") == ["jobs", "data", "environments", "tuning", "firewall", "ssh"]
     assert reset.requested("all,results,downloads") == list(reset.PIECES)
-    with pytest.raises(ValueError, match="reset: dta, venv is not one of jobs, results, data"):
+    assert reset.requested("results") == ["previous", "results"]
+    assert reset.requested("previous") == ["previous"]
+    with pytest.raises(ValueError, match="reset: dta, venv is not one of jobs, previous, results, data"):
         reset.requested("venv,jobs,dta")
 
 
@@ -152,6 +154,10 @@ def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
     make_job(tmp_path, "shard", {"predictions.csv": "1\n"})
     make_job(tmp_path, "copy", {"output/checkpoint-10/state.pt": "1"})
     make_job(tmp_path, "verify", {"log": "", "results.json": "{}"})
+    make_job(tmp_path, "head.20261126T141500Z", {"log": "step 1\n"})
+    make_job(tmp_path, "head.20261126T141500Z.1", {"log": "step 1\n"})
+    make_job(tmp_path, "worker.20261126T141500Z")
+    make_job(tmp_path, "v1.20261126", {"log": "", "results.json": "{}"})
     make_job(tmp_path, "+verify", {"log": "", "results.json": "{}"}, what=directory.DERIVED)
     mine = write(tmp_path / "store/aa", "print()")
     script = {"file": "train.py", "sha256": mine.name, "executable": False}
@@ -162,9 +168,12 @@ def test_a_job_directory_with_results_is_kept(tmp_path: Path) -> None:
     _ownership.write_file(tmp_path / "jobs/.head.lock")
     write(tmp_path / "jobs/.notes.lock", "")
     write(tmp_path / "jobs/notes/a.txt")
-    assert names(tmp_path, "jobs") == ["jobs/+verify", "jobs/.head.lock", "jobs/project", "jobs/worker"]
-    assert names(tmp_path, "results") == ["jobs/copy", "jobs/head", "jobs/shard", "jobs/verify"]
-    for piece in ("jobs", "results"):
+    assert names(tmp_path, "jobs") == [
+        "jobs/+verify", "jobs/.head.lock", "jobs/project", "jobs/worker", "jobs/worker.20261126T141500Z"
+    ]  # fmt: skip
+    assert names(tmp_path, "previous") == ["jobs/head.20261126T141500Z", "jobs/head.20261126T141500Z.1"]
+    assert names(tmp_path, "results") == ["jobs/copy", "jobs/head", "jobs/shard", "jobs/v1.20261126", "jobs/verify"]
+    for piece in ("jobs", "previous", "results"):
         reset.remove(tmp_path, reset.paths(tmp_path, piece))
     reset.remove_empty(tmp_path)
     assert sorted(path.name for path in (tmp_path / "jobs").glob("*")) == [
@@ -247,9 +256,9 @@ def test_table() -> None:
     hosts = {"node0": {"pieces": some}, "node1": {"pieces": pieces}}
     control = {"pieces": {"downloads": {"paths": ["a"], "bytes": 5 * 2**20}}}
     assert reset_text.table(hosts, control, []).splitlines() == [
-        "host   jobs  results  data     environments  tuning               firewall  ssh",
-        "node0  -     -        3.0 GiB  -             2 files, 3 settings  -         1 key",
-        "node1  -     -        -        -             -                    -         -",
+        "host   jobs  previous  results  data     environments  tuning               firewall  ssh",
+        "node0  -     -         -        3.0 GiB  -             2 files, 3 settings  -         1 key",
+        "node1  -     -         -        -        -             -                    -         -",
         "downloads on the control node: 5 MiB",
     ]
     assert reset_text.table(hosts, control, ["data"]).splitlines() == ["host   data", "node0  3.0 GiB", "node1  -"]
