@@ -36,9 +36,10 @@ def own(name: str) -> str:
 def of(command: Command) -> str:
     """Return the arguments and options of a command, each with a line."""
     usage = [f"usage: amx {command.usage} [options]"]
-    if command.instead:
-        others = " ".join(one.value for one in command.arguments[1:])
-        usage.append(f"       amx {command.name} --{command.instead} VALUE {others} [options]")
+    instead = command.option(command.instead)
+    if instead:
+        words = [instead.switch, instead.value, *(one.value for one in command.arguments[1:])]
+        usage.append(f"       amx {command.name} {' '.join(words)} [options]")
     arguments = [(one.value, one.text) for one in command.arguments]
     options = [row for one in command.options for row in _option(one)]
     passed = [
