@@ -7,7 +7,6 @@ import secrets
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
 from ansible_collections.amx.cluster.plugins.module_utils._measure import measurement
@@ -85,10 +84,9 @@ class ActionModule(ControlNodeAction):
             else {"directory": str(wanted.folder / logic.INPUT)},
             wanted.setting,
         )
-        file = wanted.folder / "job.yml"
         if not self._task.check_mode:
             self.write(wanted, earlier, content, fields)
-        return {"how": how, "file": str(file), "digest": request["digest"], "request": request}
+        return {"how": how, "file": str(wanted.job_file), "digest": request["digest"], "request": request}
 
     @staticmethod
     def how(wanted: predictions.Wanted, digest: str, previous: dict[str, str]) -> str:
@@ -116,6 +114,5 @@ class ActionModule(ControlNodeAction):
             if link.is_symlink():
                 link.unlink()
             link.symlink_to(wanted.data)
-        text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
-        _io.write_text(wanted.folder / "job.yml", ABOUT + text)
+        wanted.write_job(ABOUT, fields)
         _io.write_json(wanted.path, content)

@@ -6,8 +6,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, ClassVar
 
-import yaml
-from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
@@ -42,11 +40,9 @@ class ActionModule(ControlNodeAction):
         fields = serving.job_fields(wanted.name, project, request, wanted.source(model), wanted.setting)
         is_running = self.is_running(wanted.name, request["digest"], plain["found"]["previous"])
         if not self._task.check_mode and not is_running:
-            wanted.folder.mkdir(parents=True, exist_ok=True)
-            text = yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120)
-            _io.write_text(wanted.folder / "job.yml", ABOUT + text)
+            wanted.write_job(ABOUT, fields)
         urls = serving.urls(plain["addresses"], address, port)
-        return {"file": str(wanted.folder / "job.yml"), "is_running": is_running, "urls": urls}
+        return {"file": str(wanted.job_file), "is_running": is_running, "urls": urls}
 
     @staticmethod
     def is_running(name: str, digest: str, previous: dict[str, str]) -> bool:

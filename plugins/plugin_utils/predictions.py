@@ -15,7 +15,7 @@ import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
@@ -58,6 +58,16 @@ class WantedModel:
     def model_name(self) -> str:
         """Return what the model is called in messages."""
         return f"job {self.trained_by}" if self.trained_by else self.model
+
+    @property
+    def job_file(self) -> Path:
+        """The path of the job file of the job that asks it."""
+        return self.folder / "job.yml"
+
+    def write_job(self, about: str, fields: Mapping[str, Any]) -> None:
+        """Write the job file. about: its first lines. Raises OSError."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text(self.job_file, about + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120))
 
     def source(self, found: Mapping[str, Any]) -> dict[str, Any]:
         """Return the model as a source of a job file. found: what the module prediction_find has found of it."""

@@ -97,9 +97,8 @@ class Batches:
         return batch, False
 
     def _answer(self, batch: Sequence[_Request]) -> None:
-        values = [row for request in batch for row in request.values]
         with self._lock:
-            self._count -= len(values)
+            self._count -= sum(len(request.values) for request in batch)
         batch = [request for request in batch if request.answer.set_running_or_notify_cancel()]
         values = [row for request in batch for row in request.values]
         if not batch:
