@@ -62,7 +62,7 @@ class Ec2:
         self.refused: dict[str, tuple[str, str]] = {}
         self.groups: dict[str, dict[str, Any]] = {}
         self.price: str | None = "0.8064"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def close(self) -> None:
         self._server.shutdown()

@@ -50,7 +50,7 @@ class Metadata:
 
         self._server = ThreadingHTTPServer((address, port), Handler)
         self.port = self._server.server_address[1]
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def take_back(self, seconds: float = 120.0) -> None:
         """Announce that the host is terminated in so many seconds."""
