@@ -1,0 +1,1 @@
+../../../../jobs/scripts/train_text.py
