@@ -60,6 +60,19 @@ VARIABLES = {
 }
 NO_INDEX, ELSEWHERE = "--no-index", "elsewhere"
 
+# The options of pip that say how packages are reached, and their variables. No other option of a user's takes effect
+# when the collection runs pip: one that changes where packages go, or which are taken, would break it.
+REACH = {
+    "index_url": "PIP_INDEX_URL", "extra_index_urls": "PIP_EXTRA_INDEX_URL", "find_links": "PIP_FIND_LINKS",
+    "no_index": "PIP_NO_INDEX", "trusted_hosts": "PIP_TRUSTED_HOST", "cert": "PIP_CERT",
+    "client_cert": "PIP_CLIENT_CERT", "proxy": "PIP_PROXY", "timeout": "PIP_TIMEOUT", "retries": "PIP_RETRIES",
+    "resume_retries": "PIP_RESUME_RETRIES", "keyring_provider": "PIP_KEYRING_PROVIDER", "cache_dir": "PIP_CACHE_DIR",
+    "features_enabled": "PIP_USE_FEATURE", "deprecated_features_enabled": "PIP_USE_DEPRECATED",
+    "constraints": "PIP_CONSTRAINT", "build_constraints": "PIP_BUILD_CONSTRAINT",
+}  # fmt: skip
+# What pip takes for some of them as well.
+ALIASES = ("PIP_PYPI_URL", "PIP_DEFAULT_TIMEOUT", "PIP_NO_CACHE_DIR")
+
 # Says why a URL does not answer within some seconds, or nothing: (URL, its credentials {host, user, password} or None).
 Ask = Callable[[str, "Mapping[str, str] | None"], str]
 
@@ -114,14 +127,21 @@ def variables(options: Mapping[str, Any], scratch: Path, certificate: str | None
     trusted = options["ca_certificate"] or certificate
     if trusted:
         made["PIP_CERT"] = trusted
-    if options["proxy"]:
-        made.update(dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), options["proxy"]))
+    made.update(proxies(options["proxy"]))
     if options["credentials"]:
         file = scratch / "netrc"
         file.touch(mode=0o600)
         file.write_text(netrc(options["credentials"]), encoding="utf-8")
         made["NETRC"] = str(file)
     return made
+
+
+def proxies(proxy: str | None) -> dict[str, str]:
+    """Return the variables by which programs use a proxy, which pip takes without http:// as well."""
+    if not proxy:
+        return {}
+    url = proxy if "://" in proxy else f"http://{proxy}"
+    return dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), url)
 
 
 def unreachable(
@@ -144,8 +164,34 @@ def unreachable(
     return {url: reason for url, reason in reasons.items() if reason}
 
 
+def shielded(environ: Mapping[str, str], kept: Collection[str] = ()) -> dict[str, str]:
+    """Return the variables that keep pip from its configuration: its files, and those of its variables that are set
+    here, but for these. For pip, an empty variable is none."""
+    found = {name: "" for name in environ if name.startswith("PIP_") and name not in kept}
+    return {**found, "PIP_CONFIG_FILE": os.devnull}
+
+
+def on_control_node(
+    options: Mapping[str, Any], main: str, settings: Mapping[str, Any], silent: Collection[str], scratch: Path
+) -> dict[str, str]:
+    """Return the variables of pip on the control node: it reaches indexes as it is configured there (pip.settings) and
+    as the options say, and has nothing else of its configuration.
+
+    main, silent: see search. scratch: see variables.
+    """
+    made = shielded(os.environ)
+    for option, variable in REACH.items():
+        value = settings.get(option)
+        if option == "cache_dir" and value is False:
+            made["PIP_NO_CACHE_DIR"] = "1"
+        elif value:
+            made[variable] = " ".join(map(str, value)) if isinstance(value, list) else f"{value}"
+    reached = variables(options, scratch, settings.get("cert"))
+    return {**made, **reached, "PIP_NO_INDEX": "", **search(options, main, settings, silent)}
+
+
 def search(
-    options: Mapping[str, Any], main: str, settings: Mapping[str, str], silent: Collection[str]
+    options: Mapping[str, Any], main: str, settings: Mapping[str, Any], silent: Collection[str]
 ) -> dict[str, str]:
     """Return the variables by which pip on the control node looks for wheels in the indexes that answer.
 
@@ -155,12 +201,12 @@ def search(
     mains = [] if main == NONE else [main]
     answering = [url for url in [*mains, *options["index_urls"]] if url not in silent]
     links = [url for url in options["find_links"] if url not in silent]
-    extra = [*answering[1:], *([] if main == NONE else settings.get("extra-index-url", "").split())]
+    extra = [*answering[1:], *([] if main == NONE else settings.get("extra_index_urls", []))]
     return {
         "PIP_INDEX_URL": answering[0] if answering else "",
         **({"PIP_NO_INDEX": "1"} if main == NONE or not answering else {}),
         "PIP_EXTRA_INDEX_URL": " ".join(extra),
-        "PIP_FIND_LINKS": " ".join([*links, *settings.get("find-links", "").split()]),
+        "PIP_FIND_LINKS": " ".join([*links, *settings.get("find_links", [])]),
     }
 
 
@@ -168,7 +214,7 @@ def without_effect(
     sources: Iterable[Mapping[str, str]],
     requested: Collection[str],
     used: Mapping[str, Sequence[str]],
-    configured: Mapping[str, str],
+    configured: Mapping[str, Any],
     silent: Mapping[str, str],
 ) -> list[str]:
     """Return why packages would not come from where a project says that they do, each with what to do.
@@ -188,7 +234,8 @@ def without_effect(
         head = masked(f"{source['origin']}: ")
         what = masked(f"{option} {url}" + (f" for {package}" if package else ""))
         searched = used.get(option, ())
-        others = [] if option == "--index-url" else configured.get(option.removeprefix("--"), "").split()
+        lists = {"--extra-index-url": "extra_index_urls", "--find-links": "find_links"}
+        others = configured.get(lists[option], []) if option in lists else []
         if option == ELSEWHERE:
             found.append(
                 f"{head}{package} comes from {masked(url)}, which is not read: write {package} @ git+URL@REF for a "
@@ -233,7 +280,7 @@ def search_from_host(options: Mapping[str, Any], directory: str) -> dict[str, st
     # Plain HTTP is enough for what is verified by its SHA-256 anyway.
     plain = [urlsplit(url).netloc.rpartition("@")[2] for url in [*urls, *links] if url.startswith("http://")]
     made = {
-        "PIP_CONFIG_FILE": os.devnull,
+        **shielded(os.environ, {*REACH.values(), *ALIASES} - {"PIP_CONSTRAINT", "PIP_BUILD_CONSTRAINT"}),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "PIP_FIND_LINKS": " ".join(links),

@@ -13,10 +13,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, uv, wheels
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, requirements, uv, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # Runs a command with further environment variables, as AnsibleModule.run_command does: (exit code, output, errors).
@@ -45,26 +44,53 @@ def arguments(python: str, glibc: str) -> list[str]:
     ]  # fmt: skip
 
 
-def settings(run: Run) -> dict[str, str]:
-    """Return how pip is configured here: {setting: value}; an environment variable wins over a file."""
-    _code, output, _errors = run([sys.executable, "-m", "pip", "config", "list"], {})
-    found = re.findall(r"^(\S+?)\.([\w-]+)='(.*)'$", output, re.M)
-    return {name: value for _section, name, value in sorted(found, key=lambda item: item[0] == ":env:")}
+# Prints pip's options as its own parser reads them from files and environment variables, where they are not its
+# defaults. `pip install` is what users configure; what they have for other commands alone is added.
+SETTINGS = """
+import json
+from pip._internal.commands import create_command
+found = {}
+for name in ("wheel", "download", "install"):
+    parser = create_command(name).parser
+    given = vars(parser.get_default_values())
+    found.update({key: given.get(key) for key in %r if given.get(key) != parser.defaults.get(key)})
+found.setdefault("index_url", parser.defaults["index_url"])
+print(json.dumps(found))
+"""
 
 
-def default_index(run: Run) -> str:
-    """Return the index that pip uses when none is configured, as pip itself names it. Raises ValueError without pip."""
-    program = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
-    code, output, errors = run([sys.executable, "-c", program], {})
+def settings(run: Run) -> dict[str, Any]:
+    """Return how pip is configured here, {option of indexes.REACH: value}, with its main index in any case.
+
+    What its lists of indexes have beside URLs and directories is left out, as pip does (a comment behind a URL, say).
+    Raises ValueError without pip, and for what it cannot read.
+    """
+    code, output, errors = run([sys.executable, "-c", SETTINGS % (tuple(indexes.REACH),)], {})
     if code:
-        raise ValueError(f"{sys.executable} has no pip that works: {errors.strip()}")
-    return output.strip()
+        raise ValueError(f"{sys.executable} has no pip that works: {masked(errors.strip())}")
+    found = dict(json.loads(output.strip().splitlines()[-1]))
+    main = found["index_url"].split()
+    if len(main) != 1:
+        raise ValueError(
+            f"the configuration of pip on the control node has {len(main)} URLs as index-url, which takes one: write "
+            f"the others as extra-index-url ({sys.executable} -m pip config debug names the files)"
+        )
+    for name in ("extra_index_urls", "find_links"):
+        there = [
+            item for item in found.pop(name, None) or [] if re.match(r"[a-z][a-z+.-]*:", item, re.I) or is_path(item)
+        ]
+        found.update({name: there} if there else {})
+    return {**found, "index_url": main[0]}
+
+
+def is_path(text: str) -> bool:
+    return Path(text).expanduser().exists()
 
 
 class Pip:
     """pip and uv for hosts with this Python ("3.11") and glibc ("2.36"), with these environment variables.
 
-    unreachable: the indexes that do not answer, each with the reason, for messages. configured: see `settings`.
+    unreachable: the indexes that do not answer, each with the reason, for messages.
     """
 
     def __init__(
@@ -74,12 +100,10 @@ class Pip:
         glibc: str,
         variables: Mapping[str, str],
         unreachable: Iterable[str] = (),
-        configured: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.execute = run
         self.variables = variables
         self.unreachable = list(unreachable)
-        self.configured = configured
         self.common = ["--quiet", "--no-input", "--disable-pip-version-check", *arguments(python, glibc)]
         self.for_hosts = uv.arguments(python, glibc)
 
@@ -115,15 +139,15 @@ class Pip:
         """
         file = scratch / "requirements.in"
         file.write_text("\n".join(map(uv.requirement, wanted)), encoding="utf-8")
-        limits = [*filter(None, [constraints]), *self.configured.get("constraint", "").split()]
+        limits = [*filter(None, [constraints]), *self.variables.get("PIP_CONSTRAINT", "").split()]
         if installed:
             limits.append(str(scratch / "installed.txt"))
             Path(limits[-1]).write_text("\n".join(requirements.pinned(installed)), encoding="utf-8")
         words = [word for limit in limits for word in ("--constraint", limit)]
-        if "PIP_NO_INDEX" in self.variables:
+        if self.variables.get("PIP_NO_INDEX"):
             words.append("--no-index")
         command = [sys.executable, "-m", "uv", "pip", "compile", str(file), *self.for_hosts, *words]
-        return uv.versions(self._run(command, uv.variables(self.variables, self.configured)))
+        return uv.versions(self._run(command, uv.variables(self.variables)))
 
     def report(self, pinned: Iterable[str], scratch: Path) -> dict[str, Any]:
         """Return pip's report of these pinned packages, without their dependencies."""

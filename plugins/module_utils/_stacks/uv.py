@@ -40,8 +40,8 @@ def arguments(python: str, glibc: str) -> list[str]:
     ]  # fmt: skip
 
 
-def variables(pip: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """Return uv's variables for those of pip (indexes.variables, indexes.search) and its settings (pip.settings).
+def variables(pip: Mapping[str, str]) -> dict[str, str]:
+    """Return uv's variables for those of pip, see indexes.on_control_node.
 
     In variables and not as arguments: a URL may hold a password, and everyone sees arguments.
     """
@@ -49,9 +49,11 @@ def variables(pip: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, 
         "UV_DEFAULT_INDEX": pip.get("PIP_INDEX_URL", ""),
         "UV_INDEX": pip.get("PIP_EXTRA_INDEX_URL", ""),
         "UV_FIND_LINKS": ",".join(pip.get("PIP_FIND_LINKS", "").split()),
-        "UV_INSECURE_HOST": settings.get("trusted-host", ""),
+        "UV_INSECURE_HOST": pip.get("PIP_TRUSTED_HOST", ""),
         "SSL_CERT_FILE": pip.get("PIP_CERT", ""),
-        "UV_HTTP_TIMEOUT": settings.get("timeout", "") or settings.get("default-timeout", ""),
+        "SSL_CLIENT_CERT": pip.get("PIP_CLIENT_CERT", ""),
+        "UV_HTTP_TIMEOUT": pip.get("PIP_TIMEOUT", "").partition(".")[0],
+        "UV_KEYRING_PROVIDER": "subprocess" if pip.get("PIP_KEYRING_PROVIDER") in ("subprocess", "import") else "",
     }
     kept = {name: value for name, value in pip.items() if not name.startswith("PIP_")}
     return {**kept, **{name: value for name, value in made.items() if value}}

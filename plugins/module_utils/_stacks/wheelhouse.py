@@ -137,10 +137,10 @@ def pip_of(
     """
     settings = pip.settings(run)
     certificate = options["ca_certificate"] or settings.get("cert")
-    variables = indexes.variables(options, scratch, certificate)
+    options = {**options, "proxy": options["proxy"] or settings.get("proxy")}
     # Not only for pip: the indexes are asked through the proxy, too.
-    os.environ.update({name: value for name, value in variables.items() if name.lower().endswith("_proxy")})
-    main = options["index_url"] or settings.get("index-url") or pip.default_index(run)
+    os.environ.update(indexes.proxies(options["proxy"]))
+    main = options["index_url"] or (indexes.NONE if settings.get("no_index") else settings["index_url"])
     urls = [*([] if main == indexes.NONE else [main]), *options["index_urls"], *options["find_links"]]
     silent = indexes.unreachable(
         urls, options["credentials"], functools.partial(ask, certificate=certificate), options["index_timeout"]
@@ -153,9 +153,9 @@ def pip_of(
     conflicts = indexes.without_effect(options["sources"], requested, used, settings, silent)
     if conflicts:
         raise ValueError("\n".join(conflicts))
-    variables.update(indexes.search(options, main, settings, silent))
+    variables = indexes.on_control_node(options, main, settings, silent, scratch)
     reasons = [masked(f"{url}: {reason}") for url, reason in silent.items()]
-    return pip.Pip(run, options["python"], glibc, variables, reasons, settings)
+    return pip.Pip(run, options["python"], glibc, variables, reasons)
 
 
 def _drop_others(directory: Path, fetched: list[str]) -> None:

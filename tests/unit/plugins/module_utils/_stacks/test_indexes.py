@@ -108,7 +108,7 @@ def test_nobody_waits_for_an_index_that_hangs() -> None:
     over.set()
 
 
-SETTINGS = {"extra-index-url": "https://own.example/1 https://own.example/2", "find-links": "/own"}
+SETTINGS = {"extra_index_urls": ["https://own.example/1", "https://own.example/2"], "find_links": ["/own"]}
 OPTIONS = {"index_urls": ["https://b", "https://c"], "find_links": ["/d", "https://e"]}
 
 
@@ -136,6 +136,34 @@ def test_search_without_an_index() -> None:
     assert indexes.search(alone, "https://a", {}, ["https://a"])["PIP_NO_INDEX"] == "1"
 
 
+def test_pip_has_no_more_of_its_configuration_than_how_indexes_are_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_TARGET", "/elsewhere")
+    monkeypatch.setenv("PIP_CERT", "/host.pem")
+    settings = {**SETTINGS, "cert": "/own.pem", "cache_dir": False, "retries": 2, "no_index": 1}
+    assert indexes.on_control_node({**NOTHING, **OPTIONS}, "https://a", settings, [], tmp_path) == {
+        **indexes.search(OPTIONS, "https://a", SETTINGS, []),
+        "PIP_CONFIG_FILE": os.devnull,
+        "PIP_TARGET": "",
+        "PIP_CERT": "/own.pem",
+        "PIP_NO_CACHE_DIR": "1",
+        "PIP_RETRIES": "2",
+        "PIP_NO_INDEX": "",
+    }
+    on_host = indexes.search_from_host({"index_urls": [], "find_links": [], "index_timeout": 7}, "/wheels")
+    assert on_host["PIP_TARGET"] == ""
+    assert "PIP_CERT" not in on_host
+
+
+@pytest.fixture
+def unconfigured(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+
+
 COMMON = {
     "PIP_CONFIG_FILE": os.devnull,
     "PIP_DISABLE_PIP_VERSION_CHECK": "1",
@@ -145,6 +173,7 @@ COMMON = {
 }
 
 
+@pytest.mark.usefixtures("unconfigured")
 def test_search_from_a_host_without_network() -> None:
     options = {"index_urls": [], "find_links": [], "index_timeout": 7}
     assert indexes.search_from_host(options, "/wheels") == {
@@ -157,6 +186,7 @@ def test_search_from_a_host_without_network() -> None:
     }
 
 
+@pytest.mark.usefixtures("unconfigured")
 def test_search_from_a_host_in_indexes() -> None:
     options = {"index_urls": ["default", "http://me:secret@b:81/simple"], "find_links": ["/e"], "index_timeout": 7}
     assert indexes.search_from_host(options, "/wheels") == {

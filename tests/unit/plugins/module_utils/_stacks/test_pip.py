@@ -104,7 +104,7 @@ def test_what_is_installed_or_constrained_stays(tmp_path: Path) -> None:
     assert tool.resolve(["a"], str(limit), {}, tmp_path) == {"a": "1", "b": "2"}
     assert tool.resolve(["a"], None, {"b": "1"}, tmp_path) == {"a": "1", "b": "1"}
     assert tool.resolve([str(own), "a"], None, {}, tmp_path) == {"a": "1", "b": "4", "my-own": "1.5"}
-    configured = pip.Pip(run, "3.11", "2.36", tool.variables, (), {"constraint": str(limit)})
+    configured = pip.Pip(run, "3.11", "2.36", {**tool.variables, "PIP_CONSTRAINT": str(limit)})
     assert configured.resolve(["a"], None, {}, tmp_path)["b"] == "2"
 
 
@@ -125,24 +125,74 @@ def test_what_cannot_be_resolved_is_named(tmp_path: Path) -> None:
         tool.resolve(["torch==2.13.0+cpu"], None, {}, tmp_path)
 
 
-def test_settings() -> None:
-    output = """
-global.index-url='https://file.example/simple'
-:env:.index-url='https://env.example/simple'
-install.find-links='/wheels /more'
+def settings(tmp_path: Path, text: str, **variables: str) -> dict[str, Any]:
+    """Return how pip is configured by a file of this content and these variables alone."""
+    (tmp_path / "pip.conf").write_text(text)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
+    given = {**bare, "HOME": str(tmp_path), "XDG_CONFIG_DIRS": str(tmp_path), **variables}
+    given["PIP_CONFIG_FILE"] = str(tmp_path / "pip.conf")
+
+    def execute(command: list[str], _variables: Mapping[str, str]) -> tuple[int, str, str]:
+        ran = subprocess.run(command, env=given, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout, ran.stderr
+
+    return pip.settings(execute)
+
+
+def test_settings_are_those_that_pip_reads(tmp_path: Path) -> None:
+    text = f"""
+[global]
+extra-index-url =
+    https://me:secret@a.example/simple
+    # of the team
+    https://b.example/simple  # the second one
+trusted-host = a.example b.example
+index-url = https://file.example/simple
+user = true
+require-hashes = true
+timeout = 33
+no-cache-dir = true
+[install]
+find-links =
+    {tmp_path}
+    {tmp_path}/nowhere
+prefix = {tmp_path}/prefix
+[download]
+constraint = /limits.txt
+[wheel]
+proxy = proxy.example:3128
 """
+    wanted: dict[str, Any] = {
+        "index_url": "https://file.example/simple",
+        "extra_index_urls": ["https://me:secret@a.example/simple", "https://b.example/simple"],
+        "find_links": [str(tmp_path)],
+        "trusted_hosts": ["a.example", "b.example"],
+        "timeout": 33,
+        "cache_dir": False,
+        "constraints": ["/limits.txt"],
+        "proxy": "proxy.example:3128",
+    }
+    found = settings(tmp_path, text)
+    # This Python may have a file of its own, of the virtual environment.
+    assert {name: found.get(name) for name in wanted} == wanted
+    assert settings(tmp_path, text, PIP_PYPI_URL="https://env.example")["index_url"] == "https://env.example"
+    assert settings(tmp_path, "[global]\nno-index = yes")["no_index"]
+    assert settings(tmp_path, "")["index_url"] == "https://pypi.org/simple"
 
-    def run(command: list[str], _variables: Mapping[str, str]) -> tuple[int, str, str]:
-        assert command == [sys.executable, "-m", "pip", "config", "list"]
-        return 0, output, ""
 
-    assert pip.settings(run) == {"index-url": "https://env.example/simple", "find-links": "/wheels /more"}
+def test_settings_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"has 2 URLs as index-url, which takes one: write the others as extra-"):
+        settings(tmp_path, "[global]\nindex-url =\n  https://a.example\n  https://b.example")
+    with pytest.raises(ValueError, match=r"perhaps is not a valid value for no-index"):
+        settings(tmp_path, "[global]\nno-index = perhaps")
+    with pytest.raises(ValueError, match=r"(?s)has no pip that works: .*pip\.conf"):
+        settings(tmp_path, "index-url = https://a.example")
 
 
 def test_no_pip() -> None:
     error = f"{sys.executable} has no pip that works: No module named pip"
     with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-        pip.default_index(lambda _command, _variables: (1, "", "No module named pip\n"))
+        pip.settings(lambda _command, _variables: (1, "", "No module named pip\n"))
 
 
 def test_an_error_of_pip() -> None:

@@ -17,10 +17,12 @@ def test_variables_are_those_of_pip() -> None:
         "PIP_EXTRA_INDEX_URL": "https://a.example https://b.example",
         "PIP_FIND_LINKS": "/wheels https://c.example",
         "PIP_CERT": "/ca.pem",
+        "PIP_TRUSTED_HOST": "a.example b.example",
+        "PIP_TIMEOUT": "60.0",
         "NETRC": "/netrc",
         "https_proxy": "http://proxy",
     }
-    assert uv.variables(pip, {"trusted-host": "a.example b.example", "timeout": "60"}) == {
+    assert uv.variables(pip) == {
         "UV_DEFAULT_INDEX": "https://me:secret@main.example/simple",
         "UV_INDEX": "https://a.example https://b.example",
         "UV_FIND_LINKS": "/wheels,https://c.example",
@@ -30,7 +32,7 @@ def test_variables_are_those_of_pip() -> None:
         "NETRC": "/netrc",
         "https_proxy": "http://proxy",
     }
-    assert uv.variables({"PIP_NO_INDEX": "1", "PIP_INDEX_URL": ""}, {}) == {}
+    assert uv.variables({"PIP_NO_INDEX": "1", "PIP_INDEX_URL": ""}) == {}
 
 
 def test_versions() -> None:

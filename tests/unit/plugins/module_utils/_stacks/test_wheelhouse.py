@@ -263,6 +263,32 @@ def test_wheels_of_the_users_own(tmp_path: Path) -> None:
     assert wheelhouse.key({**OPTIONS, **options}, "2.36") != key
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[global]\nuser = true",
+        "[install]\nprefix = /nonexistent/prefix",
+        "[global]\ntarget = /nonexistent/target",
+        "[global]\nrequire-hashes = true\nrequire-virtualenv = true\nno-binary = :all:\nplatform = win32",
+        "[global]\nno-index = true\nfind-links =\n    {links}\n    {more}\n    /nonexistent",
+        "[install]\nroot = /nonexistent/root\ndry-run = true\n[download]\nno-deps = true\ndest = /nonexistent",
+        "[global]\nextra-index-url =\n    file://{more}\n    file://{links}\npython = /nonexistent/python",
+    ],
+)
+def test_a_configuration_of_pip_for_other_purposes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """What a user has for their own `pip install` neither breaks a collection nor has it install anywhere else."""
+    (tmp_path / "more").mkdir()
+    (tmp_path / "pip.conf").write_text(text.format(links=tmp_path / "links", more=tmp_path / "more"))
+    for name in [name for name in os.environ if name.startswith("PIP_") and name != "PIP_CERT"]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_USER", "1")
+    monkeypatch.setenv("PIP_REQUIRE_VIRTUALENV", "1")
+    found, _silent, house = collect(tmp_path, requirements=["a"], installed={"installed": "4"}, unpack=True, only=["a"])
+    assert found == ["a-1", "dependency-3"]
+    assert (house / "packages/a-1.dist-info").is_dir()
+
+
 # The index with CPU builds, which cannot be reached here.
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 
