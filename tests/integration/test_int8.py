@@ -69,12 +69,12 @@ def test_a_trained_model_is_quantized_saved_and_predicts(trained: Path, tmp_path
     with (tmp_path / "results/small-int8-predict/predictions.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     right = sum(row["predicted_label"] == row["label"] for row in rows)
-    # Dynamic inputs have the range of their batch: other batches may move a row that lies between the labels.
-    assert right / 400 == pytest.approx(metrics["eval_accuracy"], abs=0.01)
+    # Rounding may move a row that lies between the labels.
+    assert right / 400 == pytest.approx(metrics["eval_accuracy"], abs=0.003)
     told = json.loads((tmp_path / "results/small-int8-predict/prediction.json").read_text())["request"]
     assert (told["precision"], told["int8"]) == ("int8", inputs)
 
 
 def test_layers_compute_what_those_of_fp32_do(environment: Path) -> None:
-    """Linear layers and convolutions, with ranges of each call and of calibration, in fp32 and bf16."""
-    assert run(environment, f"{checkout.ROOT}/tests/integration/inference/int8_layers.py").split() == ["right"] * 6
+    """Linear layers and convolutions, with ranges of each token and of calibration, in fp32 and bf16; rows alone."""
+    assert run(environment, f"{checkout.ROOT}/tests/integration/inference/int8_layers.py").split() == ["right"] * 14

@@ -23,6 +23,25 @@ def compare(model: nn.Module, values: Any, static: bool) -> None:
     print("right" if largest < 0.05 else largest)
 
 
+def alone(model: nn.Module, values: Any, static: bool) -> None:
+    """Print `right` where each row of a batch has the outputs that it has without the others, to the last bit.
+
+    The others are large, padding, infinite or no numbers; what is not finite has outputs that are none either.
+    """
+    quantized = copy.deepcopy(model)
+    int8.quantize(quantized, *((quantized, [values.float()]) if static else ()))
+    others = [values[:1] * scale for scale in (600.0, 0.0, 1e-30)]
+    worst = [values[:1].clone() for _ in range(3)]
+    for other, number in zip(worst, (float("inf"), float("-inf"), float("nan"))):
+        other.flatten()[0] = number
+    with torch.inference_mode():
+        found = quantized(torch.cat([values, *others, *worst]))
+        same = all(torch.equal(found[row : row + 1], quantized(values[row : row + 1])) for row in range(len(values)))
+        ends = [bool(row.isfinite().all()) for row in found]
+    count = len(values) + len(others)
+    print("right" if same and ends == [True] * count + [False] * len(worst) else (same, ends))
+
+
 if __name__ == "__main__":
     torch.manual_seed(1)
     linear = nn.Sequential(nn.Linear(64, 48), nn.GELU(), nn.Linear(48, 16, bias=False)).eval()
@@ -38,3 +57,16 @@ if __name__ == "__main__":
     unseen = nn.Sequential(*pictures, nn.Linear(16 * 8 * 8, 4))
     int8.quantize(unseen, unseen, [torch.zeros(2, 3, 16, 16)])
     print("right" if type(unseen[0]) is nn.Conv2d and isinstance(unseen[3], int8.Linear) else unseen)
+    # An expert of a mixture may get no token; zeros are no range.
+    with torch.inference_mode():
+        int8.quantize(linear)
+        print("right" if linear(torch.zeros(0, 64)).shape == (0, 16) else "no tokens")
+    for kind in (torch.float32, torch.bfloat16):
+        for static in (False, True):
+            torch.manual_seed(1)
+            alone(nn.Sequential(nn.Linear(64, 48)).eval(), torch.randn(7, 5, 64).to(kind), static)
+    alone(pictures, torch.randn(3, 3, 16, 16), static=True)
+    # A host without VNNI has half the levels.
+    vars(int8)["levels"] = lambda: 127
+    compare(nn.Sequential(nn.Linear(64, 48)).eval(), texts, static=False)
+    alone(nn.Sequential(nn.Linear(64, 48)).eval(), texts, static=False)

@@ -102,6 +102,11 @@ def check(cell: Mapping[str, Any], task: str) -> None:
         raise Unavailable("torch.compile needs a C++ compiler, and this host has none: install g++ (or set CXX)")
     if engine in ("compile", "trace") and cell["precision"] == "int8":
         raise Unavailable(f"the packed weights of int8 are not for the engine {engine}: use eager for int8")
+    if engine == "ipex" and cell["precision"] == "int8" and cell.get("int8") != "static":
+        raise Unavailable(
+            "IPEX's dynamic int8 has one range for all rows of a batch, so that a row's answer depends on the others: "
+            "use eager, or int8: static"
+        )
     if engine == "ipex" and cell["precision"] == "fp16":
         raise Unavailable("fp16 is not for the engine ipex: use eager, compile or trace")
     if cell.get("autocast") and (cell["precision"] not in ("bf16", "fp16") or engine not in ("eager", "compile")):

@@ -1,8 +1,9 @@
 """Layers with int8 weights, multiplied by the operators that torch has of oneDNN for x86 (torch.ops.onednn).
 
 They are those in which PyTorch's quantization for x86 ends (torchao's PT2E); here nothing is compiled or exported.
-Weights have one scale for each output channel; inputs have the scale and zero point of their range: in each call
-(dynamic), or in calibration (static). docs/inference_engines.md compares the ways.
+Weights have one scale for each output channel. Inputs have the scale of a range: each token its own (dynamic), or that
+of calibration (static). Either way no row of a batch, nor its padding, changes the outputs of another one.
+docs/inference_engines.md compares the ways.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ SMALLEST = torch.finfo(torch.float32).tiny
 def quantize(model: Any, run: Callable[[Any], Any] | None = None, calibration: Sequence[Any] = ()) -> str:
     """Quantize linear layers in place, with `run` also convolutions; return the name of the way. Raises Unavailable.
 
-    run: asks the model with one entry of `calibration`: inputs have the ranges found so (static). Without it, they have
-    those of each call (dynamic).
+    run: asks the model with one entry of `calibration`: inputs have the ranges found so (static). Without it, each
+    token has its own (dynamic).
     """
     if not hasattr(torch.ops.onednn, "qlinear_pointwise"):
         raise Unavailable(f"torch {torch.__version__} has no int8 operators of oneDNN: use the stack native")
@@ -105,17 +106,14 @@ class Quantized(nn.Module):
         self.register_buffer("input_range", torch.zeros(2) if input_range is None else input_range)
         # Of the first call.
         self.packed: Any = None
-        self.known: tuple[Any, Any] | None = None
+        self.known: Any = None
 
-    def inputs(self, values: Any) -> tuple[Any, Any, Any]:
-        """Return inputs as uint8 of the same shape, and their scale (fp32) and zero point (int32), of one element."""
-        # Of their own range none is outside when it is rounded, as one level is spared: a pass less over all of them.
-        scale, zero = self.known or scale_of(torch.stack(torch.aminmax(values)), spared=1)
+    def inputs(self, values: Any) -> Any:
+        """Return inputs as uint8 of the same shape, by the range of calibration."""
+        scale, zero = self.known
         # Rounded by the conversion, which cuts off: none of them is below zero.
         moved = torch.add(zero + 0.5, values.float(), alpha=1 / float(scale))
-        if self.known:
-            moved.clamp_(0, levels() + 0.5)
-        return moved.to(torch.uint8), scale, zero
+        return moved.clamp_(0, levels() + 0.5).to(torch.uint8)
 
     def pack(self) -> None:
         """Prepare the first call; weights and range are settled by then."""
@@ -132,10 +130,26 @@ class Linear(Quantized):
         if self.packed is None:
             self.pack()
             self.packed = torch.ops.onednn.qlinear_prepack(self.weight, None)
-        inputs, scale, zero = self.inputs(values)
+            self.one, self.zero = torch.ones(1), torch.zeros(1, dtype=torch.int32)
+            # int64: sums of int32 may not fit.
+            self.weight_sum = self.weight.sum(1, dtype=torch.int64) * self.weight_scale
+            self.start = torch.zeros_like(self.weight_scale) if self.bias is None else self.bias
+        if self.known:
+            scale, zero = self.known
+            outputs = self._product(self.inputs(values), scale, zero, self.bias, values.dtype)
+            return marked(values, outputs, -1)
+        exact = values.float()
+        # A token is low + scale * q, with q from 0 on; its range has zero in it, which keeps low / scale small.
+        low = exact.amin(-1, keepdim=True).clamp_(max=0)
+        scale = (exact.amax(-1, keepdim=True).clamp_(min=0) - low).div_(levels() - 1).clamp_(min=SMALLEST)
+        inputs = torch.addcmul(0.5 - low / scale, exact, 1 / scale).to(torch.uint8)
+        products = self._product(inputs, self.one, self.zero, None, torch.float32)
+        return torch.addcmul(self.start, products, scale, out=products).addcmul_(low, self.weight_sum).to(values.dtype)
+
+    def _product(self, inputs: Any, scale: Any, zero: Any, bias: Any, dtype: Any) -> Any:
         return torch.ops.onednn.qlinear_pointwise.tensor(
-            *(inputs, scale, zero, self.packed, self.weight_scale, self.weight_zero, self.bias),
-            *(1.0, 0, values.dtype, "none", [], ""),
+            *(inputs, scale, zero, self.packed, self.weight_scale, self.weight_zero, bias),
+            *(1.0, 0, dtype, "none", [], ""),
         )
 
 
@@ -155,11 +169,17 @@ class Conv2d(Quantized):
             self.packed = torch.ops.onednn.qconv_prepack(
                 self.weight, self.weight_scale, *self.one, *self.shape, list(values.shape)
             )
-        inputs = self.inputs(values)[0]
-        return torch.ops.onednn.qconv_pointwise(
-            *(inputs, *self.one, self.packed, self.weight_scale, self.weight_zero, self.bias, *self.shape),
+        outputs = torch.ops.onednn.qconv_pointwise(
+            *(self.inputs(values), *self.one, self.packed, self.weight_scale, self.weight_zero, self.bias, *self.shape),
             *(1.0, 0, torch.float32, "none", [], ""),
         )
+        return marked(values, outputs, (1, 2, 3))
+
+
+def marked(values: Any, outputs: Any, dims: Any) -> Any:
+    """Return outputs with NaN where inputs are not finite, which integers do not show. dims: of one token."""
+    total = values.sum(dims, keepdim=True)
+    return outputs if bool(total.isfinite().all()) else outputs + (total - total)
 
 
 @functools.cache
@@ -175,13 +195,10 @@ def quantized_weight(weight: Any) -> tuple[Any, Any]:
     return torch.round(flat / scale[:, None]).clamp(-127, 127).to(torch.int8).view(weight.shape), scale
 
 
-def scale_of(limits: Any, spared: int = 0) -> tuple[Any, Any]:
-    """Return the scale (fp32) and the zero point (int32) for a range (2), each of one element; zero is in the range.
-
-    spared: levels that are left out.
-    """
+def scale_of(limits: Any) -> tuple[Any, Any]:
+    """Return the scale (fp32) and the zero point (int32) for a range (2), each of one element; zero is in the range."""
     low, high = limits.float()[:1].clamp(max=0), limits.float()[1:].clamp(min=0)
-    scale = ((high - low) / (levels() - spared)).clamp(min=SMALLEST)
+    scale = ((high - low) / levels()).clamp(min=SMALLEST)
     return scale, torch.round(-low / scale).clamp(0, levels()).to(torch.int32)
 
 
