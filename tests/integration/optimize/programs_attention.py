@@ -74,6 +74,8 @@ USES = (
     "deepcopy",
     "detached change",
 )
+# Fields of which the first choice is drawn half as often.
+VARIED = ("related", "use", "mask", "dropout", "seed")
 FIELDS: dict[str, tuple[Any, ...]] = {
     "dtype": ("bfloat16", "float32", "float32", "float16", "float64", "mixed"),
     "dropout": (0.0, 0.1, 0.1, 0.1, 0.5, 0.9, 0.01, 0.99, 1.0, -0.1, 1.5, 1 / 64, 1e-9),

@@ -12,6 +12,8 @@ from records import Record
 from torch.utils.checkpoint import checkpoint
 
 HAS_EXACT = False
+# Fields of which the first choice is drawn half as often.
+VARIED = ("function", "shape", "seed")
 FIELDS: dict[str, tuple[Any, ...]] = {
     "function": (
         "dropout",

@@ -89,6 +89,8 @@ BETWEEN = (
     "saved for backward",
     "grad_fn of the step",
 )
+# Fields of which the first choice is drawn half as often.
+VARIED = ("gradient", "layout", "between", "seed")
 FIELDS: dict[str, tuple[Any, ...]] = {
     "class": ("AdamW", "Adam", "derived", "NAdam"),
     "shapes": (((4, 6),), *((shape,) for shape in SHAPES), ((4, 6), (8,), ()), ((2, 3, 4, 5), (17, 33)), ((4, 6),) * 3),
