@@ -5,10 +5,12 @@ judge_parts.py OBSERVE: the directory of _amx_cluster_optimize.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import pickle
 import sys
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -232,24 +234,102 @@ def attention_is_pytorchs_elsewhere() -> None:
     judge("torch.jit.script", torch.jit.script(Module())(tensors[0]).shape == tensors[0].shape)
 
 
-def optimizers_are_fused() -> None:
-    weights = torch.nn.Linear(30, 30)
-    for optimizer in (torch.optim.Adam, torch.optim.AdamW):
-        for given in (list(weights.parameters()), weights.parameters(), weights.named_parameters()):
-            judge(f"{optimizer.__name__} of {type(given).__name__}", optimizer(given, 1e-3).defaults["fused"])
-        judge("as the script has it", not optimizer(weights.parameters(), foreach=True).defaults["fused"])
-    found = []
-    for fused in (None, False):
-        torch.manual_seed(0)
-        model = torch.nn.Linear(30, 30)
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-2, **({} if fused is None else {"fused": fused}))
-        for _step in range(20):
-            model(torch.randn(8, 30)).square().sum().backward()
+def trained(
+    params: list[torch.Tensor], gradients: list[Any], steps: int = 3, kind: Any = torch.optim.AdamW, **words: Any
+) -> tuple[int, list[torch.Tensor]]:
+    """Return how many tensors the fused implementation was given, and parameters and states after some steps."""
+    optimizer = kind(params, **{"lr": 1e-2, **words})
+    taken = 0
+    names = ("_fused_adam_", "_fused_adamw_")
+    with contextlib.ExitStack() as stack:
+        fused = [stack.enter_context(mock.patch.object(torch, name, wraps=getattr(torch, name))) for name in names]
+        for _step in range(steps):
+            for param, gradient in zip(params, gradients):
+                param.grad = gradient(param.detach())
             optimizer.step()
-            optimizer.zero_grad()
-        found.append((model.weight.detach(), optimizer.state_dict()["state"][0]))
-    judge("the same weights", torch.allclose(found[0][0], found[1][0], atol=1e-6))
-    judge("the same state", found[0][1].keys() == found[1][1].keys())
+        taken = sum(len(call.args[0]) for each in fused for call in each.call_args_list)
+    states = [each for param in params for each in optimizer.state[param].values()]
+    return taken, [each.detach().clone() for each in (*params, *states)]
+
+
+def optimizers_are_fused_where_it_is_right() -> None:
+    """Beside PyTorch's loop: how many tensors are fused, and that weights and states are the same."""
+
+    def plain(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.randn(shape, dtype=dtype)
+
+    def columns() -> torch.Tensor:
+        return torch.randn(8, 16)[:, :4]
+
+    flat = torch.randn(600)
+    sin: Any = torch.sin
+    inf = lambda param: torch.sin(param).index_fill(0, torch.tensor([1]), math.inf)  # noqa: E731
+    turned = lambda param: torch.sin(param).t().contiguous().t()  # noqa: E731
+    one_row = lambda param: torch.sin(param[0]).expand(param.shape)  # noqa: E731
+    cases: dict[str, tuple[int, Any, Any, dict[str, Any]]] = {
+        "usual ones": (6, lambda: [plain(30, 30), plain(30)], sin, {}),
+        "Adam": (6, lambda: [plain(30, 30), plain(30)], sin, {"kind": torch.optim.Adam}),
+        "float64": (3, lambda: [plain(30, 30, dtype=torch.float64)], sin, {}),
+        "maximize": (3, lambda: [plain(30, 30)], sin, {"maximize": True}),
+        "bfloat16, which PyTorch rounds more often": (0, lambda: [plain(30, dtype=torch.bfloat16)], sin, {}),
+        "float16": (0, lambda: [plain(30, dtype=torch.float16)], sin, {}),
+        "complex": (0, lambda: [torch.randn(9, dtype=torch.complex64)], sin, {}),
+        "gradients in another order": (3, lambda: [plain(30, 20), plain(20)], turned, {}),
+        "channels_last": (0, lambda: [plain(4, 3, 5, 5).to(memory_format=torch.channels_last)], sin, {}),
+        "a transposed parameter": (0, lambda: [plain(30, 20).t()], sin, {}),
+        "columns of a tensor": (0, lambda: [columns()], sin, {}),
+        "expanded gradients": (0, lambda: [plain(30, 20)], one_row, {}),
+        "parameters that overlap": (0, lambda: [flat.clone()[:400], flat[100:500], flat[450:600]], sin, {}),
+        "a gradient that is the parameter": (0, lambda: [plain(30)], lambda param: param, {}),
+        "infinite gradients": (0, lambda: [plain(30)], inf, {}),
+        "huge gradients": (0, lambda: [plain(37)], lambda param: torch.sin(param) * 3e19, {}),
+        "amsgrad": (0, lambda: [plain(30)], sin, {"amsgrad": True}),
+        "weight decay within the gradient": (
+            0,
+            lambda: [plain(9)],
+            sin,
+            {"kind": torch.optim.Adam, "weight_decay": 0.1},
+        ),
+        "an eps of 0": (0, lambda: [plain(30)], sin, {"eps": 0.0}),
+        "a learning rate that is a tensor": (0, lambda: [plain(30)], sin, {"lr": torch.tensor(1e-2)}),
+        "as the script has it": (0, lambda: [plain(30)], sin, {"foreach": True}),
+        "a single number": (3, lambda: [plain()], sin, {}),
+        "nothing": (0, lambda: [plain(0)], sin, {}),
+    }
+    for name, (wanted, make, gradient, words) in cases.items():
+        found = []
+        for stock in ({}, {"fused": False}):
+            torch.manual_seed(3)
+            flat = torch.randn(600)
+            params = [each.requires_grad_() for each in make()]
+            found.append(
+                trained(params, [gradient] * len(params), **{**words, **(stock if "foreach" not in words else {})})
+            )
+        taken, same = found[0][0], zip(found[0][1], found[1][1])
+        judge(f"optimizer, {name}: {taken} fused", taken == wanted)
+        judge(
+            f"optimizer, {name}: as PyTorch's",
+            all(
+                torch.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True) and a.stride() == b.stride() for a, b in same
+            ),
+        )
+
+
+def optimizers_stay_the_scripts() -> None:
+    weights = torch.nn.Linear(30, 30)
+    for kind in (torch.optim.Adam, torch.optim.AdamW):
+        mine_, theirs_ = kind(weights.parameters()), kind(weights.parameters(), fused=None)
+        judge("defaults", mine_.defaults == theirs_.defaults and mine_.defaults["fused"] is None)
+        weights(torch.randn(3, 30)).sum().backward()
+        mine_.step()
+        saved = mine_.state_dict()
+        judge("groups", saved["param_groups"][0]["fused"] is None)
+        judge("no scaling of gradients by the optimizer", not hasattr(mine_, "_step_supports_amp_scaling"))
+        again = pickle.loads(pickle.dumps(mine_))
+        judge("pickled", again.state_dict()["param_groups"] == saved["param_groups"])
+    compiled = torch.optim.AdamW(weights.parameters())
+    torch.compile(compiled.step, backend="eager")()
+    judge("compiled", compiled.state[weights.weight]["step"].item() == 1)
 
 
 torch.manual_seed(0)
@@ -263,7 +343,8 @@ for part in (
     attention_drops,
     attention_is_computed_again,
     attention_is_pytorchs_elsewhere,
-    optimizers_are_fused,
+    optimizers_are_fused_where_it_is_right,
+    optimizers_stay_the_scripts,
 ):
     part()
 sys.exit(wrong > 0)

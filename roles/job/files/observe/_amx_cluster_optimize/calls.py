@@ -1,0 +1,76 @@
+"""What the parts check at each call, and how they come between PyTorch's operators and their callers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+# The libraries that register the parts' operators: they are PyTorch's own again once these are gone.
+_libraries: list[Any] = []
+
+
+def are_seen() -> bool:
+    """Tell whether something else than autograd is to see PyTorch's operators: modes, compilers, torch.func."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._is_torch_function_mode_enabled()
+        or torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch.autograd.forward_ad._current_level >= 0
+        or _is_traced()
+    )
+
+
+def _is_traced() -> bool:
+    return torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher)
+
+
+def is_plain(tensor: Any) -> bool:
+    """Tell whether a tensor is memory of this host with strides, and nothing more."""
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not tensor.is_quantized
+        and not tensor.is_inference()
+        and not tensor.is_neg()
+        and not tensor._is_zerotensor()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
+
+
+def are_apart(tensors: Iterable[Any]) -> bool:
+    """Tell whether no two tensors share memory: dense ones, or any."""
+    places = sorted(_place(tensor) for tensor in tensors)
+    return all(one[1] <= other[0] for one, other in zip(places, places[1:]))
+
+
+def _place(tensor: Any) -> tuple[int, int]:
+    """Return where the memory of a tensor begins and ends."""
+    begin = tensor.data_ptr()
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.element_size() if tensor.numel() else begin
+
+
+def replace(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """Have CPU tensors go to a function, where autograd records, instead of to PyTorch's composition of operators.
+
+    It comes after autocast, torch.func and subclasses of tensors, so that all of these see PyTorch's operator.
+    name: such as "dropout". Returns what PyTorch does by itself. Raises what PyTorch raises if it has no such operator.
+    """
+    kernel = torch.library.get_kernel(f"aten::{name}", "CompositeImplicitAutograd")
+    keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU)
+    operator = getattr(torch.ops.aten, name).default
+
+    def theirs(*args: Any, **words: Any) -> Any:
+        # A compiler has decompositions of its own.
+        return operator.decompose(*args, **words) if _is_traced() else kernel.call_boxed(keys, *args, **words)
+
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(name, function, "AutogradCPU")
+    _libraries.append(library)
+    return theirs
