@@ -20,11 +20,11 @@ ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "observe/*/*.py", "coll
 
 
 def _files_of_project(content: dict[str, Any] | None) -> dict[str, str]:
-    """Return the files beside a project's tree: what is in it, and what importlib.metadata reads of it."""
+    """Return the files beside a project's tree: what is in it, and what an installation adds."""
     if not content:
         return {}
     listed = {name: content[name] for name in ("digest", "directory", "files", "links")}
-    installed = {f"{project.INSTALLED}/{name}": text for name, text in content["installed"].items()}
+    installed = {f"{project.DIRECTORY}/{name}": text for name, text in content["installed"].items()}
     return {project.LISTING: json.dumps(listed, indent=1) + "\n", **installed}
 
 

@@ -26,10 +26,10 @@ from ansible_collections.amx.cluster.plugins.module_utils import _collection
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, ignore
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
-# The directory of the job directory that has the project, the one that has what importlib.metadata reads of it, and
+# The directory of the job directory that has the project, the one in it that has what an installation adds, and
 # the file that lists it.
 DIRECTORY = "project"
-INSTALLED = "installed"
+INSTALLED = f"{DIRECTORY}/.installed"
 LISTING = "project.json"
 # What scripts write: directories of the job directory that are linked into the project.
 WRITTEN = ("output", "data")

@@ -251,7 +251,7 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resume
 def _add_project(part: Path, content: Mapping[str, Any], store: Path) -> None:
     """Make the tree of a project, whose scripts find there what those without a project find beside them."""
     tree = part / project.DIRECTORY
-    tree.mkdir()
+    tree.mkdir(exist_ok=True)
     project.make(content, store, tree)
     for name in content["shared"]:
         if name in project.WRITTEN:

@@ -332,7 +332,6 @@ def _metrics(sources: dict[str, Source]) -> dict[str, Source]:
             "collectives",
             "packages",
             project.DIRECTORY,
-            project.INSTALLED,
             EXAMPLES.parts[0],
         ):
             raise ValueError(f"{name}: is a directory that the job directory has already")

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files, project_wheel
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.package_sources import Source
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.packaging_files import Requirement
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
@@ -23,7 +25,7 @@ def read(job: Job) -> dict[str, Any]:
     """Return what a job brings: {project, requirements, git, wheels}, before anything is copied.
 
     project: the tree (project.Project.to_json), with its digest and size, `paths` (directories in the job directory
-    from which its modules are imported), `installed` (files for importlib.metadata), `shared` (what of the job
+    from which its modules are imported), `installed` (files that an installation adds), `shared` (what of the job
     directory is linked into it), and `contents` (entries of the store); empty without one. requirements: {as written:
     where}. git: those that are Git URLs, likewise. wheels: the user's own, each {path, name, version, requires}.
     package_sources: where the project says that packages come from, each package_sources.Source.
@@ -58,17 +60,29 @@ def _project(job: Job) -> dict[str, Any]:
     taken = project.taken(found, shared)
     if taken:
         raise ValueError(taken)
-    installed = packaging_files.distribution_files(directory)
+    links: dict[str, str] = {}
+    metadata = packaging_files.distribution_files(directory)
+    installed = {f"{project_wheel.INSIDE}/{name}": text for name, text in metadata.items()}
+    if project_wheel.built_by(directory, copied):
+        installed, links = project_wheel.read(found, _run)
+    made = {name: os.path.relpath(path, PurePosixPath(name).parent) for name, path in links.items()}
     paths = [f"{project.DIRECTORY}/{path}".rstrip("/") for path in packaging_files.import_paths(directory)]
     return {
         **found.to_json(),
         **found.summary(),
         "files": found.files,
         "contents": found.contents(),
+        "links": {**found.links, **made},
         "installed": installed,
-        "paths": [*paths, *([project.INSTALLED] if installed else [])],
+        "paths": [*paths, *([project.INSTALLED] if installed or links else [])],
         "shared": shared,
     }
+
+
+def _run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+    environ = {**os.environ, **variables}
+    ran = subprocess.run(command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 def _shared(job: Job) -> list[str]:

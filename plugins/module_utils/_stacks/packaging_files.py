@@ -233,21 +233,10 @@ def _origin(path: Path, text: str) -> str:
 def import_paths(project: Path) -> list[str]:
     """Return the directories in a project from which its modules are imported, itself ("") first.
 
-    Those of a src layout are there only where the project is an installable package.
+    That of a src layout is one only where the project is an installable package.
     """
-    tool = read_pyproject(project).get("tool", {})
-    setuptools = tool.get("setuptools", {})
-    packages = setuptools.get("packages", {})
-    places = ["", *(packages.get("find", {}).get("where", []) if isinstance(packages, dict) else [])]
-    places.append(setuptools.get("package-dir", {}).get("", ""))
-    places += [item.get("from", "") for item in tool.get("poetry", {}).get("packages", [])]
-    wheel = tool.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {})
-    places += [str(Path(item).parent) for item in wheel.get("packages", [])]
-    places.append(tool.get("pdm", {}).get("build", {}).get("package-dir", ""))
-    if any((project / name).is_file() for name in INSTALLABLE):
-        places.append("src")
-    clean = (Path(path).as_posix().removeprefix(".") for path in places)
-    return [path for path in dict.fromkeys(clean) if ".." not in path.split("/") and (project / path).is_dir()]
+    is_package = any((project / name).is_file() for name in INSTALLABLE)
+    return ["", *(["src"] if is_package and (project / "src").is_dir() else [])]
 
 
 def distribution_files(project: Path) -> dict[str, str]:

@@ -25,9 +25,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # Seconds to wait for another process that collects or builds the same: the wheels of a stack are 2 GB and more.
 PATIENCE = 3600
-# On hosts; on the control node, where the role torch_stack keeps sources of transformers, too.
+# On hosts; on the control node, where the role torch_stack keeps sources of transformers, and project_wheel projects.
 WHEELS = _ownership.Places("wheels", ("wheels",))
-DOWNLOADS = _ownership.Places("downloads", ("wheelhouse", "git_wheels", "transformers"))
+DOWNLOADS = _ownership.Places("downloads", ("wheelhouse", "git_wheels", "transformers", "projects"))
 
 
 def key(options: Mapping[str, Any], glibc: str) -> str:

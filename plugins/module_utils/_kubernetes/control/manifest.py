@@ -49,7 +49,7 @@ def job_files(derived: Derived, job: Job, tree: Mapping[str, Any]) -> dict[str, 
         for entry in tree["files"]:
             files[f"{project.DIRECTORY}/{entry['file']}"] = (job.project / entry["file"]).read_bytes()
         for name, text in tree["installed"].items():
-            files[f"{project.INSTALLED}/{name}"] = text.encode()
+            files[f"{project.DIRECTORY}/{name}"] = text.encode()
     else:
         scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
         files.update({script.name: script.read_bytes() for script in scripts if script.is_absolute()})

@@ -146,7 +146,9 @@ def make_directory(places: Places, job: Job) -> Path:
         for path in shown.get("executable", ()):
             (here / project.DIRECTORY / path).chmod(0o700)
         for path, target in shown.get("links", {}).items():
-            (here / project.DIRECTORY / path).symlink_to(target)
+            link = here / project.DIRECTORY / path
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(target)
         links.update({f"{project.DIRECTORY}/{name}": here / name for name in shown["shared"]})
     for name, target in links.items():
         link = here / name

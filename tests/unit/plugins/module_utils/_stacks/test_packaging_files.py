@@ -121,22 +121,6 @@ def test_pyproject(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '[tool.setuptools.packages.find]\nwhere = ["code"]\n',
-        '[tool.setuptools.package-dir]\n"" = "code"\n',
-        '[tool.poetry]\npackages = [{include = "words", from = "code"}]\n',
-        '[tool.hatch.build.targets.wheel]\npackages = ["code/words"]\n',
-        '[tool.pdm.build]\npackage-dir = "code"\n',
-    ],
-)
-def test_where_build_tools_find_packages(tmp_path: Path, text: str) -> None:
-    (tmp_path / "code/words").mkdir(parents=True)
-    (tmp_path / "pyproject.toml").write_text(text)
-    assert packaging_files.import_paths(tmp_path) == ["", "code"]
-
-
 def test_dependencies_that_only_a_build_knows(tmp_path: Path) -> None:
     content = tmp_path / "pyproject.toml"
     content.write_text('[project]\nname = "a"\ndynamic = ["dependencies", "version"]\n')
