@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from support.at_length import only_at_length
-from support.checkout import ROOT
+from support.checkout import ROOT, importable, importing
 
 INFERENCE = ROOT / "roles/measure/files/inference"
 # Seconds in which all of it has to come to its end, whatever else the machine does.
@@ -75,7 +75,7 @@ class Instances:
                     ],
                     cwd=INFERENCE,
                     env={
-                        **os.environ,
+                        **importing(),
                         **{name: str(value) for name, value in place.items()},
                         "AMX_CLUSTER_JOB": str(self.job),
                         "AMX_CLUSTER_HOST": "node0",
@@ -252,7 +252,7 @@ def test_cells_after_the_deadline_are_skipped(environment: Path, tmp_path: Path)
     instances = Instances(environment, tmp_path, 1)
     request = json.dumps({"cells": [cell(1, "distilbert")], "deadline": 1})
     command = [instances.python, str(INFERENCE / "run_benchmark.py"), "--request", request]
-    env = {**os.environ, "AMX_CLUSTER_JOB": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = {**importing(), "AMX_CLUSTER_JOB": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(command, check=True, env=env, timeout=LIMIT)
     (found,) = instances.end()["c01"]
     assert (found["state"], found["reason"]) == ("skipped", "the time budget was used up before this cell")
@@ -270,7 +270,7 @@ def test_answers_are_the_same_one_by_one_and_in_batches(environment: Path, tmp_p
     script = ROOT / "tests/integration/inference/answers.py"
     ran = subprocess.run(
         [f"{environment}/bin/python", str(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": str(INFERENCE), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": importable(INFERENCE), "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -339,8 +339,8 @@ print(json.dumps(found))
 
 
 def test_a_single_logit_is_compared_by_its_value_and_its_sign(environment: Path) -> None:
-    python = [f"{environment}/bin/python", "-B", "-c", ONE_LOGIT]
-    done = subprocess.run(python, cwd=INFERENCE, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
+    python, env = [f"{environment}/bin/python", "-B", "-c", ONE_LOGIT], importing()
+    done = subprocess.run(python, cwd=INFERENCE, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
     found = json.loads(done.stdout)
     equal = {name: (one["equal"], one["tolerance"]) for name, one in found.items()}
     assert equal == {

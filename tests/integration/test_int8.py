@@ -16,7 +16,7 @@ INFERENCE = checkout.ROOT / "roles/measure/files/inference"
 
 
 def run(environment: Path, script: str, *words: str) -> str:
-    path = f"{INFERENCE}{os.pathsep}{checkout.ROOT}/tests/integration/inference"
+    path = checkout.importable(INFERENCE, checkout.ROOT / "tests/integration/inference")
     ran = subprocess.run(
         [f"{environment}/bin/python", "-B", script, *words],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

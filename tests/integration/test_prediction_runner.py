@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from support.at_length import AT_LENGTH, only_at_length
-from support.checkout import ROOT
+from support.checkout import ROOT, importable
 
 INFERENCE = ROOT / "roles/measure/files/inference"
 # Seconds in which all of it has to come to its end, whatever else the machine does.
@@ -38,7 +38,7 @@ def models(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(environment: Path, script: Path, *words: str, fails: bool = False, **variables: str) -> str:
     ran = subprocess.run(
         [f"{environment}/bin/python", "-B", str(script), *words],
-        env={**os.environ, "PYTHONPATH": str(INFERENCE), "OMP_NUM_THREADS": "1", **variables},
+        env={**os.environ, "PYTHONPATH": importable(INFERENCE), "OMP_NUM_THREADS": "1", **variables},
         capture_output=True,
         text=True,
         timeout=LIMIT,

@@ -37,8 +37,12 @@ def importing() -> dict[str, str]:
 
     ansible-test brings the modules' part of Ansible in PYTHONPATH.
     """
-    paths = [str(ROOT / ".collections"), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, "PYTHONPATH": importable(*filter(None, [os.environ.get("PYTHONPATH")]))}
+
+
+def importable(*places: object) -> str:
+    """Return a PYTHONPATH with the collection and these places."""
+    return os.pathsep.join([str(ROOT / ".collections"), *map(str, places)])
 
 
 def git(folder: Path, *arguments: str) -> str:

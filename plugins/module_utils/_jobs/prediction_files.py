@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import shutil
@@ -14,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, row_checks, rows
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, transfers
@@ -26,6 +25,8 @@ LEFT_OUT_ENDS = ("_results.json", ".md", ".lock", ".log")
 CHUNKS = "output/predictions"
 # Below the prefix on the head: models and data of predictions, by their content, and the program that describes data.
 CACHE = "cache/predictions"
+# From where Python imports this collection here, the archive of a module perhaps.
+LIBRARY = Path(row_checks.__file__).parents[6]
 # Arguments of training scripts that name a file of training data.
 TRAINING_FILES = ("train_file", "dataset_file", "validation_file")
 
@@ -106,12 +107,8 @@ def trained_on(folder: Path, args: Mapping[str, Any]) -> list[str]:
             continue
         for place in (folder / args[name], folder / "project" / args[name]):
             try:
-                with place.open(encoding="utf-8-sig", newline="") as stream:
-                    if place.suffix == ".csv":
-                        return next(csv.reader(stream), [])
-                    first = json.loads(stream.readline())
-                    return list(first) if isinstance(first, dict) else []
-            except (OSError, ValueError, csv.Error):
+                return rows.open_data(place).columns
+            except (OSError, ValueError):
                 continue
     return []
 
@@ -160,7 +157,7 @@ def describe(python: Path, program: Path, path: Path) -> dict[str, Any]:
     ran = subprocess.run(
         [python, "-B", directory.PREDICTION, "--describe", path],
         cwd=program,
-        env={**os.environ, "PYTHONPATH": ""},
+        env={**os.environ, "PYTHONPATH": str(LIBRARY)},
         capture_output=True,
         text=True,
         check=False,
@@ -243,6 +240,7 @@ def _run_shards(folder: Path, *options: str) -> Any:
         ran = subprocess.run(
             [python, "shards.py", *options, str(folder)],
             cwd=folder / "project",
+            env={**os.environ, "PYTHONPATH": str(folder / "lib")},
             capture_output=True,
             text=True,
             check=False,

@@ -59,7 +59,8 @@ def variables(plan: dict, name: str, environ: dict[str, str]) -> dict[str, str]:
     # Its project comes before what it requires besides the stack, which lies in packages/.
     own = [f"{here}/observe", *([f"{here}/collectives"] if plan.get("backend") == "mpi" else [])]
     project = [f"{here}/{path}" for path in plan.get("project", {}).get("paths", [])]
-    paths = [*own, *project, f"{here}/packages", env.get("PYTHONPATH"), environ.get("PYTHONPATH")]
+    # Scripts of the collection read data with the modules in lib/.
+    paths = [*own, *project, f"{here}/packages", env.get("PYTHONPATH"), environ.get("PYTHONPATH"), f"{here}/lib"]
     return {
         **env,
         "RANK": str(rank),

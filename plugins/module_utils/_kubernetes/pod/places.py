@@ -25,7 +25,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface 
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, venv
 
 # What the programs of a job have besides: beside them in the image.
-PROGRAMS = ("rank.py", "observe")
+PROGRAMS = ("rank.py", "observe", "lib")
 OUTCOME = 3000  # bytes of a termination message at most
 
 

@@ -67,7 +67,7 @@ def prepare(places: Places, environ: Mapping[str, str]) -> None:
         done = subprocess.run(
             [f"{places.env}/bin/python", path, *prepare_arguments(job.run.job)],
             cwd=inside,
-            env=dict(environ),
+            env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), f"{here}/lib"]))},
             check=False,
         )
         if done.returncode:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-import rows
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 
 class Busy(Exception):

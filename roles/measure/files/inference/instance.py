@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import rows
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 # Digits of a score: those that precisions agree in.
 DIGITS = 6
@@ -111,18 +110,4 @@ def rounded(predicted: Mapping[str, Any]) -> dict[str, Any]:
 
 def problem_of(record: rows.Record, columns: Sequence[str]) -> str:
     """Return why a row cannot be predicted on, as far as the row itself tells; an empty string when it can."""
-    if record.problem:
-        return record.problem
-    for column in columns:
-        if column not in record.values:
-            return f"has no column {column}"
-        value = record.values[column]
-        if value is None:
-            return f"has no value in the column {column}"
-        if not isinstance(value, str):
-            return f"has {json.dumps(value, default=str)[:100]} in the column {column}, where a text is expected"
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            return f"has half of a character in the column {column}"
-    return ""
+    return record.problem or rows.text_problem(record.values, columns)

@@ -23,9 +23,9 @@ import int8
 import isa
 import models
 import precision
-import rows
 import tasks
 import torch
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from instance import problem_of
 
 # Rows that static int8 is calibrated with, at most.

@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import rows
 import shards
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from instance import Instance
 
 

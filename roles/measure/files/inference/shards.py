@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import IO, Any
 
-import rows
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 DIRECTORY = "output/predictions"
 INDEX = "index.json"

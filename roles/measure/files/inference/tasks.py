@@ -11,19 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
 from models import Loaded, Unavailable
 
-# Columns by task, the first set that a file has is used; as in jobs/scripts/train_text.py.
+# Columns by task, the first set that a file has is used.
 COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "text-classification": (
-        ("sentence1", "sentence2"),
-        ("question1", "question2"),
-        ("premise", "hypothesis"),
-        ("question", "sentence"),
-        ("sentence",),
-        ("sentence1",),
-        ("text",),
-    ),
+    "text-classification": TEXT_COLUMNS,
     "question-answering": (("question", "context"),),
     "text-generation": (("prompt",), ("text",)),
     "image-classification": (("image",), ("path",), ("file",)),

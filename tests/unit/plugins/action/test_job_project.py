@@ -96,7 +96,7 @@ def test_a_rank_runs_in_its_project(folder: Path) -> None:
     ran = subprocess.run(words, cwd=path, env=launcher, capture_output=True, text=True, check=False)
     arguments, directory, paths = json.loads(ran.stdout or ran.stderr)
     assert (arguments, directory) == (["scripts/train.py", "--seed", "1"], str(project))
-    own = [f"{path}/{name}" for name in ("observe", "project", "project/src", "project/.installed", "packages")]
+    own = [f"{path}/{name}" for name in ("observe", "project", "project/src", "project/.installed", "packages", "lib")]
     assert paths.split(":") == own
     metadata = "import importlib.metadata as m; print(m.version('words'))"
     environ = {"PYTHONPATH": paths}

@@ -61,7 +61,7 @@ def test_variables() -> None:
         "WORLD_SIZE": "3",
         "LOCAL_RANK": "1",
         "LOCAL_WORLD_SIZE": "2",
-        "PYTHONPATH": f"{here}/observe:{here}/packages:/mine",
+        "PYTHONPATH": f"{here}/observe:{here}/packages:/mine:{here}/lib",
         "AMX_CLUSTER_JOB": here,
         "AMX_CLUSTER_HOST": "node1",
         "AMX_CLUSTER_RANK": json.dumps(
@@ -94,7 +94,7 @@ def test_the_directories_of_a_job_for_its_modules() -> None:
     plan = {**PLAN, "hosts": [host, *PLAN["hosts"][1:]]}
     here = Path.cwd()
     paths = variables(plan, "node0", {**hydra(0, 3, 0), "PYTHONPATH": "/mine"})["PYTHONPATH"]
-    assert paths == f"{here}/observe:{here}/packages:code:more:/mine"
+    assert paths == f"{here}/observe:{here}/packages:code:more:/mine:{here}/lib"
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_what_a_login_on_the_host_sets_is_ignored(tmp_path: Path, local: int, to
     ran = start(folder, {**hydra(1 + local, 3, local), **login, "FI_PROVIDER": "tcp", "I_MPI_PIN_INFO": "0,1"})
     environ = json.loads(ran.stdout)
     assert not {"KMP_AFFINITY", "KMP_SETTINGS"} & set(environ)
-    assert environ["PYTHONPATH"] == f"{folder}/observe:{folder}/packages"
+    assert environ["PYTHONPATH"] == f"{folder}/observe:{folder}/packages:{folder}/lib"
     assert environ.get("OMP_NUM_THREADS") == ("4" if local == 0 else "2")  # the plan's
     assert (environ["FI_PROVIDER"], environ["I_MPI_PIN_INFO"], environ["KEPT"]) == ("tcp", "0,1", "1")
     listed = "KMP_AFFINITY=disabled KMP_SETTINGS=1 OMP_NUM_THREADS=1 PYTHONPATH=/mine"
@@ -173,7 +173,7 @@ def test_secrets_are_in_the_environment_of_the_script(tmp_path: Path) -> None:
         ran = start(folder, hydra(1, 3, 0))
     finally:
         os.umask(before)
-    assert ran.stdout == f"hf_x False {folder}/observe:{folder}/packages:/mine {0o027}\n"
+    assert ran.stdout == f"hf_x False {folder}/observe:{folder}/packages:/mine:{folder}/lib {0o027}\n"
     assert (folder / "lock.node1.0").stat().st_mode & 0o777 == 0o600
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import batches
 import pytest
-import rows
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 
 class Model:

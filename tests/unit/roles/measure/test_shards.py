@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rows
 import shards
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from support.checkout import ROOT
 from support.scripts import load
 
@@ -110,6 +111,9 @@ def start(folder: Path, digest: str, chunks: dict[int, str]) -> None:
     (folder / "job.json").write_text(json.dumps({"job": job}))
     (folder / "plan.json").write_text(json.dumps({"environment": sys.prefix}))
     (folder / "project").symlink_to(INFERENCE)
+    for name, content in library_files().items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:

@@ -56,7 +56,8 @@ def test_the_directory_of_a_job(tmp_path: Path) -> None:
         here = places.make_directory(made, job)
     kept = made.storage / "jobs" / job.directory
     leads = {
-        name: (here / name).readlink() for name in ("output", "data", "models/bert", "glue", "rank.py", "train_text.py")
+        name: (here / name).readlink()
+        for name in ("output", "data", "models/bert", "glue", "rank.py", "lib", "train_text.py")
     }
     assert leads == {
         "output": kept / "output",
@@ -64,6 +65,7 @@ def test_the_directory_of_a_job(tmp_path: Path) -> None:
         "models/bert": made.storage / "models/bert",
         "glue": made.storage / "metrics/glue",
         "rank.py": made.programs / "rank.py",
+        "lib": made.programs / "lib",
         "train_text.py": made.job / "train_text.py",
     }
 
