@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib
 import multiprocessing
 import pickle
 import random
@@ -45,7 +46,7 @@ STEP, NUMBER = re.compile(r"step \d+( after [^,:]*)?"), re.compile(r" \d+")
 
 
 class Side:
-    """A process with some parts installed."""
+    """A process with some parts installed. It runs programs of AREAS, or `run` of another module."""
 
     def __init__(self, observe: str, parts: list[str]) -> None:
         self.observe, self.parts = observe, parts
@@ -62,8 +63,8 @@ class Side:
     def ask(self, area: str, program: dict[str, Any], is_exact: bool = False) -> None:
         self.pipe.send((area, program, is_exact))
 
-    def answer(self) -> tuple[list[Any], int]:
-        """Return what was recorded, and how many times a part acted."""
+    def answer(self) -> tuple[list[Any], Counter[str]]:
+        """Return what was recorded, and how many times each part acted."""
         try:
             if not self.pipe.poll(120):
                 self.process.kill()
@@ -72,7 +73,7 @@ class Side:
             self.process.join()
             code = self.process.exitcode
             self._start()
-            return [("process", "ends", code)], 0
+            return [("process", "ends", code)], Counter()
 
 
 def _serve(pipe: Any, observe: str, parts: list[str]) -> None:
@@ -92,8 +93,8 @@ def _serve(pipe: Any, observe: str, parts: list[str]) -> None:
             return
         acted.clear()
         record = Record(is_exact)
-        record.run(AREAS[area].run, program)
-        pipe.send_bytes(pickle.dumps((record.events, acted[area])))
+        record.run((AREAS.get(area) or importlib.import_module(area)).run, program)
+        pipe.send_bytes(pickle.dumps((record.events, +acted)))
 
 
 def _count(acted: Counter[str], parts: list[str]) -> None:
@@ -141,7 +142,7 @@ class Judge:
             name, _bar, numbers = each.partition(" | ")
             name = STEP.sub("step", name)
             kinds.setdefault(f"{area}: {NUMBER.sub('', name)}", " ".join(numbers.split()))
-        return kinds, acted
+        return kinds, acted[area]
 
     def smaller(self, area: str, program: dict[str, Any], found: str) -> dict[str, Any]:
         """Return the program with as many first choices as it can have and still differ in the same way."""

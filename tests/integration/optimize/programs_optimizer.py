@@ -208,13 +208,14 @@ def _run(record: Record, p: dict[str, Any], types: list[Any]) -> None:
             found = record.attempt(p["between"], _between, record, p, optimizer, params, memory, handles, kept)
             if found is not None:
                 optimizer, params, call = found
+        versions = [each._version for each in params]
         record.attempt(label, call)
         for at, param in enumerate(params):
             record.tensor(f"{label}, parameter {at}", param)
-            record.note(f"{label}, parameter {at}", "has the version", param._version)
+            record.note(f"{label}, parameter {at}", "has another version", param._version > versions[at])
             record.tensor(f"{label}, gradient {at}", param.grad)
             if param.grad is not None:
-                record.note(f"{label}, gradient {at}", "has the version", param.grad._version)
+                record.note(f"{label}, gradient {at}", "is changed", param.grad._version > 0)
         for at, around in enumerate(memory):
             record.tensor(f"{label}, memory {at}", around.detach())
         _look(record, label, optimizer)
@@ -239,7 +240,7 @@ def _look(record: Record, label: str, optimizer: Any) -> None:
         for name, value in values.items():
             if torch.is_tensor(value):
                 record.tensor(f"{label}, state {name}", value, "float64" if name == "step" else "")
-                record.note(f"{label}, state {name}", "has the version", value._version > 0)
+                record.note(f"{label}, state {name}", "is changed", value._version > 0)
             else:
                 record.note(f"{label}, state {name}", f"of {at} is", value)
     record.note(f"{label}, optimizer", "is written", repr(optimizer))
