@@ -32,3 +32,7 @@ def test_random_programs_do_the_same_with_and_without_the_parts(environment: Pat
     printed = judged(environment, "judge_programs.py", "--programs", "1500", "--seconds", "40", "--seed", "1")
     acted = {area: int(times) for area, times in re.findall(r"(\w+): .*, the part acted in (\d+)", printed)}
     assert min(acted["attention"], acted["dropout"], acted["optimizer"]) > 20, printed
+
+
+def test_training_scripts_have_the_same_losses_with_and_without_the_parts(environment: Path) -> None:
+    assert judged(environment, "judge_zoo.py").count("ok ") > 60

@@ -41,7 +41,12 @@ AREAS: dict[str, Any] = {
 STOCK = {"attention": ["dropout"], "dropout": [], "optimizer": []}
 ALL = ["dropout", "attention", "optimizer"]
 # What differs until it is mended: the beginning of what is printed after DIFFERENT. It is counted, and no failure.
-KNOWN: tuple[str, ...] = ("attention: ", "optimizer: ")
+KNOWN: tuple[str, ...] = (
+    "attention: ",
+    "optimizer: step, parameter: has another version",
+    "optimizer: step, state exp_avg: is changed",
+    "optimizer: step, state exp_avg_sq: is changed",
+)
 STEP, NUMBER = re.compile(r"step \d+( after [^,:]*)?"), re.compile(r" \d+")
 
 

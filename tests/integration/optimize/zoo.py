@@ -758,7 +758,6 @@ def scaled_gradients_in_fp16() -> Losses:
 def trainer(**words: Any) -> Losses:
     import transformers
 
-    transformers.logging.set_verbosity_error()
     rows = [{"input_ids": each, "labels": each} for each in tokens(0, 4 * BATCH)]
     with tempfile.TemporaryDirectory() as output:
         words = {"per_device_train_batch_size": BATCH, "max_steps": STEPS, "logging_steps": 1, **words}
