@@ -12,7 +12,6 @@ answers only, of plain text as a whole. A wrong input gives one message and exit
 from __future__ import annotations
 
 import bisect
-import csv
 import glob as patterns
 import json
 import re
@@ -24,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from train_text import InputError
+from train_text import InputError, read_rows
 
 FOLDER = Path("data")
 PREPARED = "prepared.json"
@@ -91,49 +90,7 @@ def read(pattern: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """
     names = sorted(patterns.glob(pattern)) or [pattern]  # noqa: PTH207 (also absolute ones)
     for path in map(Path, names):
-        try:
-            for number, row in enumerate(_read(path), 1):
-                where = f"{path}, row {number}"
-                if not isinstance(row, dict):
-                    raise InputError(f"{where}: expected named columns, found {row!r:.60}")
-                yield where, row
-        except (OSError, UnicodeDecodeError, csv.Error, ValueError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-
-
-def _read(path: Path) -> Iterator[Any]:
-    path.stat()  # raises OSError for a file that is missing
-    if path.suffix == ".parquet":
-        import pyarrow.parquet
-
-        with path.open("rb") as file:
-            for batch in pyarrow.parquet.ParquetFile(file).iter_batches(BATCH):
-                yield from batch.to_pylist()
-        return
-    if path.suffix not in (".csv", ".json", ".jsonl"):
-        raise InputError(f"{path}: the name must end in .jsonl, .json, .csv or .parquet")
-    with path.open(encoding="utf-8-sig", newline="" if path.suffix == ".csv" else None) as file:
-        if path.suffix == ".csv":
-            csv.field_size_limit(2**31 - 1)  # texts may be longer than its 128 KiB
-            yield from csv.DictReader(file, strict=True)
-            return
-        if path.suffix == ".json":
-            try:
-                rows = json.load(file)
-                yield from rows if isinstance(rows, list) else [rows]
-                return
-            except json.JSONDecodeError as error:
-                if error.msg != "Extra data":  # which JSON lines have, whatever their file's name
-                    raise
-                file.seek(0)
-        for number, line in enumerate(file, 1):
-            try:
-                if line.strip():
-                    yield json.loads(line)
-            except ValueError as error:
-                raise InputError(f"{path}, line {number}: {error}") from error
+        yield from read_rows(path)
 
 
 # ------------------------------------------------------------------------------------------------------------ texts
@@ -161,8 +118,9 @@ def texts(row: dict[str, Any], render: Callable[[list[dict[str, Any]], bool], st
         forms = "; ".join(" and ".join(form) for form in FORMS)
         raise InputError(f"has {', '.join(map(str, row)) or 'no columns'}; expected one of: {forms}")
     first, last = row[form[0]], row[form[-1]]
-    if not last or (isinstance(last, str) and not last.strip()):
-        raise InputError(f"{form[-1]} is empty")
+    for name in (form[-1], *(form[:1] if form[0] != "instruction" else ())):
+        if not row[name] or (isinstance(row[name], str) and not row[name].strip()):
+            raise InputError(f"{name} is empty")
     if form == ("text",):
         return [Text(_text(last, "text"), None, True)]
     if form == ("prompt", "completion") and isinstance(first, str):
@@ -231,7 +189,7 @@ def tools(row: dict[str, Any]) -> list[Any] | None:
         found = json.loads(found) if isinstance(found, str) else found
     except ValueError as error:
         raise InputError(f"tools: {error}") from error
-    if not isinstance(found, list | None):
+    if found is not None and not isinstance(found, list):
         raise InputError(f"tools is not a list of tools: {found!r:.60}")
     return found or None
 
@@ -307,8 +265,12 @@ def tokens(
                 of_row = texts(row, partial(render, tools(row)))
                 "".join(one.text for one in of_row).encode()  # half a surrogate pair is no character
                 found += of_row
-            except (InputError, UnicodeEncodeError) as error:
+            except UnicodeEncodeError:
+                raise InputError(f"{where}: has half of a character") from None
+            except InputError as error:
                 raise InputError(f"{where}: {error}") from error
+            except Exception as error:  # a row of another form than any that is known
+                raise InputError(f"{where}: {type(error).__name__}: {error}") from error
         counts.rows += len(batch)
         for special in (False, True):
             chosen = [one for one in found if one.special is special]
@@ -531,6 +493,9 @@ def prepare(data: Arguments, folder: Path) -> dict[str, Any]:
     """Write the data of a job to `folder`, and return what is in prepared.json. Raises InputError."""
     if not data.train_file and not data.validation_file:
         raise InputError("--train_file or --validation_file is needed")
+    for name in ("max_train_samples", "max_eval_samples"):
+        if getattr(data, name) < 0:
+            raise InputError(f"--{name} {getattr(data, name)}: expected 0, which is all, or more")
     if not 0 <= data.validation_split_percentage < 100:
         raise InputError(f"--validation_split_percentage {data.validation_split_percentage}: expected 0 to 99")
     check_model(data)

@@ -24,6 +24,9 @@ from train_text import (
     agreed,
     be_quiet,
     begin_results,
+    check_finite,
+    check_steps,
+    check_trained,
     ended,
     evaluate_before,
     parts_of,
@@ -156,6 +159,8 @@ def run(data: Arguments, training: Any) -> None:
     be_quiet(training)
     said, splits = agreed(lambda: load_prepared(data))
     will_train, will_evaluate = parts_of(training, splits)
+    if will_train:
+        check_steps(training, len(splits["train"]))
     tokenizer = agreed(lambda: load_tokenizer(data))
     transformers.set_seed(training.seed)
     model = agreed(lambda: load_model(data, training))
@@ -178,8 +183,10 @@ def run(data: Arguments, training: Any) -> None:
     if will_train:
         results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
         results.update({f"train_{name}": said["splits"]["train"][name] for name in ("rows", "tokens")})
+        agreed(lambda: check_trained(trainer, results))
     if will_evaluate:
         results.update(trainer.evaluate(metric_key_prefix="eval"))
+    agreed(lambda: check_finite(results))
     if will_train:
         save(trainer, data, tokenizer)
     write_results(trainer, with_perplexity(results))

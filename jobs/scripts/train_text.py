@@ -4,20 +4,19 @@
 """Fine-tune a transformer on text classification (one sentence or a pair) or on extractive question answering.
 
 Takes every argument of Hugging Face TrainingArguments, and those of Arguments below. Data come
-from GLUE (--task_name), the hub or a local directory (--dataset_name), or CSV and JSON files (--train_file,
+from GLUE (--task_name), the hub or a local directory (--dataset_name), or CSV, JSON and Parquet files (--train_file,
 --validation_file) with the columns sentence1, sentence2 (optional), label; or question, context, answers, as SQuAD's.
 Without --do_train and --do_eval it does both. Rank 0 writes the model and all_results.json to --output_dir.
 
 Runs on one rank, or on as many as RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT say (on CPUs with
 --use_cpu --ddp_backend gloo). Ranks share no file system: each host needs its own copy of the input files.
-A wrong input gives one message and exit code 2 before the model is loaded.
+A wrong input gives one message and exit code 2 before the model is loaded; so does a training that made no step, or
+ended in numbers that are not finite. Needs the collection, whose modules lie in a job's lib/.
 """
 
 from __future__ import annotations
 
 import collections
-import csv
-import io
 import json
 import math
 import os
@@ -25,11 +24,23 @@ import re
 import socket
 import string
 import sys
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+try:
+    from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks, rows
+except ImportError:  # outside of a job: in a checkout, or in a collection that is installed
+    _HERE = Path(__file__).resolve().parents
+    sys.path += [str(_HERE[2] / ".collections"), *map(str, _HERE[5:6])]
+    from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks, rows
+
+# Something that the person who started the job has to change.
+InputError = rows.DataError
+read_rows = rows.placed
 
 # Columns of each GLUE task's sentences, as https://huggingface.co/datasets/nyu-mll/glue has them.
 GLUE_COLUMNS: dict[str, tuple[str, ...]] = {
@@ -43,13 +54,6 @@ GLUE_COLUMNS: dict[str, tuple[str, ...]] = {
     "stsb": ("sentence1", "sentence2"),
     "wnli": ("sentence1", "sentence2"),
 }
-QA_COLUMNS = ("question", "context", "answers")
-# Pairs first: a table with both sentences is about both.
-TEXT_COLUMNS = sorted({*GLUE_COLUMNS.values(), ("sentence1",), ("text",)}, key=lambda columns: (-len(columns), columns))
-
-
-class InputError(ValueError):
-    """Something that the person who started the job has to change."""
 
 
 @dataclass
@@ -63,13 +67,17 @@ class Arguments:
         metadata={"help": "changes to its configuration, such as hidden_dropout_prob=0"},
     )
     task: str = field(
-        default="auto", metadata={"choices": ["auto", "classification", "qa"], "help": "auto: by columns"}
+        default="auto",
+        metadata={
+            "choices": ["auto", "classification", "regression", "qa"],
+            "help": "auto: by columns, and a regression where labels are decimal numbers",
+        },
     )
     task_name: str = field(default="", metadata={"help": f"GLUE task: {', '.join(GLUE_COLUMNS)}"})
     dataset_name: str = field(default="", metadata={"help": "dataset of the hub, or a local directory"})
     dataset_config_name: str = field(default="", metadata={"help": "its configuration"})
-    train_file: str = field(default="", metadata={"help": "CSV, JSON or JSON lines"})
-    validation_file: str = field(default="", metadata={"help": "CSV, JSON or JSON lines"})
+    train_file: str = field(default="", metadata={"help": "CSV, JSON, JSON lines or Parquet"})
+    validation_file: str = field(default="", metadata={"help": "CSV, JSON, JSON lines or Parquet"})
     max_seq_length: int = field(
         default=128, metadata={"help": "tokens; longer texts are cut (classification) or split"}
     )
@@ -179,74 +187,64 @@ def best_span(
 # ------------------------------------------------------------------------------------------------------------- data
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """The rows of a CSV, JSON or JSON-lines file; SQuAD's nesting (data, paragraphs, qas) is flattened.
+def load_splits(data: Arguments) -> tuple[str, tuple[str, ...], dict[str, Any]]:
+    """Return (the task, the columns with texts, the datasets `train` and `validation`, as far as there are such).
 
-    CSV values stay strings ("null" and "NA" are words). Raises InputError for a file that is missing or malformed.
-    """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix == ".csv":
-            rows: Any = list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
-        elif path.suffix in (".json", ".jsonl"):
-            lines = path.suffix == ".jsonl" or not re.match(r"\s*(\[|\{\s*\"(version|data)\"\s*:)", text)
-            # Not splitlines(), to which U+2028 within a text is a line's end as well.
-            rows = [json.loads(line) for line in text.split("\n") if line.strip()] if lines else json.loads(text)
-        else:
-            raise InputError(f"{path}: the name must end in .csv, .json or .jsonl")
-    except (OSError, UnicodeDecodeError, csv.Error, json.JSONDecodeError) as error:
-        raise InputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
-    if isinstance(rows, dict):
-        rows = rows.get("data", rows)
-    if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
-        raise InputError(f"{path}: expected rows with named columns, at least one")
-    if "paragraphs" in rows[0]:
-        rows = [squad_row(part, qa) for article in rows for part in article["paragraphs"] for qa in part["qas"]]
-    for number, row in enumerate(rows, 1):
-        missing = [str(name) for name in rows[0] if row.get(name) is None] + ["too many values"] * (None in row)
-        if missing:
-            raise InputError(f"{path}: row {number} differs from the first: {', '.join(missing)}")
-    return rows
-
-
-def squad_row(paragraph: dict[str, Any], qa: dict[str, Any]) -> dict[str, Any]:
-    """One question of a SQuAD paragraph as a flat row."""
-    answers = {key: [answer[key] for answer in qa["answers"]] for key in ("text", "answer_start")}
-    return {"id": qa["id"], "question": qa["question"], "context": paragraph["context"], "answers": answers}
-
-
-def number_labels(labels: Iterable[Any], source: str) -> tuple[list[Any], Callable[[Any], int]]:
-    """The names of labels in the order of their numbers, and what turns a label into its number.
-
-    Whole numbers, also as text, sort as numbers, everything else as text.
-    The function raises InputError for a label that is not among `labels`; `source` is where those come from.
-    """
-    names = {str(label) for label in labels}
-    ordered = sorted(names, key=int) if all(re.fullmatch(r"-?\d+", name) for name in names) else sorted(names)
-    numbers = {name: number for number, name in enumerate(ordered)}
-
-    def number_of(label: Any) -> int:
-        if str(label) not in numbers:
-            raise InputError(f"label {label!r} is not among the labels of {source}: {', '.join(ordered)}")
-        return numbers[str(label)]
-
-    return ordered, number_of
-
-
-def load_splits(data: Arguments) -> dict[str, Any]:
-    """The datasets `train` and `validation`, as far as there are such, with the columns of their source.
-
-    Raises InputError when nothing is named, or when what is named cannot be read.
+    The task is classification, regression or qa, and all rows have what it needs. Raises InputError when nothing is
+    named, when what is named cannot be read, and for what is wrong with a row.
     """
     if data.task_name and data.task_name not in GLUE_COLUMNS:
         raise InputError(f"--task_name {data.task_name}: expected one of {', '.join(GLUE_COLUMNS)}")
+    most = {"train": data.max_train_samples, "validation": data.max_eval_samples}
+    for name, samples in (("max_train_samples", most["train"]), ("max_eval_samples", most["validation"])):
+        if samples < 0:
+            raise InputError(f"--{name} {samples}: expected 0, which is all, or more")
     files = {"train": data.train_file, "validation": data.validation_file}
     if not any((*files.values(), data.dataset_name, data.task_name)):
         raise InputError("one of --task_name, --dataset_name and --train_file is needed")
-    from datasets import Dataset, load_dataset, load_from_disk
+    task, texts = data.task, GLUE_COLUMNS.get(data.task_name, ())
+    if data.task_name:
+        task = row_checks.REGRESSION if data.task_name == "stsb" else row_checks.CLASSIFICATION
+    from datasets import Dataset
 
     if any(files.values()):
-        return {split: Dataset.from_list(read_rows(Path(name))) for split, name in files.items() if name}
+        paths = {split: Path(name) for split, name in files.items() if name}
+        task, columns, tables = row_checks.training_tables(paths, task, texts, most)
+        return task, columns, {split: Dataset.from_dict(usable(table, task)) for split, table in tables.items()}
+    splits = load_published(data)
+    if not splits:
+        raise InputError("the dataset has neither a train nor a validation split")
+    task, columns = row_checks.choose_columns(task, {split: one.column_names for split, one in splits.items()}, texts)
+    splits = {split: one.select(range(min(most[split] or len(one), len(one)))) for split, one in splits.items()}
+    used = columns if task == row_checks.QA else (*columns, row_checks.LABEL)
+    tables = {
+        split: row_checks.Table(f"{split} data", {column: one[column] for column in used})
+        for split, one in splits.items()
+    }
+    return row_checks.check_tables(tables, task, columns, class_names(splits), published=True), columns, splits
+
+
+def class_names(splits: dict[str, Any]) -> list[str]:
+    """Return the names of classes that a dataset of the hub declares; its labels are their numbers. Empty for none."""
+    features = next(iter(splits.values())).features
+    return list(getattr(features.get(row_checks.LABEL), "names", None) or [])
+
+
+def usable(table: row_checks.Table, task: str) -> dict[str, list[Any]]:
+    """Return the columns of a file's table, each with values of one type."""
+    columns = {name: list(values) for name, values in table.columns.items()}
+    if task == row_checks.QA:
+        columns["answers"] = [{key: list(one[key]) for key in ("text", "answer_start")} for one in columns["answers"]]
+    else:
+        convert: Callable[[Any], Any] = row_checks.target if task == row_checks.REGRESSION else row_checks.name_of
+        columns[row_checks.LABEL] = [convert(label) for label in columns[row_checks.LABEL]]
+    return columns
+
+
+def load_published(data: Arguments) -> dict[str, Any]:
+    """The datasets `train` and `validation` of the hub or of a local directory. Raises InputError."""
+    from datasets import Dataset, load_dataset, load_from_disk
+
     name = data.dataset_name or "nyu-mll/glue"
     configuration = data.dataset_config_name or (None if data.dataset_name else data.task_name)
     try:
@@ -278,10 +276,7 @@ def prepare(data: Arguments) -> Prepared:
     """Read, check and tokenise the data. Raises InputError for everything that is wrong with them."""
     from transformers import AutoConfig, AutoTokenizer
 
-    splits = load_splits(data)
-    if not splits:
-        raise InputError("the dataset has neither a train nor a validation split")
-    columns = next(iter(splits.values())).column_names
+    task, columns, splits = load_splits(data)
     try:
         config = AutoConfig.from_pretrained(data.model_name_or_path)
         tokenizer = AutoTokenizer.from_pretrained(data.model_name_or_path)
@@ -293,47 +288,34 @@ def prepare(data: Arguments) -> Prepared:
     except ValueError as error:
         raise InputError(f"--config_overrides {data.config_overrides}: expected name=value,...: {error}") from error
     data.max_seq_length = min(data.max_seq_length, tokenizer.model_max_length)
-    questions = data.task == "qa" or (data.task == "auto" and set(QA_COLUMNS) <= set(columns))
-    if questions:
-        check_questions(splits, exact=bool(data.train_file or data.validation_file))
-    for split, samples in (("train", data.max_train_samples), ("validation", data.max_eval_samples)):
-        if split in splits and samples:
-            splits[split] = splits[split].select(range(min(samples, len(splits[split]))))
-    return (prepare_questions if questions else prepare_texts)(splits, data, config, tokenizer)
+    if task == row_checks.QA:
+        return prepare_questions(splits, data, config, tokenizer)
+    return prepare_texts(splits, columns, task == row_checks.REGRESSION, data, config, tokenizer)
 
 
-def prepare_texts(splits: dict[str, Any], data: Arguments, config: Any, tokenizer: Any) -> Prepared:
+def prepare_texts(
+    splits: dict[str, Any], columns: Sequence[str], regression: bool, data: Arguments, config: Any, tokenizer: Any
+) -> Prepared:
     """Tokenise sentences and number their labels; sets the labels in `config`."""
-    candidates = [GLUE_COLUMNS[data.task_name]] if data.task_name else TEXT_COLUMNS
-    for split, dataset in splits.items():
-        candidates = [columns for columns in candidates if set(columns) <= set(dataset.column_names)]
-        if not candidates or "label" not in dataset.column_names:
-            wanted = "/".join(GLUE_COLUMNS.get(data.task_name, ("sentence1", "sentence2 (optional)")))
-            raise InputError(
-                f"{split} data need the columns {wanted} and label, but have: {', '.join(dataset.column_names)}"
-            )
-    columns = candidates[0]
-    source = splits["train"] if "train" in splits else splits["validation"]
-    values = set(source["label"])
-    names = getattr(source.features["label"], "names", None)
-    regression = data.task_name == "stsb" or any("." in str(value) and is_number(value) for value in values)
+    source = splits.get("train") or splits["validation"]
+    names = class_names(splits)
     if regression:
         number_of: Callable[[Any], Any] = float
         config.num_labels, config.problem_type = 1, "regression"
+    elif names:
+        number_of = int
     else:
-        known = set(map(str, config.id2label.values()))
-        if "train" not in splits and set(map(str, values)) <= known:  # Evaluation alone keeps the model's own numbers.
-            number_of = {str(name): number for number, name in config.id2label.items()}.__getitem__
-        else:
-            ordered, number_of = number_labels(range(len(names)) if names else values, "the training data")
-            config.label2id = {str(name): number for number, name in enumerate(names or ordered)}
-            config.id2label = {number: name for name, number in config.label2id.items()}
-    for split, dataset in splits.items():
-        for value in set(dataset["label"]):
-            try:
-                number_of(value)
-            except (ValueError, KeyError) as error:
-                raise InputError(f"{split} data: {error}") from error
+        table = row_checks.Table("the data", {row_checks.LABEL: source[row_checks.LABEL]})
+        own = {str(name): number for number, name in config.id2label.items()}
+        if "train" in splits or not set(map(row_checks.name_of, table.columns[row_checks.LABEL])) <= set(own):
+            names = row_checks.classes(table)
+        else:  # Evaluation alone keeps the model's own numbers.
+            number_of = lambda label: own[row_checks.name_of(label)]  # noqa: E731
+    if names:
+        config.label2id = {name: number for number, name in enumerate(names)}
+        config.id2label = dict(enumerate(names))
+        if not class_names(splits):
+            number_of = lambda label: config.label2id[row_checks.name_of(label)]  # noqa: E731
 
     def tokenise(batch: Any) -> dict[str, Any]:
         encoded = tokenizer(*(batch[column] for column in columns), truncation=True, max_length=data.max_seq_length)
@@ -349,32 +331,6 @@ def prepare_texts(splits: dict[str, Any], data: Arguments, config: Any, tokenize
         split: rows.map(tokenise, batched=True, remove_columns=rows.column_names) for split, rows in splits.items()
     }
     return Prepared(splits, features, config, tokenizer, False, compute_metrics)
-
-
-def is_number(value: Any) -> bool:
-    """Whether float() takes the value."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True
-
-
-def check_questions(splits: dict[str, Any], exact: bool) -> None:
-    """Raise InputError for question-answering data of another form; `exact`: answers must stand where they say."""
-    for split, dataset in splits.items():
-        missing = [column for column in QA_COLUMNS if column not in dataset.column_names]
-        if missing:
-            raise InputError(f"{split} data lack {', '.join(missing)}; they have: {', '.join(dataset.column_names)}")
-        for number, row in enumerate(dataset, 1):
-            answers = row["answers"]
-            if not isinstance(answers, dict) or not {"text", "answer_start"} <= set(answers):
-                raise InputError(
-                    f"{split} data, row {number}: answers must have text and answer_start, not {answers!r}"
-                )
-            for text, start in zip(answers["text"], answers["answer_start"]):
-                if exact and row["context"][start : start + len(text)] != text:
-                    raise InputError(f"{split} data, row {number}: answer {text!r} is not at {start} in the context")
 
 
 def prepare_questions(splits: dict[str, Any], data: Arguments, config: Any, tokenizer: Any) -> Prepared:
@@ -471,12 +427,18 @@ def gather(value: Any) -> list[Any]:
 
 
 def agreed(step: Callable[[], Any]) -> Any:
-    """The step's result, if it succeeded on every rank; else raise on every rank what went wrong and where."""
+    """The step's result, if it succeeded on every rank; else raise InputError on every rank: what went wrong and where.
+
+    Whatever is raised: a rank that ended alone would leave the others waiting for it.
+    """
     result, problem = None, ""
     try:
         result = step()
     except InputError as error:
         problem = str(error)
+    except Exception as error:
+        traceback.print_exc()
+        problem = f"{type(error).__name__}: {error}"
     hosts: dict[str, dict[str, None]] = {}
     for host, message in gather((socket.gethostname(), problem)):
         if message:
@@ -542,6 +504,8 @@ def be_quiet(training: Any) -> None:
 def evaluate_before(trainer: Any) -> dict[str, float]:
     """Return the metrics of the untrained model, and leave the trainer able to train."""
     metrics: dict[str, float] = trainer.evaluate(metric_key_prefix="eval_before")
+    # Its time is taken off that of each evaluation that follows, though only this one has prepared the model.
+    vars(trainer).pop("model_preparation_time", None)
     # accelerate 1.15 marks a model that it prepared for evaluation as prepared for everything: training would not
     # wrap it in DistributedDataParallel, and each rank would train a model of its own, without a word.
     trainer.accelerator.free_memory()
@@ -555,6 +519,43 @@ def begin_results(trainer: Any) -> dict[str, Any]:
     if trainer.is_world_process_zero():
         print(f"ranks={len(hosts)} hosts={','.join(dict.fromkeys(hosts))} device={trainer.args.device}", flush=True)
     return {"world_size": trainer.args.world_size, "rank_hosts": hosts}
+
+
+def check_steps(training: Any, count: int) -> None:
+    """Raise InputError for a training on so many rows that would make no step."""
+    batch = training.train_batch_size * training.world_size
+    if training.dataloader_drop_last and count < batch:
+        raise InputError(
+            f"{count} rows of training data are no batch of {batch} ({training.world_size} ranks of "
+            f"{training.train_batch_size}), and --dataloader_drop_last leaves out what is less: no step would be made"
+        )
+
+
+def check_trained(trainer: Any, results: dict[str, Any]) -> None:
+    """Raise InputError where a training made no step, or its model or metrics have numbers that are not finite."""
+    import torch
+
+    training = trainer.args
+    if not trainer.state.global_step:
+        raise InputError(
+            f"no step was made: --num_train_epochs is {training.num_train_epochs:g}, --max_steps {training.max_steps}"
+        )
+    wrong = [name for name, value in results.items() if isinstance(value, float) and not math.isfinite(value)]
+    wrong += [name for name, one in trainer.model.named_parameters() if not torch.isfinite(one.detach()).all()][:3]
+    if wrong:
+        raise InputError(
+            f"the training ended in numbers that are not finite ({', '.join(wrong)}): is --learning_rate "
+            f"{training.learning_rate:g} too high? No model was written"
+        )
+
+
+def check_finite(results: dict[str, Any]) -> None:
+    """Raise InputError for a metric that is not finite."""
+    wrong = [
+        f"{name} is {value}" for name, value in results.items() if value != value or value in (math.inf, -math.inf)
+    ]
+    if wrong:
+        raise InputError(f"the metrics are not finite: {', '.join(wrong)}")
 
 
 def write_results(trainer: Any, results: dict[str, Any]) -> None:
@@ -590,6 +591,8 @@ def run(data: Arguments, training: Any) -> None:
 
     prepared = agreed(prepare_first)
     will_train, will_evaluate = parts_of(training, prepared.features)
+    if will_train:
+        check_steps(training, len(prepared.features["train"]))
     transformers.set_seed(training.seed)
     model = agreed(lambda: load_model(data, prepared))
     trainer = transformers.Trainer(
@@ -610,22 +613,32 @@ def run(data: Arguments, training: Any) -> None:
     if will_train:
         results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
         results["train_samples"] = len(prepared.rows["train"])
+        agreed(lambda: check_trained(trainer, results))
         trainer.save_model()
     if will_evaluate:
         results.update(trainer.evaluate(metric_key_prefix="eval"))
         results["eval_samples"] = len(prepared.rows["validation"])
+    agreed(lambda: check_finite(results))
     write_results(trainer, results)
 
 
+def show_failure(message: str) -> None:
+    """Print why the script ends, in a job so that it becomes the job's reason, whichever rank ends first."""
+    observer = getattr(sys.modules.get("_amx_cluster_observer"), "observer", None)
+    if observer is None:
+        print(message, file=sys.stderr, flush=True)
+    else:
+        observer.failures.show(f"{message}\n")
+
+
 def ended(name: str, runs: Callable[[Any, Any], None], kind: type, arguments: Sequence[str] | None) -> int:
-    """Run a script's `runs` with its command line; returns the exit code, 2 for an input error, which rank 0 prints."""
+    """Run a script's `runs` with its command line; returns the exit code, 2 for an input error, which is printed."""
     from torch import distributed
 
     try:
         runs(*parse(sys.argv[1:] if arguments is None else arguments, kind))
     except InputError as error:
-        if os.environ.get("RANK", "0") == "0":
-            print(f"{name}: {error}", file=sys.stderr, flush=True)
+        show_failure(f"{name}: {error}")
         return 2
     finally:
         if distributed.is_available() and distributed.is_initialized():

@@ -101,10 +101,10 @@ def read_table(path: Path, columns: Sequence[str], most: int = 0) -> Table:
     return Table(str(path), kept, lines)
 
 
-def check_texts(table: Table, columns: Sequence[str]) -> None:
+def check_texts(table: Table, columns: Sequence[str], may_be_empty: bool = False) -> None:
     """Raise DataError for a row without a text in each of these columns."""
     for where, values in table.rows():
-        problem = text_problem(values, columns)
+        problem = text_problem(values, columns, may_be_empty)
         if problem:
             raise DataError(f"{where}: {problem}")
 
@@ -295,23 +295,29 @@ def training_tables(
     return check_tables(tables, task, columns), columns, tables
 
 
-def check_tables(tables: Mapping[str, Table], task: str, columns: Sequence[str], exact: bool = True) -> str:
-    """Return the task of tables with these columns of texts, all rows checked. Raises DataError."""
+def check_tables(
+    tables: Mapping[str, Table], task: str, columns: Sequence[str], names: Sequence[str] = (), published: bool = False
+) -> str:
+    """Return the task of tables with these columns of texts, all rows checked. Raises DataError.
+
+    names: of classes, where labels are their numbers. published: whether they are of a dataset that others have made:
+    texts may be empty (some of QQP are), and answers are taken as they are.
+    """
     for table in tables.values():
-        check_texts(table, [column for column in columns if column != "answers"])
+        check_texts(table, [column for column in columns if column != "answers"], may_be_empty=published)
         if task == QA:
-            check_answers(table, exact)
+            check_answers(table, exact=not published)
         else:
             check_labels(table)
     if task == QA:
         return QA
     source = tables.get("train") or tables["validation"]
-    if is_regression(source, task):
+    if not names and is_regression(source, task):
         for table in tables.values():
             check_targets(table)
         return REGRESSION
-    if "train" in tables:
-        names = classes(source)
+    if names or "train" in tables:
+        known = list(map(str, range(len(names)))) or classes(source)
         for table in tables.values():
-            check_known(table, names, "the training data")
+            check_known(table, known, "the training data")
     return CLASSIFICATION

@@ -696,12 +696,18 @@ def rows_of(path: Path) -> Iterator[tuple[int, Record]]:
         raise DataError(f"{path} is empty: there is no row in it")
 
 
+def placed(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (file and row, values) of all rows. Raises DataError as rows_of."""
+    for number, record in rows_of(path):
+        yield place(path, number, record.line), dict(record.values)
+
+
 def short(value: Any) -> str:
     """Return a value as JSON has it, cut where it is long."""
     return json.dumps(value, default=str)[:100]
 
 
-def text_problem(values: Mapping[str, Any], columns: Iterable[str]) -> str:
+def text_problem(values: Mapping[str, Any], columns: Iterable[str], may_be_empty: bool = False) -> str:
     """Return why a row has not a text in each of these columns; an empty string where it has."""
     for column in columns:
         if column not in values:
@@ -711,7 +717,7 @@ def text_problem(values: Mapping[str, Any], columns: Iterable[str]) -> str:
             return f"has no value in the column {column}"
         if not isinstance(value, str):
             return f"has {short(value)} in the column {column}, where a text is expected"
-        if not value.strip() or (len(value) < 20 and not visible(value)):
+        if not may_be_empty and (not value.strip() or (len(value) < 20 and not visible(value))):
             return f"has no text in the column {column}"
         if is_half(value):
             return f"has half of a character in the column {column}"

@@ -152,19 +152,20 @@ def test_a_template_that_answers_otherwise_than_it_asks(script: ModuleType) -> N
 def test_files(script: ModuleType, tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     found = list(script.read(str(tmp_path / "a*")))
-    assert found == [(f"{tmp_path / name}, row {number}", {"text": text}) for number, text in ((1, "é"), (2, "b"))]
+    assert [row for _where, row in found] == [{"text": "é"}, {"text": "b"}]
+    assert [where.partition(" (")[0] for where, _row in found] == [f"{tmp_path / name}, row {row}" for row in (1, 2)]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "error"),
     [
-        ("a.jsonl", '{"text": "a"}\n{"text"\n', "a.jsonl, line 2: Expecting ':' delimiter"),
-        ("a.jsonl", '{"text": "a"}\n[1]\n', r"a.jsonl, row 2: expected named columns, found \[1\]"),
-        ("a.json", "{", "a.json: Expecting property name"),
-        ("a.txt", "", "a.txt: the name must end in .jsonl, .json, .csv or .parquet"),
-        ("a.jsonl", None, "a.jsonl: No such file or directory"),
-        ("*.parquet", None, r"\*.parquet: No such file or directory"),
-        ("data", None, "data: No such file or directory"),
+        ("a.jsonl", '{"text": "a"}\n{"text"\n', "a.jsonl, row 2: is not JSON: Expecting ':' delimiter"),
+        ("a.jsonl", '{"text": "a"}\n[1]\n', "a.jsonl, row 2: is JSON, but no object with columns"),
+        ("a.json", "{", "a.json: none of its first rows can be read: line 1 is not JSON"),
+        ("a.txt", "", "a.txt is no file of rows that is known: its name must end in one of .csv, "),
+        ("a.jsonl", None, "there is no file .*a.jsonl"),
+        ("*.parquet", None, r"there is no file .*\*.parquet"),
+        ("data", None, "data is no file of rows that is known"),
     ],
 )
 def test_broken_files(script: ModuleType, tmp_path: Path, name: str, content: str | None, error: str) -> None:
@@ -260,7 +261,7 @@ def test_the_mark_that_begins_a_text_is_there_once(script: ModuleType) -> None:
 
 
 def test_half_a_surrogate_pair_is_refused_with_its_row(script: ModuleType) -> None:
-    with pytest.raises(script.InputError, match=r"row 2: .* surrogates not allowed"):
+    with pytest.raises(script.InputError, match="row 2: has half of a character"):
         samples(script, 9, {"text": "a"}, {"text": "\ud83d"})
 
 

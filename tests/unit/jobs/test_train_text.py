@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import json
 import re
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -70,94 +68,6 @@ def test_locate(script: ModuleType, text: str, first: int, expected: tuple[int, 
 
 def test_locate_without_answer(script: ModuleType) -> None:
     assert script.locate({"text": [], "answer_start": []}, [(0, 3)]) is None
-
-
-def test_labels_sort_as_numbers_if_they_are(script: ModuleType) -> None:
-    names, number_of = script.number_labels(["10", "2", "2", "1"], "the training data")
-    assert names == ["1", "2", "10"]
-    assert [number_of(value) for value in (1, "10")] == [0, 2]
-    error = "label 'maybe' is not among the labels of the training data: no, yes"
-    with pytest.raises(script.InputError, match=f"^{re.escape(error)}$"):
-        script.number_labels(["yes", "no"], "the training data")[1]("maybe")
-
-
-def test_csv_values_stay_text(script: ModuleType, tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    path.write_text('sentence1,label\n"null, or\na second line",1\nNA,0\n', encoding="utf-8")
-    assert script.read_rows(path) == [
-        {"sentence1": "null, or\na second line", "label": "1"},
-        {"sentence1": "NA", "label": "0"},
-    ]
-
-
-@pytest.mark.parametrize("name", ["rows.json", "rows.jsonl", "list.json", "data.json"])
-def test_json_forms(script: ModuleType, tmp_path: Path, name: str) -> None:
-    rows = [{"sentence1": "one", "label": 1}, {"sentence1": "two", "label": 0}]
-    lines = "\n".join(map(json.dumps, rows)) + "\n"
-    whole = {"list.json": json.dumps(rows, indent=2), "data.json": json.dumps({"data": rows})}
-    (tmp_path / name).write_text(whole.get(name, lines), encoding="utf-8")
-    assert script.read_rows(tmp_path / name) == rows
-
-
-def test_unicode_line_ends_within_json_lines(script: ModuleType, tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").write_text('{"text": "a\u2028b\x85"}\r\n{"text": "c"}\r\n', encoding="utf-8")
-    assert script.read_rows(tmp_path / "rows.jsonl") == [{"text": "a\u2028b\x85"}, {"text": "c"}]
-
-
-def test_squad_nesting_is_flattened(script: ModuleType, tmp_path: Path) -> None:
-    qa = {"id": "7", "question": "Who?", "answers": [{"text": "Ada", "answer_start": 0}]}
-    nested = {"version": "1.1", "data": [{"title": "t", "paragraphs": [{"context": "Ada did.", "qas": [qa]}]}]}
-    path = tmp_path / "squad.json"
-    path.write_text(json.dumps(nested), encoding="utf-8")
-    answers = {"text": ["Ada"], "answer_start": [0]}
-    assert script.read_rows(path) == [{"id": "7", "question": "Who?", "context": "Ada did.", "answers": answers}]
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "error"),
-    [
-        ("none.csv", None, "No such file or directory"),
-        ("data.txt", "x", "the name must end in .csv, .json or .jsonl"),
-        ("empty.csv", "sentence1,label\n", "expected rows with named columns, at least one"),
-        ("list.json", "[1, 2]", "expected rows with named columns, at least one"),
-        ("short.csv", "sentence1,label\na,1\nb\n", "row 2 differs from the first: label"),
-        ("long.csv", "sentence1,label\na,1\nb,0,c\n", "row 2 differs from the first: too many values"),
-        ("bad.json", "[{]", "Expecting property name enclosed in double quotes: line 1 column 3 (char 2)"),
-    ],
-)
-def test_wrong_files(script: ModuleType, tmp_path: Path, name: str, text: str | None, error: str) -> None:
-    path = tmp_path / name
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
-    with pytest.raises(script.InputError, match=f"^{re.escape(f'{path}: {error}')}"):
-        script.read_rows(path)
-
-
-class Rows(list[dict[str, Any]]):
-    """As much of a dataset as `check_questions` looks at."""
-
-    @property
-    def column_names(self) -> list[str]:
-        return list(self[0])
-
-
-@pytest.mark.parametrize(
-    ("row", "error"),
-    [
-        ({"question": "q", "context": "c"}, "train data lack answers; they have: question, context"),
-        (
-            {"question": "q", "context": "c", "answers": "c"},
-            "train data, row 1: answers must have text and answer_start, not 'c'",
-        ),
-        (
-            {"question": "q", "context": "one two", "answers": {"text": ["two"], "answer_start": [3]}},
-            "train data, row 1: answer 'two' is not at 3 in the context",
-        ),
-    ],
-)
-def test_wrong_questions(script: ModuleType, row: dict[str, Any], error: str) -> None:
-    with pytest.raises(script.InputError, match=f"^{re.escape(error)}$"):
-        script.check_questions({"train": Rows([row])}, exact=True)
 
 
 def test_nothing_named(script: ModuleType) -> None:
