@@ -218,6 +218,12 @@ host:
           none.
       type: dict
       returned: success
+    login_prints:
+      description:
+        - The C(text) that a command over SSH prints before its own output, and the C(file) that prints it; empty where
+          it is nothing.
+      type: dict
+      returned: success
     login_variables:
       description:
         - Environment variables that a login shell of the user sets and that jobs ignore, such as C(OMP_NUM_THREADS), by

@@ -50,6 +50,7 @@ def info(number: int) -> dict[str, Any]:
         "memory_available_bytes": 500 * GIB,
         "shm_bytes": 256 * GIB,
         "home_writable": True,
+        "login_prints": {},
         "login_variables": {},
         "prefix": "/opt/amx-cluster",
         "prefix_ancestor": "/opt",

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Environment variables of a login on a host that would change what a job does, and which a job therefore ignores.
+"""What a login on a host does to a job: it sets environment variables, which a job ignores, or prints something.
 
-They come from /etc/profile.d, /etc/environment, .bashrc, or from setvars.sh of oneAPI that one of these sources.
+Both come from /etc/profile.d, /etc/environment, .bashrc, or from setvars.sh of oneAPI that one of these sources.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import os
 import pwd
 import re
 import signal
+import socket
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 # For ranks: threads, cores, collectives and what is loaded. Both are regular expressions of bash, too.
 OF_RANKS = (
@@ -25,6 +27,19 @@ OF_RANKS = (
 # For launchers: theirs, too.
 OF_LAUNCHERS = rf"{OF_RANKS}|(I_MPI|HYDRA)_\w+"
 SECONDS = 15
+# Files that a shell reads for a command over SSH, by its name; below the home where they are relative.
+FILES = {
+    "bash": ("/etc/bash.bashrc", "/etc/bashrc", ".bashrc"),
+    "zsh": ("/etc/zshenv", "/etc/zsh/zshenv", ".zshenv"),
+    "tcsh": ("/etc/csh.cshrc", ".tcshrc", ".cshrc"),
+    "csh": ("/etc/csh.cshrc", ".cshrc"),
+    "fish": ("/etc/fish/config.fish", ".config/fish/config.fish"),
+}
+# What sshd itself runs with sh before a command: the user's file, else that of the host.
+OF_SSHD = (".ssh/rc", "/etc/ssh/sshrc")
+# Sources a file and prints, before each command, the file and the line that it is in.
+TRACE = r"""PS4='+@${BASH_SOURCE}:${LINENO}@ '; set -x; source "$1" """
+SEPARATOR = "amx-cluster-separator"
 # What a script in bash that starts a launcher begins with.
 IGNORE = f"""\
 # What a login on this host sets (.bashrc, /etc/environment, setvars.sh of oneAPI) is not what was planned.
@@ -54,26 +69,75 @@ def exported(shell: str = "", seconds: float = SECONDS) -> dict[str, str]:
     return {name: value for name, value in sorted(found.items()) if re.fullmatch(OF_LAUNCHERS, name)}
 
 
+def printed(shell: str = "", home: Path | None = None, seconds: float = SECONDS) -> dict[str, str]:
+    """Return what a command over SSH prints on this host before its own output, and the file that prints it:
+    {text, file}, empty where it is nothing. shell, home: by default the user's; file: with its line where known."""
+    with contextlib.suppress(KeyError):
+        shell = shell or pwd.getpwuid(os.getuid()).pw_shell
+    shell, home = shell or "/bin/sh", home or Path.home()
+    text = _over_ssh([shell, "-c", f"echo {SEPARATOR}"], home, seconds).partition(SEPARATOR)[0].strip()
+    names = [os.environ.get("BASH_ENV", ""), *FILES.get(Path(shell).name, ())]
+    files = [home / name for name in names if name and (home / name).is_file()]
+    file = " or ".join(map(str, files)) or "a file that the login shell reads"
+    if text and Path(shell).name == "bash":
+        for one in files:
+            traced = _over_ssh([shell, "--norc", "-c", TRACE, "bash", str(one)], home, seconds, subprocess.STDOUT)
+            before, found, _rest = traced.partition(f"\n{text.splitlines()[0]}")
+            places = re.findall(r"^\++@(.+?)@ ", before, re.MULTILINE)
+            if found and places:
+                file = places[-1]
+                break
+    if not text:
+        of_sshd = [home / name for name in OF_SSHD if (home / name).is_file()][:1]
+        for path in of_sshd:
+            text, file = _over_ssh(["/bin/sh", str(path)], home, seconds).strip(), str(path)
+    return {"text": " ".join(text.split())[:100], "file": file} if text else {}
+
+
+def _over_ssh(command: Sequence[str], home: Path, seconds: float, errors: int = subprocess.DEVNULL) -> str:
+    """Return what a command prints that is run as by sshd, which bash knows by its standard input or SSH_CLIENT."""
+    environ = {name: value for name, value in os.environ.items() if name not in ("SHLVL", "PS1")}
+    environ.update(HOME=str(home), SSH_CLIENT="127.0.0.1 1 22", SSH_CONNECTION="127.0.0.1 1 127.0.0.1 22")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.shutdown(socket.SHUT_WR)
+        return _run(command, environ, theirs.fileno(), errors, seconds, home)
+
+
 def _variables(command: Sequence[str], seconds: float) -> dict[str, str]:
     """Return the environment that a shell prints."""
     kept = {name: value for name, value in os.environ.items() if not re.fullmatch(OF_LAUNCHERS, name)}
+    output = _run(command, {**kept, "TERM": "dumb"}, subprocess.DEVNULL, subprocess.DEVNULL, seconds)
+    pairs = (entry.partition("=") for entry in output.split("\0"))
+    # What a profile prints comes before the first variable.
+    return {name.rpartition("\n")[2]: value for name, _sign, value in pairs}
+
+
+def _run(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    stdin: int,
+    stderr: int,
+    seconds: float,
+    directory: Path | None = None,
+) -> str:
+    """Return what a command prints; nothing where it cannot be started, or does not end within `seconds`."""
     try:
         process = subprocess.Popen(
             command,
-            env={**kept, "TERM": "dumb"},
-            stdin=subprocess.DEVNULL,
+            env=environ,
+            cwd=directory,
+            stdin=stdin,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=stderr,
             start_new_session=True,
         )
     except OSError:
-        return {}
+        return ""
     try:
         output, _errors = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        return {}
-    pairs = (entry.partition("=") for entry in output.decode(errors="replace").split("\0"))
-    # What a profile prints comes before the first variable.
-    return {name.rpartition("\n")[2]: value for name, _sign, value in pairs}
+        return ""
+    return output.decode(errors="replace")

@@ -17,6 +17,7 @@ SECONDS = 10
 def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> dict[str, tuple[int, str]]:
     """Run a command on hosts at once: {host: (exit code, output)}; 255 where a host did not answer.
 
+    The output has the errors as well where the command failed, not otherwise: sshd may have a banner.
     here: the name of this host, on which the command runs without SSH.
     """
     started, answers = {}, {}
@@ -24,14 +25,14 @@ def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> di
         words = list(command) if host == here else ssh(host, command)
         try:
             started[host] = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
         except OSError as error:
             answers[host] = (255, str(error))
     for host, process in started.items():
         try:
-            output, _nothing = process.communicate(timeout=SECONDS)
-            answers[host] = (process.returncode, output)
+            output, errors = process.communicate(timeout=SECONDS)
+            answers[host] = (process.returncode, output + errors if process.returncode else output)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -78,6 +79,22 @@ def sudo(cluster: Cluster) -> Iterator[Found]:
         result = answer.get("sudo") or {}
         if cluster.wanted.become and result.get("failed"):
             yield Found(host, f"sudo does not work: {message_of(result)}")
+
+
+@check(
+    FAILURE,
+    cause="scp fails (Received message too long), and a job reads the text as what its command has printed",
+    advice="Have it print only where a person looks: write [[ $- == *i* ]] || return above the line in a file of bash, "
+    "[[ -o interactive ]] || return in one of zsh; or remove the line",
+    gather=lambda _prefix: {"login_prints": login_shell.printed()},
+)
+def login_prints(cluster: Cluster) -> Iterator[Found]:
+    if len(cluster.results) == 1:
+        return  # nothing logs in here but Ansible, which copes with it
+    for host, info in cluster.infos.items():
+        prints = info["login_prints"]
+        if prints:
+            yield Found(host, f"{prints['file']} prints {prints['text']!r} before the output of each command over SSH")
 
 
 @check(

@@ -145,4 +145,5 @@ def free_port(plan: Plan) -> str:
     first = plan.hosts[0].host
     if plan.head in ("", first):
         return command
-    return f"ssh -o BatchMode=yes {shlex.quote(first)} {shlex.quote(command)}"
+    # Its last line: a login may print something first.
+    return f"ssh -o BatchMode=yes {shlex.quote(first)} {shlex.quote(command)} | tail -n 1"

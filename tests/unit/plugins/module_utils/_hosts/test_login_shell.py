@@ -42,6 +42,50 @@ def test_a_shell_that_does_not_answer(home: Path) -> None:
     assert login_shell.exported("/no/such/shell") == {}
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("A=1\necho Welcome to node1\n", 2),
+        ("case $- in *i*) ;; *) true;; esac\nif true; then\n  printf 'Welcome to node1\\n'\nfi\n", 3),
+        ("cat <<END\nWelcome to node1\nMind the queue\nEND\n", 1),
+    ],
+)
+def test_a_login_that_prints(home: Path, text: str, line: int) -> None:
+    (home / ".bashrc").write_text(text)
+    found = login_shell.printed("/bin/bash")
+    assert found["text"].startswith("Welcome to node1")
+    assert found["file"] == f"{home}/.bashrc:{line}"
+
+
+def test_a_login_that_prints_by_another_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / ".bashrc").write_text("for file in ~/.bash.d/*; do . $file; done\n")
+    (home / ".bash.d").mkdir()
+    (home / ".bash.d/quota").write_text("true\necho 3 of 10 GiB used\n")
+    assert login_shell.printed("/bin/bash") == {"text": "3 of 10 GiB used", "file": f"{home}/.bash.d/quota:2"}
+    (home / ".bashrc").unlink()
+    (home / ".ssh").mkdir()
+    (home / ".ssh/rc").write_text("echo hello\n")
+    assert login_shell.printed("/bin/bash") == {"text": "hello", "file": f"{home}/.ssh/rc"}
+    assert login_shell.printed("/bin/sh") == {"text": "hello", "file": f"{home}/.ssh/rc"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "case $- in *i*) ;; *) return;; esac\necho welcome\n",
+        '[ -z "$PS1" ] && return\necho welcome\n',
+        "stty erase ^H\necho careful >&2\n",
+        "[ -t 1 ] && echo welcome\n",
+        "sleep 60\n",
+        "",
+    ],
+)
+def test_a_login_that_prints_nothing_to_commands(home: Path, text: str) -> None:
+    (home / ".bashrc").write_text(text)
+    (home / ".profile").write_text("echo of a login shell alone\n")
+    assert login_shell.printed("/bin/bash", seconds=0.5 if "sleep" in text else 15) == {}
+
+
 def ran(tmp_path: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "launch.sh"
     script.write_text(f"set -euo pipefail\n{login_shell.IGNORE}\nenv\n")

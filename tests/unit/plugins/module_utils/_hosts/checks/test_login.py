@@ -67,6 +67,14 @@ def test_sudo() -> None:
     assert found(login.sudo, reported, dataclasses.replace(FULL, become=False)) == []
 
 
+def test_a_login_that_prints() -> None:
+    prints = {"text": "Welcome", "file": "/home/me/.bashrc:3"}
+    assert found_on_node1(login.login_prints, {"login_prints": prints}) == [
+        "/home/me/.bashrc:3 prints 'Welcome' before the output of each command over SSH"
+    ]
+    assert found(login.login_prints, results()) == []
+
+
 def test_login_variables() -> None:
     given = {"KMP_AFFINITY": "disabled", "OMP_NUM_THREADS": "1"}
     assert found_on_node1(login.login_variables, {"login_variables": given}) == [
