@@ -18,7 +18,14 @@ import torch.nn.functional as F
 sys.path.insert(0, sys.argv[1])
 import _amx_cluster_optimize
 
-theirs = F.scaled_dot_product_attention
+_kernel = torch.library.get_kernel("aten::scaled_dot_product_attention", "AutogradCPU")
+
+
+def theirs(*args: Any, **kwargs: Any) -> Any:
+    """PyTorch's attention; with the masks of the part dropout, which are the attention part's, too."""
+    return _kernel.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU), *args, **kwargs)
+
+
 _amx_cluster_optimize.watch(torch, ["dropout", "attention", "optimizer"])
 
 from _amx_cluster_optimize import attention, masks
@@ -38,7 +45,12 @@ def mask(
 ) -> torch.Tensor:
     torch.set_num_threads(threads)
     torch.manual_seed(seed)
-    return torch.empty(size, dtype=dtype).bernoulli_(p)
+    return kept(torch.ones(size, dtype=dtype), p)
+
+
+def kept(ones: torch.Tensor, p: float = 0.5) -> torch.Tensor:
+    """Return what dropout keeps with this probability, as 0 and 1."""
+    return F.dropout(ones, 1 - p).ne(0).to(ones.dtype)
 
 
 def masks_are_random() -> None:
@@ -52,7 +64,7 @@ def masks_are_random() -> None:
             related = (centred[lag:] * centred[:-lag]).mean() / centred.square().mean()
             judge(f"elements {lag} apart, {p}", abs(related.item()) < 5 / math.sqrt(found.numel()))
     torch.manual_seed(1)
-    calls = torch.stack([torch.empty(100_000).bernoulli_(0.5) for _call in range(40)])
+    calls = torch.stack([kept(torch.ones(100_000)) for _call in range(40)])
     related = torch.corrcoef(calls) - torch.eye(40)
     judge("masks of 40 calls", related.abs().max().item() < 6 / math.sqrt(100_000))
     counts = calls.sum(0).var().item()
@@ -70,11 +82,11 @@ def masks_are_the_same_again() -> None:
     judge("with two threads", torch.equal(first, mask(7, threads=2)))
     judge("in bfloat16", torch.equal(first, mask(7, dtype=torch.bfloat16).float()))
     torch.manual_seed(9)
-    torch.empty(50_000).bernoulli_(0.5)
+    kept(torch.ones(50_000))
     state = torch.get_rng_state()
-    after = torch.empty(50_000).bernoulli_(0.5)
+    after = kept(torch.ones(50_000))
     torch.set_rng_state(state)
-    judge("from a saved state", torch.equal(after, torch.empty(50_000).bernoulli_(0.5)))
+    judge("from a saved state", torch.equal(after, kept(torch.ones(50_000))))
     drawn = masks.draw()
     whole, part = torch.empty(400_001), torch.empty(100_000)
     masks.fill(whole, 0.9, drawn)
@@ -85,16 +97,27 @@ def masks_are_the_same_again() -> None:
 
 def masks_are_pytorchs_elsewhere() -> None:
     torch.manual_seed(0)
-    small = torch.empty(12).bernoulli_(0.5).tolist()
+    small = kept(torch.ones(12)).tolist()
     judge("few elements", small == [0, 0, 1, 0, 0, 0, 1, 1, 0, 1, 1, 1])
-    rare = torch.empty(1_000_000).bernoulli_(1e-4).mean().item()
+    torch.manual_seed(0)
+    drawn = torch.empty(100_000).bernoulli_(0.5)
+    judge("random numbers that are no dropout", drawn[:12].tolist() == small)
+    rare = F.dropout(torch.ones(1_000_000), 1 - 1e-4).ne(0).float().mean().item()
     judge("rare ones", 5e-5 < rare < 2e-4)
+    judge("another order", abs(kept(torch.ones(300, 400).t(), 0.25).mean().item() - 0.25) < 0.01)
+    strides = [F.dropout(each, 0.5).stride() for each in (torch.ones(300, 400).t(), torch.ones(400).expand(300, 400))]
+    judge("strides", strides == [(1, 400), (400, 1)])
+    lost = F.dropout(torch.full((100_000,), math.inf), 0.5).isnan().double().mean().item()
+    judge("infinity that is dropped is no number", abs(lost - 0.5) < 0.01)
+    ones = torch.ones(100_000, requires_grad=True)
+    judge("what is recorded", F.dropout(ones, 0.5).grad_fn.name() == "MulBackward0")
     try:
-        torch.empty(100_000).bernoulli_(1.5)
-        judge("a probability above 1", False)
+        F.dropout(ones, 0.5, inplace=True)
+        judge("a leaf in place", False)
     except RuntimeError as error:
-        judge("a probability above 1", "expects p to be in [0, 1]" in str(error))
-    judge("another order", abs(torch.empty(300, 400).t().bernoulli_(0.25).mean().item() - 0.25) < 0.01)
+        judge("a leaf in place", "a leaf Variable that requires grad" in str(error))
+    doubled = ones * 1
+    judge("in place", F.dropout(doubled, 0.5, inplace=True) is doubled and set(doubled.tolist()) == {0, 2})
     scripted = torch.jit.script(torch.nn.Dropout(0.2))(torch.ones(100_000))
     judge("torch.jit.script", abs(scripted.mean().item() - 1) < 0.02)
     with torch.device("meta"):
@@ -112,14 +135,25 @@ def inputs(dtype: torch.dtype, length: int = 70, keys: int = 70) -> list[torch.T
 
 def gradients(function: Any, tensors: list[torch.Tensor], *args: Any, **kwargs: Any) -> list[torch.Tensor]:
     own = [tensor.detach().contiguous().requires_grad_() for tensor in tensors]
+    torch.manual_seed(6)
     out = function(*own, *args, **kwargs)
     torch.manual_seed(5)
     out.backward(torch.randn(out.shape).to(out.dtype))
     return [out.detach().double(), *(tensor.grad.double() for tensor in own)]
 
 
+def farthest(found: list[torch.Tensor], right: list[torch.Tensor]) -> float:
+    return max(((one - other).norm() / other.norm()).item() for one, other in zip(found, right))
+
+
 def attention_is_exact() -> None:
     """Beside PyTorch's in float64; in bfloat16 not further from it than twice as far as PyTorch's own."""
+
+    def direct(q: Any, k: Any, v: Any, mask: Any, scale: float) -> Any:
+        if mask is not None and mask.dtype is torch.bool:
+            mask = torch.zeros(mask.shape).masked_fill_(~mask, -math.inf).to(q.dtype)
+        return attention.Attention.apply(q, k, v, mask, 0.0, False, scale)
+
     for dtype in (torch.float32, torch.bfloat16):
         for keys in (70, 33):
             tensors = inputs(dtype, keys=keys)
@@ -127,18 +161,30 @@ def attention_is_exact() -> None:
             for given in (None, torch.rand(3, 1, 70, keys) > 0.3, torch.rand(1, 1, 70, 1) > -1, added):
                 for block in (1 << 18, 2 * 70 * 70, 10):
                     attention.BLOCK = block
-                    found = gradients(attention.Attention.apply, tensors, given, 0.0, 0.25)
+                    found = gradients(direct, tensors, given, 0.25)
                     exact = given.double() if given is added else given
                     right = gradients(theirs, [each.double() for each in tensors], exact, scale=0.25)
                     their_own = gradients(theirs, tensors, given, scale=0.25)
-                    far, theirs_far = (
-                        max(((one - other).norm() / other.norm()).item() for one, other in zip(each, right))
-                        for each in (found, their_own)
-                    )
-                    most = 1e-6 if dtype is torch.float32 else 2 * theirs_far
+                    far = farthest(found, right)
+                    most = 1e-6 if dtype is torch.float32 else 2 * farthest(their_own, right)
                     name = given.dtype if given is not None else None
                     judge(f"attention {dtype}, {keys} keys, mask {name}, blocks of {block}: {far:.5f}", far < most)
     attention.BLOCK = 1 << 18
+
+
+def attention_is_exact_with_dropout() -> None:
+    """Also of values that are all near another number than 0: differences of their products are what counts."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for shift in (0, 5):
+            for is_causal in (True, False):
+                tensors = inputs(dtype)
+                tensors[2] = (tensors[2] + shift).detach()
+                words: dict[str, Any] = {"dropout_p": 0.3, "is_causal": is_causal}
+                found, their_own = (gradients(way, tensors, **words) for way in (mine, theirs))
+                right = gradients(theirs, [each.double() for each in tensors], **words)
+                far, theirs_far = farthest(found, right), farthest(their_own, right)
+                most = 2e-6 if dtype is torch.float32 else 2 * theirs_far
+                judge(f"with dropout, {dtype}, values near {shift}: {far:.7f} ({theirs_far:.7f})", far < most)
 
 
 def attention_is_exact_for_decoders() -> None:
@@ -150,10 +196,7 @@ def attention_is_exact_for_decoders() -> None:
             words: dict[str, Any] = {"is_causal": is_causal, "scale": 0.3, "enable_gqa": True}
             found, their_own = (gradients(way, tensors, **words) for way in (mine, theirs))
             right = gradients(theirs, [each.double() for each in tensors], **words)
-            far, theirs_far = (
-                max(((one - other).norm() / other.norm()).item() for one, other in zip(each, right))
-                for each in (found, their_own)
-            )
+            far, theirs_far = farthest(found, right), farthest(their_own, right)
             judge(f"causal {is_causal}, {heads} heads of keys: {far:.5f} ({theirs_far:.5f})", far < 2 * theirs_far)
 
 
@@ -164,8 +207,7 @@ def attention_drops() -> None:
         own, others = ([each.detach().requires_grad_() for each in tensors] for _side in range(2))
         torch.manual_seed(1)
         out = mine(*own, dropout_p=0.3, is_causal=is_causal)
-        kept = out.grad_fn.next_functions[0][0] if out.grad_fn.name() == "TransposeBackward0" else out.grad_fn
-        kept = ~kept.saved_tensors[4].signbit()
+        kept = ~out.grad_fn.saved_tensors[4].signbit()
         seen = torch.ones(70, 70).tril().bool() if is_causal else torch.ones(70, 70).bool()
         share = kept[..., seen].float()
         judge("the share that is kept", abs(share.mean().item() - 0.7) < 5 * math.sqrt(0.21 / share.numel()))
@@ -204,6 +246,102 @@ def attention_is_computed_again() -> None:
     judge("attention with another seed", not torch.equal(found[0][0], other))
 
 
+def attention_is_differentiated_again() -> None:
+    """Where query, key and value depend on one another, in both ways of PyTorch."""
+    x = torch.randn(2, 4, 80, 16, requires_grad=True)
+    weight = torch.randn(16, 16, requires_grad=True)
+    related: dict[str, Any] = {
+        "all the same": lambda: (x, x, x),
+        "keys are values": lambda: (x, x @ weight, x @ weight),
+        "a chain": lambda: (x, torch.tanh(x), torch.tanh(x) * 2),
+    }
+    for name, make in related.items():
+        first = []
+        for create in (True, False):
+            torch.manual_seed(1)
+            found = torch.autograd.grad(mine(*make(), dropout_p=0.1).square().sum(), x, create_graph=create)[0]
+            first.append(found)
+        judge(f"create_graph, {name}", farthest([first[0]], [first[1]]) < 1e-5)
+        second = []
+        for way in (mine, theirs):
+            torch.manual_seed(1)
+            found = torch.autograd.grad(way(*make(), dropout_p=0.1).square().sum(), x, create_graph=True)[0]
+            second.append(torch.autograd.grad(found.square().sum(), x)[0])
+        judge(f"twice, {name}", torch.allclose(*second, rtol=1e-3, atol=1e-3 * second[1].abs().max().item()))
+
+
+def attention_lets_nan_through() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        for at, name in enumerate(("query", "key", "value", "gradient")):
+            for number in (math.nan, -math.nan, math.inf):
+                for dropout in (0.0, 0.3):
+                    tensors = inputs(dtype)
+                    given = torch.randn(3, 5, 70, 16).to(dtype)
+                    with torch.no_grad():
+                        (*tensors, given)[at][1, 2, 3, 4] = number
+                    found = []
+                    for way in (mine, theirs):
+                        torch.manual_seed(2)
+                        out = way(*tensors, dropout_p=dropout)
+                        found.append([out, *torch.autograd.grad(out, tensors, given)])
+                    is_same = all(torch.equal(a.isnan(), b.isnan()) for a, b in zip(*found))
+                    judge(f"{number} in the {name}, {dtype}, dropout {dropout}", is_same and found[0][1].isnan().any())
+
+
+def attention_looks_like_pytorchs() -> None:
+    """Strides of results and gradients; and what may be changed before the backward pass, and what may not."""
+    orders: dict[str, Any] = {
+        "contiguous": lambda *shape: torch.randn(shape),
+        "transposed": lambda a, b, c, d: torch.randn(a, c, b, d).transpose(1, 2),
+        "batch within": lambda a, b, c, d: torch.randn(b, c, a, d).permute(2, 0, 1, 3),
+        "expanded": lambda a, b, c, d: torch.randn(1, b, c, d).expand(a, b, c, d),
+    }
+    for dtype in (torch.float32, torch.bfloat16):
+        for dropout in (0.0, 0.2):
+            for order, make in orders.items():
+                tensors = [make(2, 3, 64, 8).to(dtype).detach().requires_grad_() for _each in range(3)]
+                seen = []
+                for way in (mine, theirs):
+                    out = way(*tensors, dropout_p=dropout)
+                    found = [out, *torch.autograd.grad(out, tensors, torch.randn(out.shape).to(dtype))]
+                    seen.append([out._is_view(), *((each.stride(), each.dtype) for each in found)])
+                judge(f"strides, {order}, {dtype}, dropout {dropout}", seen[0] == seen[1])
+            for changed in ("query", "key", "value", "mask", "result", "bool mask"):
+                found = []
+                for way in (mine, theirs):
+                    torch.manual_seed(3)
+                    tensors = [torch.randn(2, 3, 64, 8).to(dtype).requires_grad_() for _each in range(3)]
+                    mask = torch.randn(64, 64).to(dtype) if changed != "bool mask" else torch.rand(64, 64) > 0.2
+                    copies = [each * 1 for each in tensors]
+                    out = way(*copies, mask, dropout_p=dropout)
+                    names = dict(
+                        zip(("query", "key", "value", "mask", "bool mask", "result"), (*copies, mask, mask, out))
+                    )
+                    with torch.no_grad():
+                        names[changed].fill_(1)
+                    try:
+                        found.append(torch.autograd.grad(out, tensors, torch.ones_like(out)))
+                    except RuntimeError as error:
+                        found.append(str(error).partition(":")[0])
+                is_same = (
+                    found[0] == found[1]
+                    if "" in map(str, found) or isinstance(found[1], str)
+                    else (
+                        not isinstance(found[0], str)
+                        and all(torch.allclose(a, b, rtol=0.05, atol=0.05) for a, b in zip(*found))
+                    )
+                )
+                judge(f"a changed {changed}, {dtype}, dropout {dropout}", is_same)
+    judge("view", mine(*tensors, dropout_p=0.2).view(-1).shape == (2 * 3 * 64 * 8,))
+    for scale in (0.0, -0.5, math.nan, math.inf):
+        found = []
+        for way in (mine, theirs):
+            torch.manual_seed(4)
+            found.append(gradients(way, inputs(torch.bfloat16), scale=scale, dropout_p=0.1))
+        is_same = all(torch.allclose(a, b, rtol=0.02, atol=0.02, equal_nan=True) for a, b in zip(*found))
+        judge(f"scale {scale}", is_same)
+
+
 def attention_is_pytorchs_elsewhere() -> None:
     def takes(*args: Any, **kwargs: Any) -> bool:
         out = mine(*args, **kwargs)
@@ -230,7 +368,8 @@ def attention_is_pytorchs_elsewhere() -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return F.scaled_dot_product_attention(x, x, x, dropout_p=0.2)
 
-    judge("pickle", pickle.loads(pickle.dumps(mine)) is mine and pickle.dumps(mine).count(b"torch.nn.functional") == 1)
+    judge("PyTorch's own function", mine is torch._C._nn.scaled_dot_product_attention)
+    judge("pickle", pickle.loads(pickle.dumps(mine)) is mine)
     judge("torch.jit.script", torch.jit.script(Module())(tensors[0]).shape == tensors[0].shape)
 
 
@@ -339,8 +478,12 @@ for part in (
     masks_are_the_same_again,
     masks_are_pytorchs_elsewhere,
     attention_is_exact,
+    attention_is_exact_with_dropout,
     attention_is_exact_for_decoders,
     attention_drops,
+    attention_is_differentiated_again,
+    attention_lets_nan_through,
+    attention_looks_like_pytorchs,
     attention_is_computed_again,
     attention_is_pytorchs_elsewhere,
     optimizers_are_fused_where_it_is_right,

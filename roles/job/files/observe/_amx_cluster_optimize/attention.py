@@ -8,82 +8,179 @@ them is their softmax in the type of the query, with the sign as the mask of dro
 
 A bfloat16 product is rounded to bfloat16. What that loses of a score is computed by a second product, which
 subtracts the rounded one before it rounds: scores are exact to about 2^-17, as PyTorch's are.
+
+Strides of results and gradients, and what may be changed in place after the call, are those of PyTorch's way for the
+same call. Numbers that are not finite, or so large that rounding would show, are left to PyTorch, also of a gradient.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from _amx_cluster_optimize import masks
+from _amx_cluster_optimize import calls, masks
 
 # Scores that a thread has at a time, and scores of a call below which PyTorch's own way is as fast.
 BLOCK, SMALL = 1 << 18, 1 << 16
 # The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing.
 SHORT = 256
-# The mask of what comes before.
-CAUSAL = "causal"
+# The largest score that lengths of query and key allow, by type, and what a mask may add to the largest of a row.
+SCORE, ADDED = {torch.bfloat16: 256.0, torch.float32: 4096.0}, 128.0
+# The lengths that values and gradients, as a whole, may have.
+LEAST, MOST = 1e-20, 1e12
+# What _fused_sdp_choice returns.
+MATH, FLASH = 0, 1
 
 
 class Attention(torch.autograd.Function):
-    """softmax(query key^T scale + mask), with dropout, times value.
+    """softmax(query key^T scale + bias), with dropout, times value.
 
-    query, key, value: (batch, heads, length, size), contiguous. mask: of bool (what is seen) or float (what is added to
-    the scores), of a shape that expands to (batch, heads, length, length of the keys); None; or CAUSAL.
+    query, key, value: (batch, heads, length, size); with dropout, key and value have as many heads as the query. bias:
+    what is added to the scores, of a shape that expands to (batch, heads, length, length of the keys), or None.
+
+    What is saved is what PyTorch saves: without dropout the arguments themselves, with dropout only the value, and
+    query and key as copies that the caller has made.
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Any, key: Any, value: Any, mask: Any, dropout: float, scale: float) -> torch.Tensor:
-        batch, heads, length, size = query.shape
-        shape = batch, heads, length, key.shape[2]
+    def forward(
+        ctx: Any, query: Any, key: Any, value: Any, bias: Any, dropout: float, is_causal: bool, scale: float
+    ) -> torch.Tensor:
+        ctx.set_materialize_grads(False)
+        shape = *query.shape[:3], key.shape[2]
         kept = query.new_empty(shape)
-        out = query.new_empty(batch, length, heads, size)
+        out = query.new_empty(query.shape) if dropout else torch.empty_like(query)
         drawn = masks.draw() if dropout else None
-        bias = _bias(mask, length, key.shape[2])
-        expanded: Any = None if bias is None else bias.expand(shape)
-        with torch.autocast("cpu", enabled=False):
-            for rows, some, place in blocks(shape):
-                part = (rows, some)
-                scores = _scores(query[part], key[part], None if bias is None else expanded[part], scale)
-                found = kept[part].view(-1, *shape[2:])
-                found.copy_(torch.softmax(scores, -1).view(found.shape))
-                if drawn:
-                    # The sign of what is dropped is negative.
-                    masks.negate(found.view(-1), 1 - dropout, drawn, place)
-                    found = _positive(found)
-                product = _product(found, value[part].flatten(0, 1), 1 / (1 - dropout))
-                out[rows, :, some] = product.view(*scores.shape[:3], size).transpose(1, 2)
-        ctx.save_for_backward(query, key, value, None if mask is CAUSAL else mask, kept)
-        ctx.dropout, ctx.scale, ctx.is_causal = dropout, scale, mask is CAUSAL
-        return out.transpose(1, 2)
+        added = _causal(shape) if is_causal else bias
+        expanded = None if added is None else added.expand(shape)
+        keys, values = _repeated(key, query), _repeated(value, query)
+        for rows, some, place in blocks(shape):
+            part = (rows, some)
+            scores = _scores(query[part], keys[part], None if expanded is None else expanded[part], scale)
+            found = kept[part].view(-1, *shape[2:])
+            found.copy_(torch.softmax(scores, -1).view(found.shape))
+            if drawn:
+                # The sign of what is dropped is negative.
+                masks.negate(found.view(-1), 1 - dropout, drawn, place)
+                found = _positive(found)
+            _product(found, values[part].flatten(0, 1), 1 / (1 - dropout), out[part])
+        ctx.dropout, ctx.is_causal, ctx.scale = dropout, is_causal, scale
+        if dropout:
+            is_scored = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+            ctx.save_for_backward(*((query, key, value) if is_scored else (None, None, None)), None, kept, None)
+        else:
+            ctx.save_for_backward(query, key, value, bias, kept, out)
+        return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        query, key, value, mask, kept = ctx.saved_tensors
-        if torch.is_grad_enabled():  # the gradient of the gradient is wanted: by operations that have one
-            bias = _bias(CAUSAL if ctx.is_causal else mask, query.shape[2], key.shape[2])
-            out = _plainly(query, key, value, bias, kept, ctx.dropout, ctx.scale)
-            inputs = [tensor for tensor, needed in zip((query, key, value), ctx.needs_input_grad) if needed]
-            found = iter(torch.autograd.grad(out, inputs, gradient, create_graph=True))
-            return (*(next(found) if needed else None for needed in ctx.needs_input_grad[:3]), None, None, None)
-        of_query, of_key, of_value = (torch.empty_like(tensor) for tensor in (query, key, value))
-        for rows, some, _place in blocks(kept.shape):
-            q, k, v, given, softmax = (each[rows, some].flatten(0, 1) for each in (query, key, value, gradient, kept))
+        query, key, value, bias, kept, _out = ctx.saved_tensors
+        rest = (None,) * 4
+        if gradient is None:
+            return (None, None, None, *rest)
+        if torch.is_grad_enabled() or not _is_usual(gradient):
+            way = _plainly if ctx.dropout else _flash
+            return *way(ctx, gradient, query, key, value, bias, kept), *rest
+        with torch.autocast("cpu", enabled=False):
+            return *_gradients(ctx, gradient, query, key, value, kept), *rest
+
+
+def _gradients(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, kept: Any) -> tuple[Any, ...]:
+    """Return the gradients, with strides as PyTorch's have."""
+    size, factor = gradient.shape[3], 1 / (1 - ctx.dropout)
+    is_scored = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
+    of_query, of_key, of_value = (
+        _empty(kept, kept.shape[dim], size, ctx.dropout, is_key) if is_needed else None
+        for dim, is_key, is_needed in zip((2, 3, 3), (False, True, False), ctx.needs_input_grad)
+    )
+    keys, values = (_repeated(each, kept) if is_scored else None for each in (key, value))
+    for rows, some, _place in blocks(kept.shape):
+        part = (rows, some)
+        given, softmax = gradient[part].flatten(0, 1), kept[part].flatten(0, 1)
+        if of_value is not None:
             used = _positive(softmax) if ctx.dropout else softmax
-            factor = 1 / (1 - ctx.dropout)
-            _product(used.transpose(1, 2), given, factor, of_value[rows, some])
-            of_scores = _product(given, v.transpose(1, 2), factor)
+            _product(used.transpose(1, 2), given, factor, of_value[part])
+        if keys is None or values is None:
+            continue
+        of_scores = _product(given, values[part].flatten(0, 1).transpose(1, 2), factor)
+        if ctx.dropout:
+            _drop(of_scores, softmax)
+            softmax = _absolute(softmax)
+        of_scores = torch._softmax_backward_data(of_scores, softmax, -1, softmax.dtype)
+        if of_query is not None:
+            _product(of_scores, keys[part].flatten(0, 1), ctx.scale, of_query[part])
+        if of_key is not None:
+            queries = query[part].flatten(0, 1)
             if ctx.dropout:
-                _drop(of_scores, softmax)
-                softmax = _absolute(softmax)
-            of_scores = torch._softmax_backward_data(of_scores, softmax, -1, softmax.dtype)
-            _product(of_scores, k, ctx.scale, of_query[rows, some])
-            _product(of_scores.transpose(1, 2), q, ctx.scale, of_key[rows, some])
-        return of_query, of_key, of_value, None, None, None
+                _product(queries.transpose(1, 2), of_scores, ctx.scale, of_key[part].transpose(2, 3))
+            else:
+                _product(of_scores.transpose(1, 2), queries, ctx.scale, of_key[part])
+    return of_query, *(_summed(each, like) for each, like in ((of_key, key), (of_value, value)))
+
+
+def _empty(kept: Any, length: int, size: int, dropout: float, is_key: bool) -> Any:
+    """Return memory for the gradient of a query, key or value: no view, as PyTorch's is none."""
+    batch, heads = kept.shape[:2]
+    head, row = length * size, (1, length) if is_key else (size, 1)
+    if dropout:
+        return kept.new_empty_strided((batch, heads, length, size), (heads * head, head, *row))
+    return kept.new_empty_strided((batch, heads, length, size), (heads * head, size, heads * size, 1))
+
+
+def _repeated(tensor: Any, like: Any) -> Any:
+    """Return keys or values for each head of a query."""
+    return tensor if tensor.shape[1] == like.shape[1] else tensor.repeat_interleave(like.shape[1] // tensor.shape[1], 1)
+
+
+def _summed(gradient: Any, tensor: Any) -> Any:
+    """Return the gradient of keys or values that several heads of a query have used."""
+    if gradient is None or tensor is None or gradient.shape[1] == tensor.shape[1]:
+        return gradient
+    rows = gradient.transpose(1, 2).unflatten(2, (tensor.shape[1], gradient.shape[1] // tensor.shape[1]))
+    return rows.sum(3).transpose(1, 2)
+
+
+def _plainly(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, _bias: Any, kept: Any) -> list[Any]:
+    """Return the gradients by the operations of PyTorch's way with dropout, which can be differentiated again."""
+    is_again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        noise = kept.signbit().logical_not().float().div_(1 - ctx.dropout)
+        softmax = _absolute(kept).float()
+        if query is None:
+            return [None, None, torch.matmul((softmax * noise).transpose(-1, -2), gradient.float()).to(gradient.dtype)]
+        # Views: a gradient ends at them, also where query, key and value depend on one another.
+        tensors = [each.view_as(each) if is_again else each.detach().requires_grad_() for each in (query, key, value)]
+        first, second, third = (each.float() for each in tensors)
+        scores = torch.matmul(first, second.transpose(-1, -2)) * ctx.scale
+        softmax = torch.softmax(scores + (softmax.log() - scores).detach(), -1)
+        out = torch.matmul(softmax * noise, third).to(query.dtype)
+        needed = [tensor for tensor, is_needed in zip(tensors, ctx.needs_input_grad) if is_needed]
+        found = iter(torch.autograd.grad(out, needed, gradient, create_graph=is_again))
+    return [next(found) if is_needed else None for is_needed in ctx.needs_input_grad[:3]]
+
+
+def _flash(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, bias: Any, _kept: Any) -> tuple[Any, ...]:
+    """Return the gradients by PyTorch's way without dropout."""
+    operators = torch.ops.aten
+    words = {"attn_mask": bias, "scale": ctx.scale}
+    with torch.no_grad():
+        made = operators._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, ctx.is_causal, **words)
+    return operators._scaled_dot_product_flash_attention_for_cpu_backward(
+        gradient, query, key, value, *made, 0.0, ctx.is_causal, **words
+    )
+
+
+def _is_usual(gradient: Any) -> bool:
+    """Tell whether a gradient is finite, and nothing else is to see what is computed of it."""
+    return calls.is_plain(gradient) and not calls.are_seen() and _is_moderate(gradient)
+
+
+def _is_moderate(tensor: Any) -> bool:
+    length = torch.linalg.vector_norm(tensor, dtype=torch.float32).item()
+    return length == 0 or LEAST < length < MOST
 
 
 def blocks(shape: Any) -> Iterator[tuple[slice, slice, int]]:
@@ -113,9 +210,13 @@ def _scores(query: Any, key: Any, mask: Any, scale: float) -> Any:
 def _product(first: Any, second: Any, factor: float, out: Any = None) -> Any:
     """Return the product of matrices times a factor, which is applied before it is rounded. out: where it is put."""
     shape = len(first), first.shape[1], second.shape[2]
-    into = first.new_empty(shape) if out is None else out.view(shape)
+    is_direct = out is not None and out.is_contiguous()
+    into = out.view(shape) if is_direct else first.new_empty(shape)
     # The same tensor twice: of another one, also of the same memory, PyTorch first makes a copy, though beta is 0.
-    return torch.baddbmm(into, first, second, beta=0, alpha=factor, out=into)
+    product = torch.baddbmm(into, first, second, beta=0, alpha=factor, out=into)
+    if out is not None and not is_direct:
+        out.copy_(product.view(out.shape))
+    return product
 
 
 def _positive(softmax: Any) -> Any:
@@ -135,41 +236,32 @@ def _drop(gradient: Any, softmax: Any) -> None:
     masks.as_integers(gradient).bitwise_and_(dropped.bitwise_not_())
 
 
-def _plainly(query: Any, key: Any, value: Any, mask: Any, kept: Any, dropout: float, scale: float) -> Any:
-    """Compute the same by PyTorch's operations, which it differentiates."""
-    scores = torch.matmul(query.float(), key.float().transpose(-1, -2)) * scale
-    if mask is not None:
-        scores = scores + mask
-    found = torch.softmax(scores, -1)
-    if dropout:
-        found = found * kept.signbit().logical_not().float() / (1 - dropout)
-    return torch.matmul(found, value.float()).to(query.dtype)
+def _causal(shape: Any) -> Any:
+    return torch.full(shape[2:], -math.inf, dtype=torch.float32).triu(1)
 
 
-def _bias(mask: Any, length: int, keys: int) -> Any:
-    """Return what is added to the scores; None for nothing."""
-    if mask is CAUSAL:
-        return torch.full((length, keys), -math.inf).triu(1)
-    if mask is None or mask.dtype is not torch.bool:
-        return mask
-    return torch.zeros(mask.shape).masked_fill_(~mask, -math.inf)
-
-
-def applies(query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool, is_grouped: bool) -> bool:
+def applies(
+    query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool, scale: float, is_grouped: bool
+) -> bool:
     """Tell whether a call is one that is faster here and computed alike."""
     tensors = (query, key, value) if mask is None else (query, key, value, mask)
     return (
-        all(type(tensor) in (torch.Tensor, torch.nn.Parameter) for tensor in tensors)
-        and all(tensor.device.type == "cpu" and tensor.layout is torch.strided for tensor in tensors)
-        and not _is_watched()
+        all(calls.is_plain(tensor) for tensor in tensors)
+        and not calls.are_seen()
         and query.dim() == key.dim() == value.dim() == 4
         and query.shape[0] == key.shape[0] == value.shape[0]
         and (query.shape[1] == key.shape[1] == value.shape[1] or (is_grouped and _divides(query, key, value)))
         and key.shape[2] == value.shape[2]
-        and query.shape[3] == key.shape[3] == value.shape[3]
-        and query[..., 0].numel() * key.shape[2] >= SMALL
+        and query.shape[3] == key.shape[3] == value.shape[3] > 0
+        and query[..., 0].numel() * key.shape[2] >= max(SMALL, 1)
         and _is_worth(query, key, value, dropout)
-        and _is_plain(mask, is_causal)
+        and not calls.are_saved_otherwise()
+        and 0 < scale < math.inf
+        and (mask is None or (not is_causal and _is_plain(mask, (*query.shape[:3], key.shape[2]), query.dtype)))
+        and torch._fused_sdp_choice(query, key, value, mask, dropout, is_causal, scale=scale, enable_gqa=is_grouped)
+        == (MATH if dropout else FLASH)
+        and _longest(query) * _longest(key) * scale < SCORE[query.dtype]
+        and _is_moderate(value)
     )
 
 
@@ -179,76 +271,73 @@ def _divides(query: Any, key: Any, value: Any) -> bool:
 
 def _is_worth(query: Any, key: Any, value: Any, dropout: float) -> bool:
     """Tell whether PyTorch takes longer."""
-    dtype = _dtype(query)
-    if any(_dtype(tensor) is not dtype for tensor in (key, value)) or dtype not in (torch.float32, torch.bfloat16):
+    if not query.dtype is key.dtype is value.dtype or query.dtype not in SCORE:
         return False
     if dropout:
         return masks.RARE <= dropout <= 1 - masks.RARE
-    is_trained = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (query, key, value))
-    return is_trained and dtype is torch.bfloat16 and key.shape[2] <= SHORT
+    return _is_recorded(query, key, value) and query.dtype is torch.bfloat16 and key.shape[2] <= SHORT
 
 
-def _is_plain(mask: Any, is_causal: bool) -> bool:
-    """Tell whether a mask leaves something of each row: PyTorch returns zeros where it does not."""
-    if mask is None:
-        return True
-    if is_causal or mask.requires_grad or not (mask.dtype is torch.bool or mask.is_floating_point()):
+def _is_recorded(*tensors: Any) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _is_plain(mask: Any, shape: Any, dtype: Any) -> bool:
+    """Tell whether a mask leaves something of each row, where PyTorch returns zeros, and adds nothing large to it."""
+    sizes = (1,) * (4 - mask.dim()) + tuple(mask.shape)
+    if mask.requires_grad or mask.dim() > 4 or any(size not in (1, whole) for size, whole in zip(sizes, shape)):
         return False
-    left = mask if mask.dtype is torch.bool else mask > -math.inf
-    return bool(left.any(-1).all())
+    if mask.dtype is torch.bool:
+        return bool(_compact(mask).any(-1).all())
+    # NaN is the largest.
+    return mask.dtype is dtype and bool((_compact(mask).amax(-1).abs() <= ADDED).all())
 
 
-def _is_watched() -> bool:
-    """Tell whether something else than autograd and autocast is to see PyTorch's operator."""
-    return (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._is_torch_function_mode_enabled()
-        or torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-        or torch.autograd.forward_ad._current_level >= 0
-        or not (torch._C._get_math_sdp_enabled() and torch._C._get_flash_sdp_enabled())
-    )
+def _compact(mask: Any) -> Any:
+    """Return what an expanded mask was made of."""
+    for dim, (size, stride) in enumerate(zip(mask.shape, mask.stride())):
+        mask = mask.narrow(dim, 0, 1) if stride == 0 and size > 1 else mask
+    return mask
 
 
-def _dtype(tensor: Any) -> Any:
-    """Return the type in which PyTorch's operator computes with a tensor."""
-    if torch.is_autocast_enabled("cpu") and tensor.is_floating_point() and tensor.dtype is not torch.float64:
-        return torch.get_autocast_dtype("cpu")
-    return tensor.dtype
+def _longest(tensor: Any) -> float:
+    """Return the length of the longest row; not a number, or infinite, if one is."""
+    return torch.linalg.vector_norm(tensor, dim=-1, dtype=torch.float32).amax().item()
 
 
 def install(torch: Any) -> None:
-    """Put this in PyTorch's place. Raises AttributeError where PyTorch has not what it needs."""
-    functional = torch.nn.functional
-    theirs = functional.scaled_dot_product_attention
-    names = ("get_num_threads", "is_autocast_enabled", "get_autocast_dtype", "_softmax_backward_data")
+    """Have PyTorch's operator do this. Raises what PyTorch raises where it has not what this needs."""
+    calls.try_checks()
+    names = ("_fused_sdp_choice", "_softmax_backward_data")
     for name in names:
         getattr(torch, name)
-    _is_watched()
 
-    @functools.wraps(theirs)
-    def scaled_dot_product_attention(
+    def attend(
         query: Any,
         key: Any,
         value: Any,
         attn_mask: Any = None,
         dropout_p: float = 0.0,
         is_causal: bool = False,
+        *,
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Any:
-        if not applies(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa):
+        size = query.shape[-1] if calls.is_plain(query) and query.dim() else 0
+        factor = scale if scale is not None else 1 / math.sqrt(size or 1)
+        if not size or not applies(query, key, value, attn_mask, dropout_p, is_causal, factor, enable_gqa):
             return theirs(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
-        query, key, value = (tensor.to(_dtype(tensor)) for tensor in (query, key, value))
-        if enable_gqa:
-            key, value = (tensor.repeat_interleave(query.shape[1] // tensor.shape[1], 1) for tensor in (key, value))
-        query, key, value = (tensor.contiguous() for tensor in (query, key, value))
-        factor = 1 / math.sqrt(query.shape[3]) if scale is None else scale
-        return Attention.apply(query, key, value, CAUSAL if is_causal else attn_mask, dropout_p, factor)
+        bias = attn_mask
+        if bias is not None and bias.dtype is torch.bool:
+            bias = _compact(bias)
+            bias = torch.zeros(bias.shape, dtype=query.dtype).masked_fill_(~bias, -math.inf)
+        if dropout_p:
+            key, value = _repeated(key, query), _repeated(value, query)
+            if _is_recorded(query, key, value):
+                # Copies: PyTorch lets query and key be changed after the call, and a value that it has converted.
+                query, key = (each.clone(memory_format=torch.contiguous_format) for each in (query, key))
+                is_copied = value.dtype is torch.bfloat16
+                value = value.clone(memory_format=torch.contiguous_format) if is_copied else value
+        return Attention.apply(query, key, value, bias, dropout_p, is_causal, factor)
 
-    # torch.jit.script takes it for the operator, as it does PyTorch's own.
-    torch.jit._builtins._register_builtin(scaled_dot_product_attention, "aten::scaled_dot_product_attention")
-    # The name by which pickle finds it, and PyTorch's own where the model is loaded.
-    scaled_dot_product_attention.__module__ = functional.__name__
-    functional.scaled_dot_product_attention = scaled_dot_product_attention
+    theirs = calls.replace("scaled_dot_product_attention", attend)

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+# The modules whose hooks give back exactly what was saved.
+EXACT = ("torch.utils.checkpoint", "torch.autograd.graph")
 # The libraries that register the parts' operators: they are PyTorch's own again once these are gone.
 _libraries: list[Any] = []
 
@@ -28,6 +30,12 @@ def _is_traced() -> bool:
     return torch._C._dispatch_tls_is_dispatch_key_included(torch._C.DispatchKey.PythonDispatcher)
 
 
+def are_saved_otherwise() -> bool:
+    """Tell whether a script's own hooks get what is saved for the backward pass, which they may round."""
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    return bool(hooks) and any(getattr(hook, "__module__", "") not in EXACT for hook in hooks)
+
+
 def is_plain(tensor: Any) -> bool:
     """Tell whether a tensor is memory of this host with strides, and nothing more."""
     return (
@@ -41,6 +49,13 @@ def is_plain(tensor: Any) -> bool:
         and not tensor._is_zerotensor()
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
     )
+
+
+def try_checks() -> None:
+    """Raise AttributeError where PyTorch has not what the checks of calls look at."""
+    are_seen()
+    are_saved_otherwise()
+    is_plain(torch.empty(0))
 
 
 def are_apart(tensors: Iterable[Any]) -> bool:
@@ -62,7 +77,7 @@ def replace(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     It comes after autocast, torch.func and subclasses of tensors, so that all of these see PyTorch's operator.
     name: such as "dropout". Returns what PyTorch does by itself. Raises what PyTorch raises if it has no such operator.
     """
-    kernel = torch.library.get_kernel(f"aten::{name}", "CompositeImplicitAutograd")
+    kernel = torch.library.get_kernel(f"aten::{name}", "AutogradCPU")
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU)
     operator = getattr(torch.ops.aten, name).default
 

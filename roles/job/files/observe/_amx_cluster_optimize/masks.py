@@ -13,11 +13,12 @@ probability is exact to 2^-17.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import torch
+
+from _amx_cluster_optimize import calls
 
 # Hashes that a thread computes at a time: they and the counter stay in its second-level cache.
 STEP = 1 << 17
@@ -25,8 +26,6 @@ STEP = 1 << 17
 SMALL, RARE = 1 << 14, 1 / 64
 FRACTION = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 _counters: dict[int, torch.Tensor] = {}
-_library: Any = None
-_theirs: Any = None
 
 
 def _signed(value: int) -> int:
@@ -37,9 +36,9 @@ def _signed(value: int) -> int:
 FIRST, SECOND = _signed(0x7FEB352D), _signed(0x846CA68B)
 
 
-def draw(generator: torch.Generator | None = None) -> tuple[int, int]:
+def draw() -> tuple[int, int]:
     """Return what makes a mask another one than all before: the first value of its counter, and the distance."""
-    first, distance = torch.empty(2, dtype=torch.int64).random_(generator=generator).tolist()
+    first, distance = torch.empty(2, dtype=torch.int64).random_().tolist()
     return first, distance | 1
 
 
@@ -111,27 +110,36 @@ def _counter(size: int) -> torch.Tensor:
     return _counters[whole][:size]
 
 
-def bernoulli_(mask: torch.Tensor, p: float = 0.5, *, generator: torch.Generator | None = None) -> torch.Tensor:
-    """Do aten::bernoulli_.float on CPUs: with dropout's masks as above, with others as PyTorch does."""
-    if mask.numel() < SMALL or not RARE <= p <= 1 - RARE or mask.dtype not in FRACTION:
-        keys = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-        _theirs.call_boxed(keys, mask, p, generator=generator)
-        return mask
-    drawn = draw(generator)
-    if mask.is_contiguous():
-        fill(mask.view(-1), p, drawn)
-    else:
-        whole = torch.empty(mask.shape, dtype=mask.dtype)
-        fill(whole.view(-1), p, drawn)
-        mask.copy_(whole)
-    return mask
+def takes(values: torch.Tensor, p: float) -> bool:
+    """Tell whether dropout of a tensor is faster here and computed alike."""
+    return (
+        calls.is_plain(values)
+        and not calls.are_seen()
+        and values.dtype in FRACTION
+        and values.numel() >= SMALL
+        and RARE <= p <= 1 - RARE
+    )
 
 
-def install(torch: Any) -> None:
-    """Have PyTorch's operator do this. Raises what PyTorch does where it has not the operator."""
-    global _library, _theirs
-    _theirs = torch.library.get_kernel("aten::bernoulli_.float", "CPU")
-    _library = torch.library.Library("aten", "IMPL")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that it has one already
-        _library.impl("bernoulli_.float", bernoulli_, "CPU", allow_override=True)
+def noise(like: torch.Tensor, p: float) -> torch.Tensor:
+    """Return what dropout multiplies with: 0, or 1 / (1 - p), in the order of elements that PyTorch has it."""
+    factors = torch.empty_like(like, requires_grad=False)
+    whole = factors if factors.is_contiguous() else torch.empty(factors.shape, dtype=factors.dtype)
+    fill(whole.view(-1), 1 - p, draw())
+    if whole is not factors:
+        factors.copy_(whole)
+    return factors.div_(1 - p)
+
+
+def install(_torch: Any) -> None:
+    """Have PyTorch's operators do this. Raises what PyTorch raises where it has not the operators."""
+    calls.try_checks()
+
+    def dropout(input: torch.Tensor, p: float, train: bool) -> Any:
+        return input.mul(noise(input, p)) if train and takes(input, p) else theirs(input, p, train)
+
+    def dropout_(input: torch.Tensor, p: float, train: bool) -> Any:
+        return input.mul_(noise(input, p)) if train and takes(input, p) else theirs_in_place(input, p, train)
+
+    theirs = calls.replace("dropout", dropout)
+    theirs_in_place = calls.replace("dropout_", dropout_)
