@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import (
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
-from ansible_collections.amx.cluster.plugins.plugin_utils import requested
+from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
@@ -97,6 +97,7 @@ class ActionModule(ControlNodeAction):
                 **{"start": secrets.token_hex(8), **options["settings"]},
                 head=options["hosts"][0],
                 project=project_files.summary(found["project"]),
+                given=inventory_in_use.given(),
             )
             inventory_optimize(settings.optimize)
             run = Run(job, settings)

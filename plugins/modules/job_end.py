@@ -51,6 +51,10 @@ def main() -> None:
                     time.sleep(0.2)
             ended = processes.end(folder, grace)
             directory.remove_secrets(folder)
+            # Where the supervisor had ended before, what has run launch.sh writes what came of the job.
+            deadline = time.monotonic() + module.params["patience"]
+            while directory.running(folder) and not status and time.monotonic() < deadline:
+                time.sleep(0.2)
             if directory.running(folder):
                 raise TimeoutError(
                     f"its supervisor (process {status['pid'] if status else '?'}) has not ended within "

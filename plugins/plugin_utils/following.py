@@ -10,15 +10,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import Recent, describe, describe_hosts
-from ansible_collections.amx.cluster.plugins.module_utils._text import wrapped
+from ansible_collections.amx.cluster.plugins.module_utils._text import duration, wrapped
 from ansible_collections.amx.cluster.plugins.plugin_utils import screen
 
 display = Display()
 
 
+QUIET = 30.0  # seconds after which there is another line before the first step, and while a restart waits
+
+
 class Progress:
-    """Shows what is new of a job at each look: its restarts, and its progress and hosts as far as the screen can.
+    """Shows what is new of a job at each look: its restarts and notes, and its progress and hosts as far as the screen
+    can.
 
     A terminal has a line that is drawn again, which `close` removes; elsewhere a line is printed now and then.
     """
@@ -30,7 +35,8 @@ class Progress:
         self.recent, self.hosts = Recent(), ""
         self.ranks: Mapping[str, Any] = {}
         self.shown: tuple[str, bool] | None = None  # the progress that was told last, and whether on the screen
-        self.notes = 0
+        self.told: set[str] = set()  # restarts and notes
+        self.waits = 0.0
         self.began = time.monotonic()
         self.due = 0.0
 
@@ -46,10 +52,9 @@ class Progress:
         ended = seen["status"]["state"] != "running"
         now = None if ended else time.time()
         progress = describe(seen["progress"], self.recent, now) if seen["progress"] else ""
-        notes = seen["status"].get("notes", [])
-        for note in notes[self.notes :]:
-            display.display(f"  restarted: {note}")
-        self.notes = len(notes)
+        if not progress and not ended:
+            progress = f"running, {duration(time.monotonic() - self.began)}"
+        self._tell(seen["status"])
         if self.redraws and not ended:
             self._draw(seen)
         told = progress, ended or not self.redraws
@@ -64,7 +69,21 @@ class Progress:
             text = "\n".join(wrapped("  ", progress, screen.current().columns - 1))
         display.display(text, log_only=self.redraws and not ended)
         self.shown = told
-        self.due = time.monotonic() + self.pause(time.monotonic() - self.began)
+        pause = self.pause(time.monotonic() - self.began)
+        self.due = time.monotonic() + (pause if seen["progress"] else min(pause, QUIET))
+
+    def _tell(self, status: Mapping[str, Any]) -> None:
+        """Print each restart and note once, and now and then what a restart waits for."""
+        for line in [
+            *attempts.restarts(status.get("attempts", [])),
+            *(f"note: {one}" for one in status.get("notes", [])),
+        ]:
+            if line not in self.told:
+                self.told.add(line)
+                display.display(f"  {line}")
+        if status.get("waiting") and time.monotonic() >= self.waits:
+            display.display(f"  {status['waiting']}")
+            self.waits = time.monotonic() + QUIET
 
     def close(self) -> None:
         """Remove the line that was drawn."""

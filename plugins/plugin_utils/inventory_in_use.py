@@ -10,13 +10,21 @@ Messages name playbooks `site.yml` and `playbooks/NAME.yml`, and options `-e NAM
 
 from __future__ import annotations
 
+import json
 import os
+import re
+import shlex
 from pathlib import Path
 
+import yaml
 from ansible import constants, context
+from ansible.parsing.splitter import parse_kv
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import launch, messages
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import launch, messages, table
 
+# Variables of a command that another command about the same job does not have, or has its own of.
+OWN = ("job", "job_resume", "format", "query", "output")
+PLAIN = re.compile(r"[\w./:@%+,=-]+")
 COLLECTION = Path(__file__).resolve().parents[2]
 
 
@@ -25,6 +33,31 @@ def option() -> str:
     sources = [str(source) for source in context.CLIARGS.get("inventory") or []]
     defaults = [str(source) for source in constants.DEFAULT_HOST_LIST]
     return inventory.option(sources, defaults, Path.cwd())
+
+
+def given() -> str:
+    """Return the variables of this command as options -e, as messages name them, for a command about the same job.
+
+    How Ansible logs in is left out.
+    """
+    words, files = [], []
+    for raw in context.CLIARGS.get("extra_vars") or ():
+        text = str(raw)
+        if text.startswith("@"):
+            files.append(f"-e {shlex.quote(text)}")
+            continue
+        variables = yaml.safe_load(text) if text.startswith("{") else parse_kv(text)
+        for variable, value in dict(variables or {}).items():
+            plain = variable.removeprefix(table.PREFIX)
+            name = plain if plain in table.NAMES else variable
+            if name in OWN or name.startswith("ansible_"):
+                continue
+            if isinstance(value, str) and PLAIN.fullmatch(value):
+                words.append(f"-e {name}={value}")
+            else:
+                written = json.dumps(value, ensure_ascii=False).replace("'", "\\u0027")
+                words.append(f"-e '{{{name}: {written}}}'")
+    return " ".join([*words, *files])
 
 
 def commands(text: str, inventory_option: str | None = None) -> str:

@@ -513,3 +513,47 @@ def test_importing_it_costs_next_to_nothing(environment: Path) -> None:
     share, is_loaded = done.stdout.split()
     assert float(share) < 0.1
     assert is_loaded == "False"
+
+
+INTERRUPTED = """
+import os, signal, sys, threading, time
+os.environ["AMX_CLUSTER_CPUS"] = f"{os.getpid()}:{','.join(map(str, sorted(os.sched_getaffinity(0))))}"
+every = os.sched_getaffinity(0)
+os.sched_setaffinity(0, {min(every)})  # as OpenMP binds the main thread
+import amx_cluster_mpi, torch, torch.distributed as dist
+dist.init_process_group("mpi")
+dist.barrier()
+thread = next(one for one in threading.enumerate() if one.name == "mpi-progress")
+assert os.sched_getaffinity(thread.native_id) == every
+if dist.get_rank() == 0:
+    class Interrupted(BaseException):
+        pass
+    def interrupt(_number, frame):
+        if frame.f_code.co_name == "advance":
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise Interrupted
+    signal.signal(signal.SIGALRM, interrupt)
+    works = [dist.all_reduce(torch.ones(10), async_op=True) for _place in range(3)]
+    signal.setitimer(signal.ITIMER_REAL, 0.001, 0.0003)
+    try:
+        works[0].wait()
+    except Interrupted:
+        pass
+    for work in works[1:]:
+        try:
+            work.wait()
+        except dist.DistBackendError as error:
+            print("behind:", error, flush=True)
+else:
+    time.sleep(3)
+"""
+
+
+def test_collectives_behind_one_that_a_signal_has_ended_fail(environment: Path, tmp_path: Path) -> None:
+    """And the communication thread without a core of its own has all of its rank."""
+    (tmp_path / "script.py").write_text(INTERRUPTED)
+    done = run(environment, 2, str(tmp_path / "script.py"), timeout=120)
+    assert done.stdout.count("behind: an earlier collective of this group was given up: Interrupted()") == 2, (
+        done.stdout
+    )
+    assert done.returncode == 0, done.stdout

@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -309,9 +310,7 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
         # It may have ended between the two looks.
         status = read_json(folder / "status.json") or status
         if status["state"] == "running":
-            status.update(
-                state="lost", reason=f"its supervisor, process {status['pid']}, is gone: the head was restarted?"
-            )
+            status.update(state="lost", reason=_lost(folder, status))
     done = read_json(folder / on_end.OUTCOME)
     if done:
         status[on_end.FIELD] = done
@@ -332,12 +331,30 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     ranks = read_json(folder / "ranks.json") or {}
     return {
         "status": status,
-        "progress": read_json(folder / PROGRESS) or progress.of_rows(ranks),
+        "progress": read_json(folder / PROGRESS) or progress.of_ranks(ranks),
         "ranks": ranks,
         "outcome": read_json(folder / "results.json") or {},
         "log": log.replace(b"\0", b"").decode("utf-8", errors="replace"),
         "log_offset": log_offset + len(log),
     }
+
+
+def _lost(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> str:
+    """Say what is known of a job whose supervisor has ended without writing what came of it."""
+    gone = f"its supervisor (process {status['pid']}) ended without a word"
+    booted = re.search(r"^btime (\d+)$", (proc / "stat").read_text(encoding="ascii"), re.MULTILINE)
+    started = datetime.fromisoformat(status["started"]).timestamp() if status.get("started") else 0.0
+    if booted and started and int(booted[1]) > started:
+        at = datetime.fromtimestamp(int(booted[1]), timezone.utc)
+        return f"its supervisor ended with its host, which was restarted at {at:%Y-%m-%d %H:%M:%S} UTC"
+    if is_launched(folder, status, proc):
+        return f"{gone}; its ranks still run, and end within two minutes"
+    return f"{gone}; none of its ranks runs on this host"
+
+
+def is_launched(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> bool:
+    """Tell whether the process that runs launch.sh of the job in `folder` is there: then its ranks may be, too."""
+    return is_alive(int(status.get("launch_pid") or 0), folder, proc)
 
 
 def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
@@ -364,19 +381,26 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     """
     if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
         return ""
+    if status["state"] == "lost" and is_launched(folder, status):
+        return f"playbooks/stop.yml -e job={folder.name} ends its ranks now; then the job can be started again"
     checkpoint = checkpoints.last_marked(folder / "output")
-    job = (read_json(folder / "job.json") or {"job": {}})["job"]
+    run = read_json(folder / "job.json") or {"job": {}}
+    job, given = run["job"], run.get("settings", {}).get("given", "")
     if Path(job.get("script", "")).name == PREDICTION:
         return "the same command of playbooks/predict.yml goes on with the rows that are predicted"
     if Path(job.get("script", "")).name == SERVER:
+        if re.search(r"\bport \d+", status["reason"]):
+            return "free the port, or serve on another: the same command of playbooks/serve.yml with -e serve_port=PORT"
         return "the same command of playbooks/serve.yml serves the model again"
     file = job.get("file", f"{folder.name}.yml")
-    start = f"playbooks/train.yml -e job={file}"
+    start = f"playbooks/train.yml -e job={shlex.quote(file)}"
     if checkpoint:
-        return f"ansible-playbook {start} -e job_resume=true resumes it from its {checkpoint.name}"
-    return (
-        f"it left no complete checkpoint: ansible-playbook {start} starts it anew" if status["state"] == "lost" else ""
-    )
+        words = " ".join(filter(None, [f"ansible-playbook {start} -e job_resume=true", given]))
+        return f"{words} resumes it from its {checkpoint.name}"
+    if status["state"] == "lost":
+        words = " ".join(filter(None, [f"ansible-playbook {start}", given]))
+        return f"it left no complete checkpoint: {words} starts it anew"
+    return ""
 
 
 def jobs(folder: Path) -> list[dict[str, Any]]:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import DEFAULT
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import CUT_OFF
 
 # What ranks say when another one has gone: never the cause.
 CONSEQUENCES = re.compile(
@@ -20,6 +22,8 @@ CONSEQUENCES = re.compile(
     r"Rank \d+ is not connected|DistNetworkError|NCCL|Gloo connectFullMesh failed",
     re.IGNORECASE,
 )
+# Signals by which a process ends because of what it does itself.
+CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS, signal.SIGTRAP}
 # Seconds without a heartbeat, where one comes every two, after which it is asked for on its host what a rank does, and
 # after which its process seems to be stopped.
 LATE, MUTE = 5, 10
@@ -27,6 +31,41 @@ LATE, MUTE = 5, 10
 ENDING = 60
 # Optimizer steps that each rank has made outside of any group, after which that is worth a note.
 MANY = 100
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The end of a rank, as it was reported. Failures of an attempt are in the order in which their reports came.
+
+    text: what ended its script, as it was printed. code: its exit code, or the negative number of a signal; None while
+    it has not ended. said: the last line that it has printed on stderr.
+    """
+
+    rank: int
+    host: str
+    text: str = ""
+    code: int | None = None
+    said: str = ""
+
+    def is_cause(self) -> bool:
+        """Tell whether it may be what has ended the other ranks."""
+        if self.text or self.said:
+            return not CONSEQUENCES.search(last_words(self.text) or self.said)
+        return self.code not in (None, 0, CUT_OFF)
+
+    def describe(self) -> str:
+        """Return which rank has ended how."""
+        where = f"rank {self.rank} on {self.host}"
+        if self.text:
+            return f"{where} failed: {last_words(self.text)}"
+        code = self.code or 0
+        if -code in CRASHES:
+            return f"{where} crashed by signal {-code} ({signal.Signals(-code).name})"
+        if code < 0:
+            return f"{where} was ended by signal {-code} from outside"
+        return f"{where} ended with exit code {code}" + (
+            f"; the last that it printed: {self.said}" if self.said else ""
+        )
 
 
 def tracebacks(log: str) -> list[tuple[int, str, str]]:
@@ -63,37 +102,46 @@ def cause(
     out_of_memory: Sequence[str],
     launcher: str = DEFAULT,
     killed: Killed | None = None,
+    failures: Sequence[Failure] = (),
 ) -> str:
     """Return why the launcher ended with `code`.
 
     log: what this attempt printed. gone: {host: why} of hosts that do not answer any more. out_of_memory: hosts whose
     kernel has ended a process because it was out of memory since the attempt began. killed: the rank that the launcher
-    reports as ended by a signal. A host that is gone explains what the other ranks print, and a rank that was killed
-    does, too; among tracebacks, those of lost connections are passed over where there is another.
+    reports as ended by a signal. failures: what ranks have reported. A host that is gone explains what the other ranks
+    print, and a rank that was killed does, too; among tracebacks, those of lost connections are passed over where there
+    is another.
     """
     if gone:
         return hosts_gone(gone)
     traces = tracebacks(log)
-    own = [trace for trace in traces if not CONSEQUENCES.search(last_words(trace[2]))]
-    if own:
-        rank, host, text = own[0]
-        return f"rank {rank} on {host} failed: {last_words(text)}"
+    # What is in the log alone was reported by none: its rank did not reach the supervisor.
+    reported = {failure.rank for failure in failures}
+    logged = [Failure(rank, host, text) for rank, host, text in traces if rank not in reported]
+    first = next((failure for failure in [*failures, *logged] if failure.is_cause()), None)
+    ended_by = -code if code < 0 else code - 128 if 128 < code <= 192 else 0  # as subprocess and shells report it
+    if first and not first.text and first.code in (-signal.SIGTERM, -signal.SIGKILL) and (killed or ended_by):
+        first = None  # it was ended with the others
+    if first is None and killed:
+        first = Failure(killed.rank, killed.host, code=-killed.signal)
     # The kernel's out-of-memory killer sends signal 9 and no other.
-    if out_of_memory and (killed is None or killed.signal == signal.SIGKILL):
+    if out_of_memory and (first is None or first.code == -signal.SIGKILL):
         # Containers share their machine's count: the rank that was killed tells which of them it was.
-        where = [host for host in out_of_memory if killed and killed.host == host] or out_of_memory
+        where = [host for host in out_of_memory if first and first.host == host] or out_of_memory
         return (
             f"the kernel of {', '.join(where)} ended a rank because it was out of memory: use a smaller batch, shorter "
             "sequences, fewer ranks per node, or gradient checkpointing"
         )
-    if killed:
-        return f"rank {killed.rank} on {killed.host} was ended by signal {killed.signal} from outside"
-    if traces:
-        rank, host, text = traces[0]
-        return f"rank {rank} on {host} failed: {last_words(text)}"
-    if code < 0 or 128 < code <= 192:  # as subprocess and shells report a signal; 255 is mpirun's own
-        return f"{launcher} was ended by signal {-code if code < 0 else code - 128} from outside"
-    return f"{launcher} ended with exit code {code}; the log tells why"
+    if first:
+        return first.describe()
+    if ended_by:
+        return f"{launcher} was ended by signal {ended_by} from outside"
+    told = next((failure for failure in [*failures, *logged] if failure.text or failure.said), None)
+    if told:
+        return told.describe()
+    lines = [line.strip() for line in log.splitlines() if line.strip(" =")]  # mpirun draws frames
+    last = f"; the last line of its log: {lines[-1][:500]}" if lines else " and printed nothing"
+    return f"{launcher} ended with exit code {code}{last}"
 
 
 def suspects(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:

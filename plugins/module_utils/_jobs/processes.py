@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, wire
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
 
@@ -207,6 +208,34 @@ def usage_of_ranks(folder: Path, seconds: float) -> dict[int, float]:
         busy = max(process["cpu"], float(starved or process["page_reads"] > READS * seconds))
         used[process["rank"]] = used.get(process["rank"], 0.0) + busy
     return used
+
+
+def ended_ranks(folder: Path, attempt: str, proc: Path = PROC) -> dict[int, int]:
+    """Return {rank: exit code, or the negative number of a signal} of the ranks of a job whose scripts have ended here.
+
+    attempt: as wire.attempt returns it. They are those that rank.py has started on this host. One whose process is gone
+    without rank.py having seen its end was killed with rank.py: only SIGKILL does that.
+    """
+    here = wire.machine()
+    found = {}
+    for path in (folder / "ranks").glob("*.json"):
+        record = read_json(path) or {}
+        if not path.stem.isdigit() or record.get("attempt") != attempt or record.get("machine") != here:
+            continue
+        if record["code"] is not None:
+            found[int(path.stem)] = record["code"]
+        elif not _is_there(proc / str(record["pid"]), record["began"]):
+            found[int(path.stem)] = -signal.SIGKILL
+    return found
+
+
+def _is_there(entry: Path, began: str) -> bool:
+    """Tell whether the process of a /proc/PID directory that began then, in ticks since the boot, has not ended."""
+    try:
+        fields = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] not in "ZX" and fields[19] == began
 
 
 def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, Any]]] = find) -> list[dict[str, Any]]:

@@ -70,8 +70,11 @@ def describe(progress: Mapping[str, Any], recent: Recent | None = None, now: flo
     the rate is formed, where it has seen enough, rather than from the job's beginning. now: seconds since the Unix
     epoch, for a job that runs, whose end is shown then.
     """
-    if progress["max_steps"] is None:
+    if progress["max_steps"] is None and progress.get("unit") == "row":
         return f"serving, {count(progress['step'], 'row')} so far"
+    if progress["max_steps"] is None:
+        lately = recent.seconds_per_step() if recent else None
+        return _screen.joined([f"step {progress['step']}", f"{lately:.3g} s per step" if lately else ""])
     parts = [f"{progress.get('unit', 'step')} {progress['step']}/{progress['max_steps']}"]
     if progress.get("epoch") is not None:
         parts.append(f"epoch {progress['epoch']:.2f}")
@@ -177,6 +180,18 @@ def of_rows(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
+def of_ranks(ranks: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return how far a job without the Trainer is, in the form of progress.json; empty where no rank tells.
+
+    ranks: ranks.json. It is what of_rows returns, or the optimizer's steps of the rank that has made most of them.
+    """
+    steps = max((int(rank.get("steps") or 0) for rank in ranks.values()), default=0)
+    if not steps:
+        return of_rows(ranks)
+    at = max(float(rank.get("time") or 0) for rank in ranks.values())
+    return {"step": steps, "max_steps": None, "began": 0.0, "time": at, "samples_per_step": 1, "metrics": {}}
+
+
 def lines(content: Mapping[str, Any], screen: Screen) -> list[str]:
     """Return what is drawn of a running job: a line, and below it what its hosts do, dimmed.
 
@@ -218,11 +233,12 @@ def describe_hosts(
     hosts: dict[str, dict[str, float]] = {}
     for rank, now in after.items():
         then = before.get(rank)
-        if then is None or now["time"] <= then["time"] or now["host"] != then["host"]:
+        same = then is not None and all(now.get(key) == then.get(key) for key in ("host", "pid"))  # not restarted
+        if then is None or not same or now["time"] <= then["time"]:
             continue
         seconds = now["time"] - then["time"]
         host = hosts.setdefault(now["host"], {"cpu": 0.0, "memory": 0.0, "network": 0.0})
-        host["cpu"] += (now["cpu_seconds"] - then["cpu_seconds"]) / seconds
+        host["cpu"] += max(0.0, now["cpu_seconds"] - then["cpu_seconds"]) / seconds
         host["memory"] += now["rss_bytes"] / 2**30
         # Ranks of one host count the same interface.
         host["network"] = max(host["network"], (now["network_bytes"] - then["network_bytes"]) / seconds / 1e6)

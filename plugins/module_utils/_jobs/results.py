@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import cost, profiles
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts, cost, profiles
 
 
 def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -25,8 +25,10 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str | None]] = [
         ("state", results["state"] + (f": {results['reason']}" if results["reason"] else "")),
         ("project", project.describe(results["project"]) if results.get("project") else None),
+        *((f"restart {number}", line.partition(" at ")[2]) for number, line in enumerate(_restarts(results), 1)),
         ("hosts", str(results["hosts"])),
         ("ranks", str(results["ranks"])),
+        ("samples per step, of all ranks", _number(results.get("samples_per_step"), "d")),
         ("threads per rank", ", ".join(map(str, threads))),
         ("precision", results["precision"] + _instructions(results)),
         (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),
@@ -46,6 +48,10 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
             found.append((f"{name}, before and after", f"{before} -> {after}") if before else (name, after))
     found.append(("artefacts", results["output"]))
     return [(name, value) for name, value in found if value is not None]
+
+
+def _restarts(results: Mapping[str, Any]) -> list[str]:
+    return attempts.restarts(results.get("attempts", []))
 
 
 def _instructions(results: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ class Settings:
     every other one. project: what project.Project.summary returns, and `paths`, the directories in the job directory
     from which its modules are imported; empty without one. host_price: what a host costs an hour, as the inventory has
     it. notices: the address of the hosts' metadata service, which announces that a host is taken back (http://ADDRESS);
-    empty where there is none.
+    empty where there is none. given: the options of the command that has started it, for one that continues it.
     """
 
     head: str
@@ -48,6 +48,7 @@ class Settings:
     project: dict[str, Any] = field(default_factory=dict)
     host_price: str = ""
     notices: str = ""
+    given: str = ""
 
 
 @dataclass(frozen=True)

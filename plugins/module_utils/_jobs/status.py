@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import cost, progress
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts, cost, progress
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, duration, wrapped
 
@@ -145,6 +145,9 @@ def details(
     ended = f", ended {status['ended']}" if "ended" in status else ""
     took = elapsed(status, now)
     lines.append(f"{started}{ended}" + (f", {'ran' if ended else 'running for'} {took}" if took else ""))
+    lines += [*attempts.restarts(status.get("attempts", [])), *(f"note: {one}" for one in status.get("notes", []))]
+    if status.get("waiting"):
+        lines.append(status["waiting"])
     if "advice" in status:
         lines.append(status["advice"])
     if "on_end" in status:

@@ -98,6 +98,7 @@ class Supervision:
             self.status.update(state=self.stopped[0], reason=self.stopped[1])
         else:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
+        self.status.pop("waiting", None)
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))
@@ -131,6 +132,7 @@ class Supervision:
             "model": self.run.job.model(),
             "metrics": metrics,
             "steps": progress.get("step", 0),
+            "samples_per_step": progress.get("samples_per_step"),
             "resumed_step": progress.get("first_step", 0),
             "epoch": progress.get("epoch"),
             "training": {key: (progress.get("training") or {}).get(key) for key in ("samples", "epochs")},
@@ -172,6 +174,8 @@ class Supervision:
                 with contextlib.suppress(OSError):
                     (self.folder / name).parent.mkdir(exist_ok=True)
                 self.keep(name, content)
+        for text in self.watch.left:
+            self.note(text)
         for host, when in self.watch.departures.at.items():
             self.note(f"{host} leaves at {when}")
         for host, problem in self.watch.departures.problems.items():

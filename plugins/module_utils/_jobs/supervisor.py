@@ -12,6 +12,7 @@ that failed is started again from its last complete checkpoint as often as its f
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -20,6 +21,7 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +49,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, tail
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import SUPERVISOR, WRITTEN_BY_RANK_0
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, SUPERVISOR, WRITTEN_BY_RANK_0
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
 from ansible_collections.amx.cluster.plugins.module_utils._text import now
 
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
+ALONE = 75  # seconds that ranks have to end when their supervisor has ended
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 
@@ -123,6 +126,33 @@ class Supervisor(Supervision):
         outcome = on_end.carry_out(job.on_end, place, {**os.environ, **job.env}, self.umask, self.secrets, ended)
         print(f"{outcome['time']} {outcome['text']}", flush=True)
 
+    def conclude(self, code: int) -> None:
+        """Write what came of a job whose supervisor has ended before its ranks. code: of launch.sh."""
+        earlier = read_json(self.folder / "status.json") or {}
+        if earlier.get("state") != "running" or directory.running(self.folder):
+            return
+        gone = f"its supervisor (process {earlier['pid']}) ended before its ranks"
+        self.status = {**earlier, "pid": os.getpid()}
+        self.save()
+        self.watch.beats = {int(rank): beat for rank, beat in (read_json(self.folder / "ranks.json") or {}).items()}
+        reason = ""
+        if code:
+            self.stop("lost", f"{gone}, which have ended since")
+            self.reap()
+        else:
+            self.note(f"{gone}: what these reported since then is missing")
+            reason = self.fetch_output() or self.wrong()
+        self.status["attempts"][-1].update(ended=now(), returncode=code, reason=reason or self.stopped[1])
+        self.remove_all_secrets()
+        begun = datetime.fromisoformat(self.status["started"])
+        self.finish(reason, code, (datetime.now(timezone.utc) - begun).total_seconds())
+        self.after_the_end(self.folder)
+
+    def wrong(self) -> str:
+        """Return what is wrong with a job whose ranks have all ended well."""
+        metrics = read_json(self.folder / "output" / "all_results.json") or {}
+        return self.watch.wrong_world() or faults.missed(self.run.job.expect, metrics)
+
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
@@ -186,16 +216,16 @@ class Supervisor(Supervision):
         with heartbeats.Receiver(head) as receiver:
             with log.open("ab") as output:
                 self.process = subprocess.Popen(
-                    ["bash", "launch.sh"],
+                    self.command("--launch", f"{self.umask:o}"),
                     cwd=self.folder,
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    umask=self.umask,
                     env={**os.environ, SUPERVISOR: receiver.endpoint},
                 )
-            self.watch = Watch(self.folder, self.run, self.plan, self.here)
+            self.watch = Watch(self.folder, self.run, self.plan, self.here, receiver)
+            self.status.pop("waiting", None)
             self.status["launch_pid"] = self.process.pid
             self.save()
             reason = self.wait(receiver)
@@ -218,20 +248,25 @@ class Supervisor(Supervision):
                     self.watch.out_of_memory(),
                     self.launcher.name,
                     self.launcher.killed(text, Plan.from_json(self.plan), receiver.ended),
+                    self.watch.failures,
                 )
             else:
-                metrics = read_json(self.folder / "output" / "all_results.json") or {}
-                reason = unfetched or self.watch.wrong_world() or faults.missed(self.run.job.expect, metrics)
+                reason = unfetched or self.wrong()
             if reason:
                 written = [str(self.folder), str(self.folder / "output")]
                 reason += faults.full_disks(remote.full_disks(written, self.names(), self.here), str(self.folder))
-        record.update(ended=now(), returncode=code, reason=reason)
+        record.update(ended=now(), returncode=code, reason=reason, step=self.reached(record["from"]))
         self.departed += bool(self.watch.departures.at)
         self.left.update(self.watch.departures.at)
         for host, instance in self.watch.departures.instances.items():
             self.status.setdefault("left", {})[host] = {"at": self.left[host], "instance": instance}
         self.save()
         return reason, code
+
+    def reached(self, origin: str) -> int:
+        """Return the last step of the attempt, as far as its ranks have reported it. origin: its checkpoint."""
+        since = checkpoints.step(Path(origin)) if origin.startswith("checkpoint-") else 0
+        return max((read_json(self.folder / PROGRESS) or {}).get("step", 0), since + self.watch.steps())
 
     def wait(self, receiver: heartbeats.Receiver) -> str:
         """Wait for the launcher; return why it had to be ended, or an empty string when it ended by itself."""
@@ -360,6 +395,8 @@ class Supervisor(Supervision):
                     return reason + self.save_elsewhere(left)
             if len(left) >= least or time.monotonic() > deadline or self.stop_wanted:
                 break
+            self.status["waiting"] = f"waiting up to {RETURN} s for {', '.join(gone)} before the restart"
+            self.save()
             time.sleep(2)
         if self.stop_wanted:
             return ""
@@ -456,6 +493,34 @@ class Supervisor(Supervision):
         return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
 
 
+def launch(folder: Path, umask: int) -> None:
+    """Run launch.sh, and end with its exit code, as a child of the supervisor.
+
+    Where the supervisor ends first, ranks have as long as they try to reach it (the observer's PATIENCE) to come to
+    their end; then they are ended. What came of the job is written here.
+    """
+    supervisor = os.getppid()
+    alone: float | None = None
+    launched = subprocess.Popen(["bash", "launch.sh"], cwd=folder, umask=umask)
+    signals = {signal.SIGCHLD, signal.SIGUSR1}
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    ctypes.CDLL(None).prctl(1, signal.SIGUSR1)  # PR_SET_PDEATHSIG: wakes this process when the supervisor ends
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_signal: None)  # launch.sh is in this group, too
+    while launched.poll() is None:
+        if os.getppid() != supervisor:
+            alone = alone or time.monotonic()
+            if time.monotonic() - alone > ALONE:
+                os.killpg(os.getpgrp(), signal.SIGTERM)
+            if time.monotonic() - alone > ALONE + GRACE:
+                launched.kill()
+        signal.sigtimedwait(signals, GRACE / 2)
+    code = launched.returncode if launched.returncode >= 0 else 128 - launched.returncode
+    if os.getppid() == supervisor:
+        raise SystemExit(code)
+    Supervisor(folder, umask).conclude(code)
+
+
 def detach(folder: Path, umask: int, start: str) -> None:
     """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
 
@@ -501,9 +566,11 @@ def detach(folder: Path, umask: int, start: str) -> None:
 def main(arguments: list[str]) -> None:
     """Start the supervisor of the job in a directory: [directory], or [directory, start], which start of the job it is.
 
-    --reap: end the job's orphaned processes on this host instead. --usage: print, as JSON, how many processors each
-    rank on this host keeps busy, with all that it has started. --parts, with the run that it goes on with: print what
-    this host has of checkpoints, as resuming.here returns it. --unmark, with a step: take the marks from later ones.
+    --reap: end the job's orphaned processes on this host instead. --launch, with the umask of scripts: run launch.sh,
+    as `launch` does. --ranks, with what wire.attempt returns: print which ranks have ended here, and how. --usage:
+    print, as JSON, how many processors each rank on this host keeps busy, with all that it has started. --parts, with
+    the run that it goes on with: print what this host has of checkpoints, as resuming.here returns it. --unmark, with a
+    step: take the marks from later ones.
     """
     if not arguments[0].startswith("--"):
         try:
@@ -513,6 +580,10 @@ def main(arguments: list[str]) -> None:
     umask = os.umask(0o077)
     if arguments[0] == "--reap":
         processes.end(Path(arguments[1]), grace=5)
+    elif arguments[0] == "--launch":
+        launch(Path(arguments[1]), int(arguments[2], 8))
+    elif arguments[0] == "--ranks":
+        sys.stdout.write(json.dumps(processes.ended_ranks(Path(arguments[1]), arguments[2])) + "\n")
     elif arguments[0] == "--usage":
         sys.stdout.write(json.dumps(processes.usage_of_ranks(Path(arguments[1]), 1)) + "\n")
     elif arguments[0] == "--parts":

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, heartbeats, remote, wire
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.departures import Departures
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTERED, WORLD, WRITTEN_BY_RANK_0
 
+UNNOTICED = 5  # seconds that a launcher has to end the others when a rank has failed
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
 LOOKS = 3  # how often hosts are asked whether a rank is at work, before it counts as idle
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
@@ -30,15 +31,24 @@ class Watch:
     """The ranks of one attempt, from its launch on.
 
     beats: the last heartbeat of each rank that has sent one, with when it came under "seen". gone: {host: why} of hosts
-    that do not answer any more. departures: those that are taken back.
+    that do not answer any more. failures: of ranks, in the order of their reports. left: what scripts have left behind.
+    departures: hosts that are taken back.
     """
 
-    def __init__(self, folder: Path, run: Run, plan: Mapping[str, Any], here: str) -> None:
-        """Begin at the launch. folder: the job directory. here: the name of this host."""
+    def __init__(
+        self, folder: Path, run: Run, plan: Mapping[str, Any], here: str, receiver: heartbeats.Receiver | None = None
+    ) -> None:
+        """Begin at the launch. folder: the job directory. here: the name of this host. receiver: of the heartbeats."""
         self.folder, self.run, self.plan, self.here = folder, run, plan, here
         self.names = [host["host"] for host in plan["hosts"]]
         self.beats: dict[int, dict[str, Any]] = {}
         self.gone: dict[str, str] = {}
+        self.failures: list[faults.Failure] = []
+        self.left: list[str] = []
+        self.receiver = receiver
+        # When the first rank's process was reported as failed, and when hosts were last asked for ranks.
+        self._failed: float | None = None
+        self._counted = 0.0
         self.departures = Departures(plan["world_size"])
         self._launched = time.monotonic()
         # When ranks whose heartbeat is late were last seen at work.
@@ -58,6 +68,14 @@ class Watch:
             rank, files, kills = beat["rank"], beat.pop("files"), beat["oom_kills"]
             if not 0 <= rank < self.plan["world_size"]:
                 continue
+            if beat.get("failed"):
+                self._fail(faults.Failure(rank, beat["host"], str(beat["failed"])))
+            if "left" in beat:
+                self.left.append(str(beat["left"]))
+            if isinstance(beat.get("exit"), int):
+                self._ended(rank, beat["host"], beat["exit"])
+            if "left" in beat or "exit" in beat:  # of rank.py
+                continue
             written.update((name, files[name]) for name in WRITTEN_BY_RANK_0 if name in files)
             beat["first_oom_kills"] = self.beats.get(rank, beat).get("first_oom_kills", kills)
             self.beats[rank] = {**beat, "seen": time.monotonic()}
@@ -66,7 +84,11 @@ class Watch:
 
     def reason(self) -> str:
         """Return why the attempt has to be ended; an empty string while it has not."""
-        return self._overdue() or self._leaving() or self._silent() or self._stall() or self.apart()
+        return self._overdue() or self._leaving() or self._silent() or self._failure() or self._stall() or self.apart()
+
+    def steps(self) -> int:
+        """Return how many optimizer's steps the ranks have made, as far as they have reported them."""
+        return max((int(beat.get("steps") or 0) for beat in self.beats.values()), default=0)
 
     def ranks(self) -> dict[str, Any]:
         """Return what each rank told last, as ranks.json has it."""
@@ -123,6 +145,65 @@ class Watch:
         self._probed = time.monotonic()
         self.gone = {host: why for host, why in remote.unreachable(self.names, self.here).items() if host in quiet}
         return faults.hosts_gone(self.gone)
+
+    def _fail(self, failure: faults.Failure) -> None:
+        """Record a failure. The script may have gone on after an earlier one of its rank."""
+        if failure.text and failure.text not in [known.text for known in self.failures if known.rank == failure.rank]:
+            self.failures = [known for known in self.failures if known.rank != failure.rank]
+        if failure.rank not in {known.rank for known in self.failures}:
+            self.failures.append(failure)
+
+    def _ended(self, rank: int, host: str, code: int) -> None:
+        """Record the end of a rank's script."""
+        if rank in self.beats:
+            self.beats[rank].update(ended=True, waiting=False)
+        if not code:
+            self.failures = [known for known in self.failures if known.rank != rank]
+            return
+        said = str(self.beats.get(rank, {}).get("said", ""))
+        self._fail(faults.Failure(rank, host, code=code, said=said if code > 0 else ""))
+        self._failed = self._failed or time.monotonic()
+
+    def _failure(self) -> str:
+        """Say which rank has failed, where its launcher does not end the others; an empty string where none has.
+
+        mpirun notices the end of a process only when it has used MPI, or when all of its host have ended.
+        """
+        self._count()
+        if self._failed is None or time.monotonic() - self._failed < UNNOTICED:
+            return ""
+        return faults.cause("", 1, {}, self.out_of_memory(), failures=self.failures)
+
+    def _count(self) -> None:
+        """Ask the hosts of ranks whose heartbeat is late whether their processes are there: rank.py was ended, too.
+
+        Also those that have never sent one: rank.py notes that it has started them.
+        """
+        now = time.monotonic()
+        known = {failure.rank for failure in self.failures}
+        late = {
+            rank: str(beat["host"])
+            for rank, beat in self._ages(now).items()
+            if beat["silent"] > faults.LATE and not beat.get("ended") and rank not in known
+        }
+        ended = self.receiver.ended if self.receiver else []
+        patience = faults.LATE if any(rank in ended for rank in late) else faults.MUTE
+        if self.receiver is None or not late or now - self._counted < patience:
+            return
+        python = f"{self.plan['environment']}/bin/python"
+        command = [python, "-S", str(self.folder / "supervise.py"), "--ranks", str(self.folder)]
+        command.append(wire.attempt(self.receiver.endpoint))
+        hosts = [name for name in self.names if name in set(late.values())]
+        for code, output in remote.on_every_host(command, hosts, self.here).values():
+            with contextlib.suppress(ValueError, IndexError, AttributeError):
+                states = json.loads(output.splitlines()[-1]) if code == 0 else {}
+                for rank, host in late.items():
+                    state = states.get(str(rank))
+                    if state is not None:
+                        self._ended(rank, host, int(state))
+                        if state:  # its launcher has had its time
+                            self._failed = now - UNNOTICED
+        self._counted = time.monotonic()
 
     def _stall(self) -> str:
         """Return which rank holds up the others, once none has made progress for as long as the job allows."""

@@ -9,6 +9,7 @@ the collection, and nothing that takes long.
 
 from __future__ import annotations
 
+import os
 from typing import Any, TypedDict
 
 # Variables of a rank: what rank.py's observed() returns, as JSON; where the supervisor listens, ADDRESS:PORT:TOKEN; the
@@ -17,6 +18,8 @@ from typing import Any, TypedDict
 RANK, SUPERVISOR = "AMX_CLUSTER_RANK", "AMX_CLUSTER_BEAT"
 BINDINGS, COMPRESSION = "AMX_CLUSTER_BINDINGS", "AMX_CLUSTER_GRADIENT_COMPRESSION"
 SHARDING, OPTIMIZE = "AMX_CLUSTER_SHARDING", "AMX_CLUSTER_OPTIMIZE"
+# The exit code of a rank whose supervisor cannot be reached any more.
+CUT_OFF = 70
 # The module that registers the backend mpi.
 MPI = "amx_cluster_mpi"
 
@@ -38,6 +41,21 @@ OPERATIONS = (
 )
 # Entries of curves in one message, and that a rank keeps for a supervisor that does not answer.
 LOGGED, LOGGED_KEPT = 1000, 100_000
+
+
+def attempt(endpoint: str) -> str:
+    """Return what stands for one start of a job. endpoint: where its supervisor listens."""
+    import hashlib
+
+    return hashlib.sha256(endpoint.encode()).hexdigest()[:16]
+
+
+def machine() -> str:
+    """Return what no other host, or container, has: hosts may share a job's directory."""
+    from pathlib import Path
+
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    return f"{boot.strip()} {os.uname().nodename}"
 
 
 class Heartbeat(TypedDict, total=False):
@@ -63,6 +81,14 @@ class Heartbeat(TypedDict, total=False):
     # {step, parameters (how many have one), sum, norm} of the gradient by which ranks are compared.
     gradient: dict[str, Any] | None
     ended: bool
+    # Optimizer's steps since the script began, of the first optimizer that made one.
+    steps: int
+    # What ends the script, as it is printed, and the last line that it has printed on stderr from Python.
+    failed: str
+    said: str
+    # Of rank.py: how the script has ended, its exit code or the negative number of a signal; what was left of it.
+    exit: int
+    left: str
     # {checkpoint: files} of the newest part on this host.
     part: dict[str, list[str]]
     # {action, time (ISO 8601, UTC), instance} of the notice that the host is taken back; why there may be one that is

@@ -8,7 +8,9 @@ Messages name a playbook site.yml or playbooks/NAME.yml, and an option -e NAME=V
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -97,8 +99,17 @@ def _fields(mapping: str) -> str:
         return ""
     if not isinstance(override, dict):
         return ""
-    words = (f"{path}={yaml.safe_dump(value, default_flow_style=True)}" for path, value in _paths(override))
-    return " ".join(f"{table.OVERRIDE.switch} {word.splitlines()[0]}" for word in words)
+    words = (f"{path}={_value(value)}" for path, value in _paths(override))
+    return " ".join(f"{table.OVERRIDE.switch} {shlex.quote(word)}" for word in words)
+
+
+def _value(value: Any) -> str:
+    """Return a value as one line of YAML; text as it is where that is read as the same text."""
+    import yaml
+
+    if isinstance(value, str) and yaml.safe_load(value) == value and "\n" not in value:
+        return value
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _paths(fields: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,8 +4,9 @@
 
 What a rank is set to - its place in the group, its cores, its environment - is in the job directory's plan.json; this
 host's name in that plan is in the file `host`, and what nobody else may know of the environment in secrets.json. The
-script then takes this process's place. It ends with the launcher that started it, and locks the host for its job as
-long as it lives.
+script runs in a child of this process, which locks the host for its job as long as it lives, and ends with this process
+and the launcher. This process reports to the job's supervisor how the script has ended, ends what the script has left
+behind, and then ends as the script did.
 """
 
 from __future__ import annotations
@@ -17,10 +18,20 @@ import glob
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import sys
 import time
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "observe"))
+from _amx_cluster_observer import usage, wire
+from _amx_cluster_observer.rank import read, replace
+
+# Signals that are passed on to the script where they were sent to this process alone.
+PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+# Seconds that what a script has left behind has to end by itself, after SIGTERM, and after SIGKILL.
+LEFT, GRACE, KILLED = 2.0, 5.0, 5.0
 
 
 def place(names: list[str], environ: dict[str, str]) -> tuple[int, int, int]:
@@ -211,33 +222,148 @@ def lock_host(local: int, name: str = "", shared: bool = False, seconds: float =
                 raise ValueError(f"job {os.path.basename(os.path.dirname(path))} has locked this host") from None
 
 
-def end_with_launcher() -> None:
-    """Have the kernel end this process when the one that started it ends: no rank outlives its job (prctl(2))."""
-    parent = os.getppid()
-    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+def end_with(parent: int) -> None:
+    """Have the kernel end this process when its parent ends: no rank outlives its job (prctl(2), PR_SET_PDEATHSIG)."""
+    ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("rank.py: the launcher has ended meanwhile")
 
 
-def main() -> None:
-    end_with_launcher()
-    try:
-        with open("plan.json", encoding="utf-8") as stream:
+class Script:
+    """The process of this rank's script, seen from the one that starts it."""
+
+    def __init__(self) -> None:
+        """Find out which rank it is. What is wrong with that, `become` reports."""
+        self.pid = 0
+        self.code: int | None = None
+        self.supervisor = os.environ.get(wire.SUPERVISOR, "")
+        self.rank, self.host, self.began = -1, "", ""
+        with contextlib.suppress(OSError, ValueError, KeyError), open("plan.json", encoding="utf-8") as stream:
             plan = json.load(stream)
-        name = own_name(plan)
-        environ, ignored = without_login(plan["launcher"].get("ignored", ""))
-        environ.update(secrets(plan))
-        environ.update(variables(plan, name, environ))
-        if not plan["launcher"]["pins"]:
-            pin(plan, name, int(environ["LOCAL_RANK"]))
-        if ignored and environ["LOCAL_RANK"] == "0":
-            listed = " ".join(f"{key}={value}" for key, value in ignored.items())
-            advice = "set env of the job file instead"
-            print(f"rank.py: ranks on {name} ignore what a login there sets: {listed}; {advice}", file=sys.stderr)
-        set_memory(next(host for host in plan["hosts"] if host["host"] == name), int(environ["LOCAL_RANK"]))
-        lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
-    except (OSError, ValueError) as error:
-        sys.exit(f"rank.py: {error}")
+            self.host = own_name(plan)
+            self.rank = place(plan["launcher"]["rank_variables"], dict(os.environ))[0]
+
+    def start(self) -> None:
+        """Start it, and note that in ranks/RANK.json."""
+        parent = os.getpid()
+        self.pid = os.fork()
+        if not self.pid:
+            end_with(parent)
+            try:
+                become()
+            except (OSError, ValueError) as error:
+                self.tell(exit=None, failed=f"rank.py: {error}")
+                sys.exit(f"rank.py: {error}")
+        with contextlib.suppress(OSError):
+            self.began = usage.stat(f"/proc/{self.pid}/stat")[19]
+        self.note()
+
+    def note(self) -> None:
+        """Write down how it is. A disk that is full ends no rank."""
+        if self.rank < 0:
+            return
+        attempt, machine = wire.attempt(self.supervisor), wire.machine()
+        record = {"pid": self.pid, "began": self.began, "machine": machine, "attempt": attempt, "code": self.code}
+        with contextlib.suppress(OSError):
+            os.makedirs("ranks", mode=0o700, exist_ok=True)
+            replace(f"ranks/{self.rank}.json", json.dumps(record))
+
+    def tell(self, **what: object) -> None:
+        """Report something to the job's supervisor, if it listens."""
+        if self.rank < 0 or not self.supervisor:
+            return
+        message = {"rank": self.rank, "host": self.host, "idle": 0, "files": {}, "oom_kills": -1, **what}
+        address, port, token = self.supervisor.split(":", 2)
+        with contextlib.suppress(OSError), socket.create_connection((address, int(port)), timeout=5) as connection:
+            connection.sendall(f"{token}\n{json.dumps(message)}\n".encode())
+
+    def collect(self) -> None:
+        """Collect all children that have ended; this process has those, too, whose own parents have ended."""
+        with contextlib.suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    return
+                if pid == self.pid:
+                    self.code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+
+    def wait(self) -> None:
+        """Wait for its end, and report it."""
+        signals = {signal.SIGCHLD, *PASSED_ON}
+        signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        self.collect()
+        while self.code is None:
+            received = signal.sigwaitinfo(signals)
+            # A launcher signals the group that it has made, and a terminal its own: the script is in it.
+            to_group = os.getpgrp() == os.getpid() and received.si_pid == os.getppid()
+            if received.si_signo != signal.SIGCHLD and received.si_code <= 0 and not to_group:
+                os.kill(self.pid, received.si_signo)
+            self.collect()
+        self.note()
+        self.tell(exit=self.code)
+
+    def end_left(self) -> None:
+        """End what it has left behind, and report what did not end by itself."""
+        named: dict[int, str] = {}
+        for number, seconds in ((0, LEFT), (signal.SIGTERM, GRACE), (signal.SIGKILL, KILLED)):
+            end = time.monotonic() + seconds
+            for pid in usage.family(os.getpid()) if number else []:
+                with contextlib.suppress(OSError):
+                    words = read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
+                    os.kill(pid, number)
+                    named.setdefault(pid, f"{words[:80] or 'a process'} (process {pid})")
+            while usage.family(os.getpid()) and time.monotonic() < end:
+                time.sleep(0.02)
+                self.collect()
+            if not usage.family(os.getpid()):
+                break
+        if named:
+            text = f"rank {self.rank} on {self.host}: its script left {', '.join(named.values())}: ended"
+            print(f"rank.py: {text}", file=sys.stderr, flush=True)
+            self.tell(left=text)
+
+    def end_as_it_did(self) -> None:
+        """End this process by the same signal, or with the same exit code."""
+        if self.code is not None and self.code < 0:
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # there is one already
+            with contextlib.suppress(OSError):  # SIGKILL has no handler
+                signal.signal(-self.code, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, [])
+            os.kill(os.getpid(), -self.code)
+        os._exit(self.code or 0)
+
+
+def main() -> None:
+    end_with(os.getppid())
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1)  # PR_SET_CHILD_SUBREAPER: orphans of the script become its children
+    script = Script()
+    script.start()
+    script.wait()
+    # Only now: mpirun ends all ranks, and this process, once nothing has the connection that it gave to this one.
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+    script.end_left()
+    script.end_as_it_did()
+
+
+def become() -> None:
+    """Become the script of this rank. Raises OSError, and ValueError."""
+    with open("plan.json", encoding="utf-8") as stream:
+        plan = json.load(stream)
+    name = own_name(plan)
+    environ, ignored = without_login(plan["launcher"].get("ignored", ""))
+    environ.update(secrets(plan))
+    environ.update(variables(plan, name, environ))
+    if not plan["launcher"]["pins"]:
+        pin(plan, name, int(environ["LOCAL_RANK"]))
+    if ignored and environ["LOCAL_RANK"] == "0":
+        listed = " ".join(f"{key}={value}" for key, value in ignored.items())
+        advice = "set env of the job file instead"
+        print(f"rank.py: ranks on {name} ignore what a login there sets: {listed}; {advice}", file=sys.stderr)
+    set_memory(next(host for host in plan["hosts"] if host["host"] == name), int(environ["LOCAL_RANK"]))
+    lock_host(int(environ["LOCAL_RANK"]), name, plan.get("shared_directory", False))
     script, arguments = sys.argv[1], sys.argv[2:]
     if plan.get("project"):  # its scripts run there, as they do where they were written
         directory = plan["project"]["paths"][0]

@@ -71,7 +71,7 @@ def status(directory: Path) -> dict[str, Any]:
     return {
         "version": 1,
         "status": read_json(directory / "status.json"),
-        "progress": read_json(directory / "progress.json") or progress.of_rows(ranks or {}) or None,
+        "progress": read_json(directory / "progress.json") or progress.of_ranks(ranks or {}) or None,
         "ranks": ranks,
         "outcome": read_json(directory / "results.json"),
         "directory": f"jobs/{directory.name}",

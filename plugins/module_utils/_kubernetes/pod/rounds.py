@@ -172,11 +172,17 @@ def lost(before: Mapping[int, Mapping[str, Any]], now: Mapping[int, Mapping[str,
     return found
 
 
-def cause(failed: Sequence[Mapping[str, Any]], gone: Mapping[str, str], ended: Sequence[int], code: int) -> str:
+def cause(
+    failed: Sequence[Mapping[str, Any]],
+    gone: Mapping[str, str],
+    ended: Sequence[int],
+    code: int,
+    failures: Sequence[faults.Failure] = (),
+) -> str:
     """Return why a round has ended: which rank in which pod failed first.
 
     failed: what `failures` returns. gone: what `lost` returns. ended: ranks in the order in which their heartbeats
-    ended. code: of torchrun in the first pod.
+    ended. code: of torchrun in the first pod. failures: what ranks have reported to the supervisor.
     """
     order = {rank: place for place, rank in enumerate(ended)}
     killed = sorted((one for one in failed if one["exitcode"] < 0), key=lambda one: order.get(one["rank"], len(order)))
@@ -185,7 +191,8 @@ def cause(failed: Sequence[Mapping[str, Any]], gone: Mapping[str, str], ended: S
     log = "\n".join(one["log"] for one in failed)
     if failed and not gone and not first and not memory and not faults.tracebacks(log):
         one = min(failed, key=lambda one: order.get(one["rank"], len(order)))
-        return f"rank {one['rank']} on {one['pod']} ended with exit code {one['exitcode']}; the log tells why"
+        reported = [failure for failure in failures if failure.rank == one["rank"]]
+        return (reported or [faults.Failure(one["rank"], one["pod"], code=one["exitcode"])])[0].describe()
     return faults.cause(log, code, gone, memory, "torchrun", first)
 
 

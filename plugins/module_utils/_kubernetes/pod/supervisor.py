@@ -77,6 +77,10 @@ class PodWatch(Watch):
         """Say nothing: torchrun finds out which pods are gone, and a pod may train without heartbeats."""
         return ""
 
+    def _failure(self) -> str:
+        """Say nothing: torchrun ends and restarts the ranks of all pods when one has failed."""
+        return ""
+
     def _find_busy(self, ranks: Sequence[int]) -> None:
         own = processes.usage_of_ranks(self.place, 1)
         for rank in ranks:
@@ -277,7 +281,7 @@ class PodSupervisor(Supervision):
                 record["reason"] = ""
                 self.note(f"{own['pods'] - self.own['pods']} pod(s) have joined: all ranks were started again")
             else:
-                record["reason"] = rounds.cause(failed, {}, receiver.ended, 1)
+                record["reason"] = rounds.cause(failed, {}, receiver.ended, 1, self.watch.failures)
                 self.before = (self.known, self.own, time.monotonic() + SETTLE)
                 self.ended = list(receiver.ended)
             if self.failed() > self.run.job.restarts:
@@ -343,7 +347,7 @@ class PodSupervisor(Supervision):
                 break
             self.take(receiver.receive(0.2))
         gone = {} if decided else dict.fromkeys(silent, "it was lost, or its network was")
-        return rounds.cause(failed, gone, receiver.ended, code)
+        return rounds.cause(failed, gone, receiver.ended, code, self.watch.failures)
 
     def take(self, messages: list[dict[str, Any]]) -> None:
         """Record the heartbeats that came, and what other pods tell about their ranks."""

@@ -39,3 +39,33 @@ def test_the_end_is_shown_once(redraws: bool, told: list[tuple[str, bool]], monk
     assert "evaluation accuracy 0.805" in " ".join(shown[0].split())
     assert (max(map(len, shown[0].split("\n"))) < 80) == redraws, "a file has no width"
     assert len(told) == (2 if redraws else 1)
+
+
+def test_restarts_notes_and_waits_are_printed_as_they_come(
+    told: list[tuple[str, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where there is no progress yet, and where the log is printed instead of it."""
+    clock = [100.0]
+    monkeypatch.setattr(following.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(screen, "current", lambda: Screen(columns=80, redraws=False))
+    progress = following.Progress("mine")
+    first = {"started": "2026-11-27T12:00:00+00:00", "from": "the beginning"}
+    status: dict[str, Any] = {"state": "running", "attempts": [first], "notes": ["a note"]}
+    look: dict[str, Any] = {"status": status, "progress": {}, "ranks": {}}
+    progress.show(look)
+    progress.show(look)
+    first.update(reason="node1 was killed", step=3)
+    status["waiting"] = "waiting up to 120 s for node1 before the restart"
+    for _look in range(40):
+        clock[0] += 1
+        progress.show(look)
+    del status["waiting"]
+    status["attempts"].append({"started": "2026-11-27T12:01:00+00:00", "from": "the beginning"})
+    progress.show(look)
+    shown = [text.strip() for text, _on_screen in told]
+    assert [text for text in shown if not text.startswith("running")] == [
+        "note: a note",
+        *["waiting up to 120 s for node1 before the restart"] * 2,
+        "restart 1 at 12:01:00: node1 was killed; continues from the beginning, 3 steps lost",
+    ]
+    assert shown.count("running, 0 s") == 1 and len([text for text in shown if text.startswith("running")]) >= 3

@@ -162,7 +162,7 @@ class Rank:
 
     def left(self) -> set[str]:
         """Return what there is in the job directory besides what was put there."""
-        return {path.name for path in self.job.iterdir()} - {"observe", "host", "plan.json", "script.py"}
+        return {path.name for path in self.job.iterdir()} - {"observe", "host", "plan.json", "script.py", "ranks"}
 
 
 class Supervisor:
@@ -181,7 +181,11 @@ class Supervisor:
         self.messages += self.receiver.receive(0)
 
     def told(self) -> list[dict[str, Any]]:
-        """Stop listening, and return the messages in their order."""
+        """Stop listening, and return the heartbeats in their order."""
+        return [message for message in self.all() if "exit" not in message]
+
+    def all(self) -> list[dict[str, Any]]:
+        """Stop listening, and return the messages in their order, also those of rank.py."""
         self.done.set()
         self.thread.join()
         return self.messages
@@ -986,7 +990,7 @@ def test_only_what_openmp_has_bound_is_undone(rank: Rank) -> None:
     count = len(os.sched_getaffinity(0))
     lines = ["alone 1", "1", f"with others {count}", f"{count}", f"elsewhere {count - 1}", f"{count - 1}"]
     assert ran.stdout.splitlines() == lines
-    assert ran.stderr == f"anew {count}\n"
+    assert f"\nanew {count}\n" in ran.stderr
 
 
 def test_a_script_that_starts_itself_anew_is_the_rank_again(rank: Rank, supervisor: Supervisor) -> None:
@@ -1098,7 +1102,49 @@ def test_a_traceback_is_printed_in_one_piece(rank: Rank) -> None:
         "KeyError: 'x'\n"
         "--- end of rank 1 ---\n"
     )
-    assert rank.run("raise SystemExit('enough')").stderr == "enough\n"
+    refused = rank.run("raise SystemExit('enough')").stderr
+    assert refused == "--- rank 0 on node1 failed ---\nenough\n--- end of rank 0 ---\n"
+
+
+LEAVES = {
+    "raise ValueError('broken')": {"failed": "ValueError: broken"},
+    "raise SystemExit('no column x')": {"failed": "no column x"},
+    "import sys; print('no column x\\n', file=sys.stderr); sys.exit(2)": {"said": "no column x"},
+    "import os, sys; sys.stderr.write('no '); sys.stderr.write('column x\\n'); os._exit(3)": {"said": "no column x"},
+}
+
+
+@pytest.mark.parametrize("script", LEAVES)
+def test_the_last_that_a_rank_says_reaches_the_supervisor(rank: Rank, supervisor: Supervisor, script: str) -> None:
+    """With the steps that it has made, also where these take less than the time between two heartbeats."""
+    rank.run(textwrap.dedent(TRAINS) + script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    last = supervisor.told()[-1]
+    (name, words), *_none = LEAVES[script].items()
+    assert last[name].strip().endswith(words)
+    assert (last["stepped"], last["ended"]) == (True, True)
+
+
+def test_the_first_step_is_told_at_once(rank: Rank, supervisor: Supervisor) -> None:
+    """A rank may be killed at the second one."""
+    script = textwrap.dedent(TRAINS) + "\nimport os, time\ntime.sleep(1)\nos.kill(os.getpid(), 9)"
+    rank.run(script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert any(message["stepped"] for message in supervisor.told())
+
+
+def test_an_interpreter_that_complains_at_its_end_is_no_failure(rank: Rank) -> None:
+    script = """
+    class Late:
+        def __del__(self):
+            raise ValueError("late")
+    kept = Late()
+    import atexit
+    @atexit.register
+    def fail():
+        raise KeyError("at exit")
+    """
+    ran = rank.run(script)
+    assert ran.returncode == 0
+    assert "late" in ran.stderr and "at exit" in ran.stderr and "failed ---" not in ran.stderr
 
 
 def test_wrong_arguments_are_told_in_one_piece_without_the_usage(rank: Rank) -> None:

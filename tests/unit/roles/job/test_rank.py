@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, heartbeats, processes, wire
 from support.patience import started, until
 from support.scripts import load
 
@@ -224,7 +224,7 @@ def test_a_rank_holds_its_host_until_it_ends(tmp_path: Path) -> None:
         first.wait()
         assert [held["job"] for held in directory.locked_by(tmp_path, "node1")] == ["mine"]
         second.kill()
-    assert directory.locked_by(tmp_path, "node1") == []
+    until(lambda: not directory.locked_by(tmp_path, "node1"))
     with begin(other, hydra(1, 3, 0)):
         pass
 
@@ -281,6 +281,94 @@ def test_a_rank_ends_with_its_launcher(tmp_path: Path) -> None:
         assert directory.locked_by(tmp_path, "node1")
         launcher.send_signal(signal.SIGKILL)
     until(lambda: not directory.locked_by(tmp_path, "node1"))  # the rank does not outlive its launcher
+
+
+@pytest.mark.parametrize(
+    ("script", "code"), [("raise SystemExit(3)", 3), ("import os\nos.kill(os.getpid(), 9)", -9), ("pass", 0)]
+)
+def test_it_ends_as_its_script_did_and_reports_that(tmp_path: Path, script: str, code: int) -> None:
+    folder = job(tmp_path, "mine", script)
+    with heartbeats.Receiver("127.0.0.1") as receiver:
+        assert start(folder, {**hydra(1, 3, 0), "AMX_CLUSTER_BEAT": receiver.endpoint}).returncode == code
+        message = receiver.receive(0)[-1]
+        assert processes.ended_ranks(folder, wire.attempt(receiver.endpoint)) == {1: code}
+    assert (message["rank"], message["host"], message["exit"]) == (1, "node1", code)
+
+
+def test_a_refusal_reaches_the_supervisor(tmp_path: Path) -> None:
+    with heartbeats.Receiver("127.0.0.1") as receiver:
+        start(job(tmp_path, "mine"), {**hydra(1, 2, 0), "AMX_CLUSTER_BEAT": receiver.endpoint})
+        told = [message.get("failed") or message["exit"] for message in receiver.receive(0)]
+    assert told == ["rank.py: 2 rank(s) were started and the plan is for 3: start the job with launch.sh", 1]
+
+
+LEAVES = """
+import signal, subprocess, sys
+subprocess.Popen(["sleep", "600"], start_new_session=True, close_fds=False)
+subprocess.run([sys.executable, "-c", STUBBORN], close_fds=False)
+"""
+# A daemon, whose parents have ended, that SIGTERM does not end.
+STUBBORN = """
+import os, signal, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+if os.fork():
+    os._exit(0)
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+time.sleep(600)
+"""
+
+
+def test_what_a_script_leaves_behind_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the output, which a launcher reads to its end, and the lock of the host."""
+    folder = job(tmp_path, "mine", f"STUBBORN = {STUBBORN!r}\n{LEAVES}")
+    quicker = re.sub(r"^LEFT, GRACE, KILLED = .*$", "LEFT, GRACE, KILLED = 0.3, 0.5, 5.0", RANK.read_text(), flags=re.M)
+    (folder / "rank.py").write_text(quicker)
+    (folder / "observe").symlink_to(RANK.parent / "observe")
+    monkeypatch.setattr(sys.modules[__name__], "RANK", folder / "rank.py")
+    with heartbeats.Receiver("127.0.0.1") as receiver:
+        ran = start(folder, {**hydra(1, 3, 0), "AMX_CLUSTER_BEAT": receiver.endpoint})
+        left = receiver.receive(0)[-1]["left"]
+    assert (ran.returncode, ran.stderr) == (0, f"rank.py: {left}\n")
+    assert left.startswith("rank 1 on node1: its script left ") and "sleep 600 (process " in left
+    assert left.count("(process ") == 2
+    assert directory.locked_by(tmp_path, "node1") == []
+
+
+COUNTS = """
+import signal, sys, time
+count = 0
+def note(*_signal):
+    global count
+    count += 1
+signal.signal(signal.SIGTERM, note)
+print("ready", flush=True)
+while not count:
+    time.sleep(0.01)
+time.sleep(0.5)
+print(count, flush=True)
+"""
+
+
+@pytest.mark.parametrize("to_group", [True, False])
+def test_a_signal_reaches_the_script_once(tmp_path: Path, to_group: bool) -> None:
+    """Launchers send it to the group that they have made; a person who sends it to one process is no launcher."""
+    with subprocess.Popen(
+        [sys.executable, "-S", str(RANK), "script.py"],
+        cwd=job(tmp_path, "mine", COUNTS),
+        env={"PATH": os.environ["PATH"], **hydra(1, 3, 0)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "ready\n"
+        if to_group:
+            os.killpg(process.pid, signal.SIGTERM)
+        else:
+            subprocess.run(["kill", "-TERM", str(process.pid)], check=True)
+        assert process.stdout.read() == "1\n"
 
 
 MEMORY = """

@@ -202,6 +202,7 @@ def test_success(run: Run) -> None:
         "training": {"samples": None, "epochs": None},
         "measured": None,
         "metrics": {"eval_accuracy": 0.8},
+        "samples_per_step": None,
         "steps": 0,  # no Trainer told any
         "resumed_step": 0,
         "world": {"size": 2, "ranks": [{"rank": 0, "host": "node0"}, {"rank": 1, "host": "node0"}]},
@@ -319,7 +320,7 @@ exit 255
 @pytest.mark.parametrize(
     ("mpirun", "expect", "reason"),
     [
-        ("exit 3", {}, "mpirun ended with exit code 3; the log tells why"),
+        ("exit 3", {}, "mpirun ended with exit code 3 and printed nothing"),
         (KILLED, {}, "rank 1 on node0 was ended by signal 9 from outside"),
         (TRAIN, {}, ALONE),
         (
@@ -484,7 +485,7 @@ fi
     status = run.ends(make + FAILS_ONCE + WORLD + TRAIN, restarts=1)
     assert (status["state"], status["notes"]) == ("succeeded", [])
     assert [(attempt["from"], attempt["reason"]) for attempt in status["attempts"]] == [
-        ("the beginning", "mpirun ended with exit code 9; the log tells why"),
+        ("the beginning", "mpirun ended with exit code 9 and printed nothing"),
         ("checkpoint-10", ""),  # 15 was not written to its end
     ]
     first, second = calls(run.folder)
@@ -682,7 +683,7 @@ def test_a_full_disk_does_not_take_the_job_nor_its_end(small: Path) -> None:
         status = run.ended()
         assert status["state"] == "failed"
         assert status["reason"] == (
-            "mpirun ended with exit code 1; the log tells why; the file system of "
+            "mpirun ended with exit code 1 and printed nothing; the file system of "
             f"{run.folder} on node0 is full: free some of it, or save less (save_total_limit)"
         )
         assert any("could not be written for a while: No space left on device" in note for note in status["notes"])
@@ -858,3 +859,38 @@ def test_the_end_of_a_job_whose_directory_was_moved_aside(run: Run) -> None:
     assert outcome["ok"]
     assert (aside / "proof").exists()
     assert not list(run.folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("mpirun", "state", "reason"),
+    [
+        ("sleep 2\n" + WORLD + TRAIN, "succeeded", ""),
+        ("sleep 2\nexit 70", "lost", "its supervisor (process {pid}) ended before its ranks, which have ended since"),
+    ],
+)
+def test_what_ranks_do_without_their_supervisor_is_written(run: Run, mpirun: str, state: str, reason: str) -> None:
+    first = run.start("touch begun\n" + mpirun, expect={"eval_accuracy": 0.7})
+    until((run.folder / "begun").exists)
+    os.kill(first["pid"], signal.SIGKILL)
+    until(lambda: directory.running(run.folder) is None)
+    seen = directory.look(run.folder)["status"]
+    assert (seen["state"], seen["reason"].rpartition("; ")[2]) == (
+        "lost",
+        "its ranks still run, and end within two minutes",
+    )
+    status = run.ended()
+    assert (status["state"], status["reason"]) == (state, reason.format(pid=first["pid"]))
+    assert status["attempts"][-1]["returncode"] == (70 if reason else 0)
+    assert read(run.folder, "results.json")["metrics"] == (
+        {} if reason else {"eval_accuracy": 0.8, "train_loss": pytest.approx(float("nan"), nan_ok=True)}
+    )
+
+
+def test_ranks_that_go_on_without_their_supervisor_are_ended(run: Run) -> None:
+    """mpirun, or a call of a rank that holds Python's lock, may never end by itself."""
+    run.quicker(ALONE=1, GRACE=2)
+    first = run.start("echo $$ > pid\nexec sleep 1000")
+    until(lambda: (run.folder / "pid").exists() and (run.folder / "pid").read_text())
+    os.kill(first["pid"], signal.SIGKILL)
+    assert run.ended()["state"] == "lost"
+    assert is_gone(int((run.folder / "pid").read_text()))

@@ -11,6 +11,7 @@ one rank to another, do not wait for each other.
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import os
 import threading
@@ -52,6 +53,21 @@ def rest(waited: float, eager: float, sleep: Callable[[float], object]) -> None:
         sleep(min(max(waited * SHARE, LEAST), MOST))
     elif waited > AT_ONCE:
         os.sched_yield()
+
+
+def _given_up(error: BaseException) -> DistBackendError:
+    return DistBackendError(f"an earlier collective of this group was given up: {error!r}")
+
+
+def use_all_cpus() -> None:
+    """Run the calling thread on all CPUs of the rank (_amx_cluster_cpus.py).
+
+    It has those of the thread that has started it, and OpenMP binds the main thread to one.
+    """
+    thread, listed = threading.get_native_id(), os.environ.get("AMX_CLUSTER_CPUS", "").partition(":")[2]
+    if listed and len(os.sched_getaffinity(thread)) == 1:
+        with contextlib.suppress(OSError, ValueError):
+            os.sched_setaffinity(thread, {int(cpu) for cpu in listed.split(",")})
 
 
 class Operation:
@@ -113,7 +129,7 @@ class Operation:
 
 
 class Progress:
-    """The operations of this process. cpus: where its thread runs, anywhere by default.
+    """The operations of this process. cpus: where its thread runs, all CPUs of the rank by default.
 
     Raises RuntimeError where the thread cannot run there.
     """
@@ -155,7 +171,7 @@ class Progress:
             if self.error is not None:
                 raise self._failure()
             if key in self.broken:
-                operation.end(DistBackendError(f"an earlier collective of this group was given up: {self.broken[key]}"))
+                operation.end(_given_up(self.broken[key]))
                 return
             queue = self.queues.setdefault(key, collections.deque())
             queue.append(operation)
@@ -263,14 +279,20 @@ class Progress:
         try:
             return operation.advance()
         except BaseException as error:
+            # MPI may have a part of it alone: what follows on its communicator would meet another collective elsewhere.
             self.given_up.append(operation.lost)
             self.broken.setdefault(key, error)
+            for queued in self.queues.get(key, ()):
+                if not queued.ended:
+                    queued.end(_given_up(error))
             raise
 
     def _run(self, cpus: list[int], started: threading.Event) -> None:
         try:
             if cpus:
                 os.sched_setaffinity(threading.get_native_id(), cpus)
+            else:
+                use_all_cpus()
             started.set()
             while True:
                 self.wake.wait()

@@ -7,6 +7,9 @@ import sys
 import threading
 import time
 import traceback
+import weakref
+from collections.abc import Callable
+from typing import Any
 
 from _amx_cluster_observer import places, usage
 from _amx_cluster_observer.rank import Rank, group
@@ -29,6 +32,10 @@ class Activity:
         # When the script last made progress.
         self.active = time.monotonic()
         self.stepped = False
+        # Steps of the optimizer that made the first one, and what is called then.
+        self.steps = 0
+        self.leading: Any = None
+        self.at_first_step: Callable[[], object] = lambda: None
         # Steps made outside of any group where one was to form.
         self.alone = 0
         self.waiting = False
@@ -47,11 +54,18 @@ class Activity:
         """Note that the script has made progress."""
         self.active = time.monotonic()
 
-    def step(self) -> None:
-        """Note that the script makes an optimizer's step."""
+    def step(self, optimizer: Any = None) -> None:
+        """Note that the script makes a step of an optimizer; without one, that a step has ended that was counted."""
         self.note()
         if self.rank.size == 1 or group() is not None or not self.rank.is_watched("group"):
-            self.stepped = True
+            first, self.stepped = not self.stepped, True
+            if optimizer is not None:
+                leading = self.leading() if self.leading is not None else None
+                if leading is None:
+                    leading, self.leading = optimizer, weakref.ref(optimizer)
+                self.steps += leading is optimizer
+            if first:
+                self.at_first_step()
         else:
             self.alone += 1
 
@@ -90,7 +104,7 @@ class Activity:
             self.cpu_seconds = max(self.cpu_seconds, used.own + used.others)
             return True
         # Of an orphan, which no one counts any more, the sum is less than it was.
-        own, others = used.own - before.own, max(0.0, used.others - before.others)
+        own, others = max(0.0, used.own - before.own), max(0.0, used.others - before.others)
         self.cpu_seconds += own + others
         # Where polling in the backend mpi is just now says nothing; whether anything has ended does.
         spins = places.is_in_mpi(where) or (same and (places.is_in_collective(where) or self.reducing))

@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import difflib
+import io
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Any
 
 from _amx_cluster_observer.rank import Rank
 
 
 class Failures:
-    """The failures of a rank."""
+    """The failures of a rank.
 
-    def __init__(self, rank: Rank) -> None:
-        self.rank = rank
+    failed: what ends the rank, as it was printed. said: the last line that it has printed on stderr from Python. tell:
+    is called when there is something in `failed`.
+    """
+
+    MOST = 4000  # characters that are reported
+
+    def __init__(self, rank: Rank, tell: Callable[[], None] = lambda: None) -> None:
+        self.rank, self.tell = rank, tell
+        self.failed = self.said = ""
+
+    def watch_stderr(self) -> None:
+        """Remember the last line of stderr, and print in one piece the text with which SystemExit ends the rank.
+
+        The interpreter itself prints that text, when no code of Python's runs any more.
+        """
+        stream = sys.stderr
+        if not isinstance(stream, io.TextIOWrapper):
+            return
+        write, parts, watching = stream.write, [""], [True]
+        atexit.register(watching.clear)  # what is printed later is of the interpreter's own end
+
+        def remembering(text: str) -> int:
+            if not self.rank.speaks():
+                return write(text)
+            with contextlib.suppress(Exception):
+                if watching and text.strip() and sys._getframe().f_back is None:
+                    watching.clear()
+                    if not text.startswith(("Exception ignored", "Traceback")):
+                        self.show(f"{text.rstrip()}\n")
+                        vars(stream).update(write=len)  # the end of its line
+                        return len(text)
+                lines = (parts[0] + text[-self.MOST :]).replace("\r", "\n").split("\n")
+                parts[0] = lines[-1][-self.MOST :]
+                self.said = next((line.strip() for line in reversed(lines) if line.strip()), self.said)[-500:]
+            return write(text)
+
+        vars(stream).update(write=remembering)
 
     def show(self, text: str) -> None:
-        """Print lines that tell why this rank ends."""
+        """Print lines that tell why this rank ends, and report them."""
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         # Not sys.stderr: torch's own hook around this one puts "[rank1]: " before every line of it.
@@ -26,6 +64,9 @@ class Failures:
         number = self.rank.number
         stream.write(f"--- rank {number} on {self.rank.host} failed ---\n{text}--- end of rank {number} ---\n")
         stream.flush()
+        self.failed = text[-self.MOST :]
+        with contextlib.suppress(Exception):
+            self.tell()
 
     def excepthook(self, kind: Any, error: BaseException, trace: Any) -> None:
         """Print an exception that ends this rank; those of other processes as Python does."""

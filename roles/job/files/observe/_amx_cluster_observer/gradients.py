@@ -49,7 +49,7 @@ class Gradients:
                 return
             with contextlib.suppress(Exception):
                 if self.rank.speaks():
-                    self.heartbeat.activity.step()
+                    self.heartbeat.activity.step(stepping)
                     self.look(stepping)
 
         register(before_step)

@@ -15,6 +15,7 @@ from typing import Any
 from _amx_cluster_observer import saving, usage, wire
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.connection import Connection, is_unreachable
+from _amx_cluster_observer.failures import Failures
 from _amx_cluster_observer.notices import Notices
 from _amx_cluster_observer.rank import Rank
 
@@ -37,7 +38,11 @@ class Heartbeat:
         self.cut_off: float | None = None
         # Whether the script has ended.
         self.ended = False
-        self.ending = threading.Event()
+        # Is set when the next message is due at once: the script has ended, or made its first step.
+        self.due = threading.Event()
+        activity.at_first_step = self.due.set
+        self.failures = Failures(rank, self.send)
+        self.leave = os._exit
         # What the ranks' gradients are compared by.
         self.gradient: dict[str, Any] | None = None
         # What returns the times of the steps, in a job that is measured.
@@ -54,12 +59,11 @@ class Heartbeat:
         self.thread = threading.Thread(target=self.run, name="amx-cluster-heartbeat", daemon=True)
         self.thread.start()
         atexit.register(self.end)
-        leave = os._exit
+        leave = self.leave
 
         def leave_with(status: int) -> None:
-            if status == 0:
-                with contextlib.suppress(Exception):
-                    self.end()
+            with contextlib.suppress(Exception):
+                self.end()
             leave(status)
 
         os._exit = leave_with  # type: ignore[assignment]
@@ -80,8 +84,9 @@ class Heartbeat:
                 stream = sys.__stderr__ or sys.stderr
                 with contextlib.suppress(Exception):
                     stream.write(f"the job's supervisor has not answered for {self.PATIENCE:.0f} s: this rank ends\n")
-                os._exit(70)
-            self.ending.wait(self.SECONDS)
+                self.leave(wire.CUT_OFF)
+            self.due.wait(self.SECONDS)
+            self.due.clear()
 
     def end(self) -> None:
         """Tell that the script has ended: what is silent from now on is not stopped.
@@ -90,7 +95,7 @@ class Heartbeat:
         """
         if self.rank.speaks():
             self.ended = True
-            self.ending.set()
+            self.due.set()
             self.thread.join(self.SECONDS)
             for _message in range(1 + len(self.rank.logged) // wire.LOGGED):
                 self.send()
@@ -130,6 +135,7 @@ class Heartbeat:
             "oom_kills": usage.read_number("/proc/vmstat", "oom_kill"),
             "idle": idle,
             "stepped": self.activity.stepped,
+            "steps": self.activity.steps,
             "waiting": self.activity.waiting,
             "alone": self.activity.alone,
             "gradient": self.gradient,
@@ -142,6 +148,10 @@ class Heartbeat:
                 message["part"] = part
         if self.rows is not None:
             message["rows"] = self.rows
+        if self.failures.failed:
+            message["failed"] = self.failures.failed
+        if self.ended and self.failures.said:
+            message["said"] = self.failures.said
         if self.measured is not None:
             with contextlib.suppress(Exception):
                 message["measured"] = self.measured()

@@ -16,7 +16,6 @@ from typing import Any
 import _amx_cluster_observer
 from _amx_cluster_observer import backward, saving, sharding, trainer, wire
 from _amx_cluster_observer.activity import Activity
-from _amx_cluster_observer.failures import Failures
 from _amx_cluster_observer.gradients import Gradients
 from _amx_cluster_observer.group import Group
 from _amx_cluster_observer.heartbeat import Heartbeat
@@ -50,10 +49,10 @@ class Observer:
         """Read the environment. observed, supervisor: as `start` gets them."""
         self.observed, self.supervisor = observed, supervisor
         self.rank = Rank(observed, supervisor)
-        self.failures = Failures(self.rank)
         self.activity = Activity(self.rank)
         self.notices = Notices(self.rank)
         self.heartbeat = Heartbeat(self.rank, self.activity, self.notices)
+        self.failures = self.heartbeat.failures
         self.group = Group(self.rank, self.activity)
         self.gradients = Gradients(self.rank, self.heartbeat)
 
@@ -64,6 +63,7 @@ class Observer:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(line_buffering=True)
         sys.excepthook = self.failures.excepthook
+        self.failures.watch_stderr()
         sys.meta_path.insert(0, Finder(self.rank, self.watched()))
         self.heartbeat.start(self.supervisor)
 

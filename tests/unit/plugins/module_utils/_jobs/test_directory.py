@@ -120,7 +120,7 @@ def test_a_job_whose_supervisor_is_gone_is_lost(folder: Path) -> None:
     write_status(folder, pid=os.getpid())
     (folder / "log").write_bytes(b"one\ntw")
     seen = directory.look(folder)
-    reason = f"its supervisor, process {os.getpid()}, is gone: the head was restarted?"
+    reason = f"its supervisor (process {os.getpid()}) ended without a word; none of its ranks runs on this host"
     advice = "it left no complete checkpoint: ansible-playbook playbooks/train.yml -e job=demo.yml starts it anew"
     assert seen["status"] == {
         "job": "demo",
@@ -130,6 +130,23 @@ def test_a_job_whose_supervisor_is_gone_is_lost(folder: Path) -> None:
         "advice": advice,
     }
     assert seen["log"] == "one\ntw"
+
+
+def test_only_a_head_that_was_restarted_is_said_to_be(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "stat").write_text("cpu 1 2\nbtime 1800000000\nprocesses 5\n")
+    status = {"pid": 3, "started": "2027-01-15T07:59:00+00:00"}
+    after = "its supervisor ended with its host, which was restarted at 2027-01-15 08:00:00 UTC"
+    assert directory._lost(folder, status, tmp_path) == after
+    later = {**status, "started": "2027-01-15T08:01:00+00:00"}
+    assert "none of its ranks runs on this host" in directory._lost(folder, later, tmp_path)
+
+
+def test_ranks_whose_supervisor_is_gone_are_stopped_before_another_start(folder: Path, supervisor: int) -> None:
+    """supervisor: has the command line of the process that runs launch.sh, too."""
+    write_status(folder, pid=os.getpid(), launch_pid=supervisor)
+    status = directory.look(folder)["status"]
+    assert status["reason"].endswith("its ranks still run, and end within two minutes")
+    assert status["advice"].startswith("playbooks/stop.yml -e job=demo ends its ranks now")
 
 
 def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
@@ -142,9 +159,12 @@ def test_what_to_do_with_a_job_that_ended_early(folder: Path) -> None:
     (folder / "output" / "checkpoint-5").mkdir(parents=True)
     (folder / "output" / "checkpoint-5" / "model").write_text("weights")
     (folder / "output" / "checkpoint-5" / "complete.json").write_text('{"model": 7}')
-    (folder / "job.json").write_text('{"job": {"file": "/my/jobs/one.yml"}}')
+    given = "-e '{override: {\"hosts\": 2}}'"
+    (folder / "job.json").write_text(
+        f'{{"job": {{"file": "/my/jobs/one.yml"}}, "settings": {{"given": {json.dumps(given)}}}}}'
+    )
     start = "ansible-playbook playbooks/train.yml -e job=/my/jobs/one.yml"
-    resumes = f"{start} -e job_resume=true resumes it from its checkpoint-5"
+    resumes = f"{start} -e job_resume=true {given} resumes it from its checkpoint-5"
     assert advice("succeeded") is None
     assert [advice(state) for state in ("failed", "stopped", "lost")] == [resumes] * 3
     # Of one that was moved aside another run has the name now.

@@ -48,7 +48,7 @@ MEMORY = (
             255,
             {},
             ["node1"],
-            KILLED.replace("signal 9", "signal 11"),
+            "rank 1 on node1 crashed by signal 11 (SIGSEGV)",
         ),
         (CLOSED + BROKEN + OWN, 1, {}, [], OWN_CAUSE),
         (CLOSED + OWN + BAD_TERMINATION, 1, {}, ["node1"], OWN_CAUSE),
@@ -61,7 +61,8 @@ MEMORY = (
             "node1 does not answer any more (No route to host)",
         ),
         ("step 3\n", -9, {}, [], "mpirun was ended by signal 9 from outside"),
-        ("step 3\n", 3, {}, [], "mpirun ended with exit code 3; the log tells why"),
+        ("step 3\n", 3, {}, [], "mpirun ended with exit code 3; the last line of its log: step 3"),
+        ("", 3, {}, [], "mpirun ended with exit code 3 and printed nothing"),
         # Its arguments were refused, it went on, and something else ended it.
         (failure(1, "run.py: error: no such argument") + OWN, 1, {}, [], OWN_CAUSE),
         # The report of one rank is not read into that of another.
@@ -80,6 +81,41 @@ def test_cause(log: str, code: int, gone: dict[str, str], out_of_memory: list[st
         faults.cause(log, code, gone, out_of_memory, "mpirun", mpirun.LAUNCHER.killed(log, Plan.from_json(made)))
         == said
     )
+
+
+CLOSED_TEXT = "RuntimeError: Connection closed by peer"
+
+
+def reported(rank: int, text: str = "", code: int | None = None, said: str = "") -> faults.Failure:
+    return faults.Failure(rank, f"node{rank}", text, code, said)
+
+
+@pytest.mark.parametrize(
+    ("failures", "code", "out_of_memory", "said"),
+    [
+        # The first that may be the cause, whatever the others say.
+        ([reported(0, CLOSED_TEXT), reported(1, code=3)], 255, [], "rank 1 on node1 ended with exit code 3"),
+        ([reported(1, code=3), reported(0, "EOFError: no reply")], 255, [], "rank 1 on node1 ended with exit code 3"),
+        (
+            [reported(1, code=2, said="no column text in a.csv")],
+            2,
+            [],
+            "rank 1 on node1 ended with exit code 2; the last that it printed: no column text in a.csv",
+        ),
+        ([reported(1, "no column text in a.csv", 1)], 1, [], "rank 1 on node1 failed: no column text in a.csv"),
+        ([reported(1, code=-11)], 1, ["node1"], "rank 1 on node1 crashed by signal 11 (SIGSEGV)"),
+        ([reported(1, code=-9)], 1, ["node0", "node1"], MEMORY),
+        ([reported(1, code=-9), reported(0, CLOSED_TEXT)], 1, [], KILLED),
+        # It was ended with the launcher, and the supervisor was gone for the other.
+        ([reported(1, code=-15)], 143, [], "mpirun was ended by signal 15 from outside"),
+        ([reported(0, code=70), reported(1, code=4)], 70, [], "rank 1 on node1 ended with exit code 4"),
+        ([reported(0, CLOSED_TEXT)], 1, [], f"rank 0 on node0 failed: {CLOSED_TEXT}"),
+    ],
+)
+def test_the_rank_that_failed_first_is_the_cause(
+    failures: list[faults.Failure], code: int, out_of_memory: list[str], said: str
+) -> None:
+    assert faults.cause("step 3\n", code, {}, out_of_memory, failures=failures) == said
 
 
 def test_tracebacks_are_told_with_their_ranks() -> None:

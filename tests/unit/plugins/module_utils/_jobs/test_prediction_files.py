@@ -68,7 +68,7 @@ def test_the_model_of_a_job(jobs: Path) -> None:
         ),
         ("stopped", "", "job demo has not succeeded: it stopped, so its model is not complete"),
         # Its supervisor, process 1, is none.
-        ("running", "", "job demo has not succeeded: it lost: its supervisor, process 1, is gone"),
+        ("running", "", "job demo has not succeeded: it lost: its supervisor (process 1) ended without a word"),
     ],
 )
 def test_a_job_that_has_not_succeeded(jobs: Path, state: str, reason: str, message: str) -> None:

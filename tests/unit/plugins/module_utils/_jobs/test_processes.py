@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import pwd
 import signal
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes, wire
 from support.patience import started, until
 
 LISTEN = """
@@ -62,6 +63,30 @@ def proc_entry(proc: Path, pid: int, command: list[str], cwd: Path, **environ: s
     (entry / "cwd").symlink_to(cwd)
     (entry / "stat").write_text(f"{pid} (a) b) S " + " ".join(str(number) for number in range(4, 53)))
     (entry / "status").write_text("Name:\ta\nCpus_allowed_list:\t0-3,8\n")
+
+
+def test_ranks_that_have_ended(tmp_path: Path) -> None:
+    """Of one start, on this host; a number that another process has got since is not the rank's."""
+    proc = tmp_path / "proc"
+    for pid in (10, 11):
+        proc_entry(proc, pid, ["python"], tmp_path)  # began at 22: stat's fields count from 4
+    (proc / "12").mkdir()
+    (proc / "12" / "stat").write_text("12 (x) Z " + " ".join(str(number) for number in range(4, 53)))
+    record = {"pid": 10, "began": "22", "machine": wire.machine(), "attempt": "a", "code": None}
+    records = {
+        "0": record,
+        "1": {**record, "pid": 11, "began": "21"},
+        "2": {**record, "pid": 12},
+        "3": {**record, "pid": 99},
+        "4": {**record, "pid": 99, "code": 3},
+        "5": {**record, "pid": 99, "attempt": "b"},
+        "6": {**record, "pid": 99, "machine": "another"},
+        "entered": {"pid": 1},
+    }
+    (tmp_path / "ranks").mkdir()
+    for name, content in records.items():
+        (tmp_path / "ranks" / f"{name}.json").write_text(json.dumps(content))
+    assert processes.ended_ranks(tmp_path, "a", proc) == {1: -9, 2: -9, 3: -9, 4: 3}
 
 
 def test_a_launcher_is_known_by_its_name_and_directory(tmp_path: Path) -> None:

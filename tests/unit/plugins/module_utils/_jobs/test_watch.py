@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -39,3 +40,70 @@ def test_who_is_not_listened_to_while_hosts_are_asked_is_not_silent(
         "no rank has made a step or done any other work for 60 s\n"
         "rank 1 on node1 is here, and the others wait for it:\nwhere rank 1 is"
     )
+
+
+class Clock:
+    """The watch's time, which the test moves."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1000.0
+        monkeypatch.setattr(watch, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def watched(tmp_path: Path, receiver: Any = None) -> watch.Watch:
+    run = runs.run({"head": "node1"}, script=Path(__file__), stall_seconds=600)
+    plan = {**PLAN, "environment": "/env", "watch": {**PLAN["watch"], "stall": False}}
+    return watch.Watch(tmp_path, run, plan, "node1", receiver)
+
+
+def end(rank: int, code: int) -> dict[str, Any]:
+    return {"rank": rank, "host": "node1", "idle": 0, "files": {}, "oom_kills": -1, "exit": code}
+
+
+def test_a_rank_that_its_launcher_does_not_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpirun does not notice the end of a process that has not used MPI while others of its host live."""
+    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    monkeypatch.setattr(watch.remote, "oom_kills", lambda *_hosts: {})
+    ranks.take([beat(0, False), beat(1, False), end(1, -9)])
+    assert ranks.reason() == ""  # the launcher may
+    clock.now += watch.UNNOTICED
+    ranks.take([beat(0, False)])
+    assert ranks.reason() == "rank 1 on node1 was ended by signal 9 from outside"
+
+
+def test_a_rank_that_ends_well_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one whose arguments were refused, which its script has caught."""
+    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    ranks.take([beat(0, False), {**beat(1, False), "failed": "train.py: error: no such argument"}, end(1, 0)])
+    clock.now += 60
+    ranks.take([beat(0, False)])
+    assert ranks.reason() == ""
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_the_host_of_a_silent_rank_is_asked_for_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connected: bool
+) -> None:
+    """Whoever kills rank.py kills the script with it, and nobody reports that. It may never have sent a heartbeat."""
+    clock, asked = Clock(monkeypatch), []
+    ranks = watched(tmp_path, SimpleNamespace(ended=[1] if connected else [], endpoint="127.0.0.1:1:token"))
+    monkeypatch.setattr(watch.remote, "oom_kills", lambda *_hosts: {})
+    states = {"0": None}
+
+    def on_every_host(command: Sequence[str], hosts: Sequence[str], here: str) -> dict[str, tuple[int, str]]:
+        asked.append(list(hosts))
+        assert command[3:] == ["--ranks", str(tmp_path), watch.wire.attempt("127.0.0.1:1:token")]
+        return {"node1": (0, json.dumps(states))}
+
+    monkeypatch.setattr(watch.remote, "on_every_host", on_every_host)
+    ranks.take([beat(0, False), *([beat(1, False)] if connected else [])])
+    for _look in range(20):
+        clock.now += 1
+        ranks.take([beat(0, False)])
+        states = {"1": -9} if clock.now > 1008 else {}  # stopped, perhaps: its process is there
+        reason = ranks.reason()
+        if reason:
+            break
+    assert reason == "rank 1 on node1 was ended by signal 9 from outside"
+    assert clock.now <= 1020
+    assert asked[0] == ["node1"] and len(asked) <= 3

@@ -42,8 +42,8 @@ LOST = failure("a", 0, 1, CONNECTION)
         ([failure("a", 0, -6), failure("b", 1, -9)], {}, [1, 0], "rank 1 on b was ended by signal 9", True),
         ([LOST], {"b": "it was lost"}, [], r"b does not answer any more \(it was lost\)", False),
         ([LOST], {}, [], "rank 0 on a failed: RuntimeError: Connection closed", False),
-        ([failure("a", 0, 3), failure("b", 1, 4)], {}, [1], "rank 1 on b ended with exit code 4; the log", False),
-        ([], {}, [], "torchrun ended with exit code 1; the log tells why", False),
+        ([failure("a", 0, 3), failure("b", 1, 4)], {}, [1], "rank 1 on b ended with exit code 4", False),
+        ([], {}, [], "torchrun ended with exit code 1 and printed nothing", False),
     ],
 )
 def test_what_failed_first(
