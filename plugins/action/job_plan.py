@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text, readiness
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check, plan_text, readiness
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import of_inventory
@@ -53,6 +53,8 @@ class ActionModule(ControlNodeAction):
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0
             text = plan_text.render(plan, colour=screen.current().colours, full=full)
+            if run.job.of_kind().takes_trainer_arguments:
+                text += f"\n{batches.text(run.job.args, plan.world_size)}"
             screen.show(text)
         else:
             document.emit(plan.to_json(), options)

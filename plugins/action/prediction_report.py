@@ -74,9 +74,10 @@ def text(content: dict[str, Any]) -> str:
     lines = [f"{count(content['predicted'], 'row')} predicted by {count(content['instances'], 'instance')}"]
     if content["rows_per_second"]:
         lines[0] += f", {content['rows_per_second']:.1f} rows/s while they computed"
-    if content["seconds"]:
-        lines[0] += f"; the last start took {duration(content['seconds'])}"
     restarts = len(content["attempts"]) - 1
+    if content["seconds"]:
+        included = f" with {count(restarts, 'restart')}" if restarts > 0 else ""
+        lines[0] += f"; the last start took {duration(content['seconds'])}{included}"
     if restarts > 0:
         why = "; ".join(attempt["reason"] for attempt in content["attempts"] if attempt.get("reason"))
         lines.append(f"started again {count(restarts, 'time')}: {why}")

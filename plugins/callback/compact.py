@@ -63,6 +63,9 @@ ansible.cfg: |
 """
 
 import functools
+import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,6 +76,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
 from ansible_collections.amx.cluster.plugins.plugin_utils import ansible_core as tasks
 from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.launch import STARTED_BY
 from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Section
 
 # The pattern with which a play says itself that this time there is nothing to do for it.
@@ -131,6 +135,9 @@ class CallbackModule(Default):
     @compactly
     def v2_playbook_on_start(self, playbook: Any) -> None:
         self._began = time.monotonic()
+        if os.environ.get(STARTED_BY) == "logs":
+            # The way to end it, and no error: Ansible would say that the user interrupted the execution.
+            signal.signal(signal.SIGINT, lambda *_signal: sys.exit(128 + signal.SIGINT))
 
     @compactly
     def v2_playbook_on_play_start(self, play: Any) -> None:

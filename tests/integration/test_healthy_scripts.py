@@ -53,6 +53,7 @@ if os.environ["RANK"] == "0":
 """
 COMPRESSED = {"backend": "mpi", "gradient_compression": "bf16"}
 MPI = {"backend": "mpi"}
+UNWATCHED = {"stall": False, "group": False, "gradients": False}
 COMMUNICATION_CORE = {"AMX_CLUSTER_MPI_CPUS": str(max(os.sched_getaffinity(0)))}
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "1", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
@@ -86,6 +87,7 @@ HEALTHY = {
     "work waited for late, and a fork": Case("late_waits", expect={"works": 2}),
     "a rank that leaves, mpi": Case("leaves", MPI, expect={"left": 1}),
     "a rank that leaves": Case("leaves", expect={"left": 1}),
+    "processes that outlive it": Case("leaves_behind", expect={"left": 2}),
     "a start of its own, and a lock held": Case(
         "own_start", {"env": {"PYTHONPATH": "code"}}, OWN_START, expect={"own": 21, "calls": 2}
     ),
@@ -118,6 +120,10 @@ FAULTS = {
         "trainer_apart",
         {"args": {**TRAINER["args"], "output_dir": "output"}},
         reason="This rank would train a model of its own: 2 ranks were started and the script trains as if it were",
+    ),
+    "a rank leaves without a word": Case("quiet", MPI, reason="rank 1 on localhost ended with exit code 3"),
+    "a rank is killed that mpirun does not miss": Case(
+        "killed", {"kind": "ranks", "watch": UNWATCHED}, reason="rank 1 on localhost was ended by signal 9 from outside"
     ),
     "a script forms no group": Case("no_group", reason="the 2 ranks formed no group: the script never called"),
 }

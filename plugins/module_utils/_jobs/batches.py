@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._text import count
+
 # The arguments of transformers' Trainer.
 ACCUMULATION = "gradient_accumulation_steps"
 PER_DEVICE = "per_device_train_batch_size"
@@ -44,6 +46,14 @@ def of_arguments(args: Mapping[str, Any], ranks: int) -> Batch:
         accumulation if isinstance(accumulation, int) else 1,
         per_device if isinstance(per_device, int) else 0,
     )
+
+
+def text(args: Mapping[str, Any], ranks: int) -> str:
+    """Return the global batch of a training by the Trainer, and what it is made up of."""
+    batch = of_arguments({PER_DEVICE: 8, **args}, ranks)  # the Trainer's default
+    accumulated = f" x {batch.accumulation} (accumulation)" if batch.accumulation > 1 else ""
+    made_of = f"{count(ranks, 'rank')} x {batch.per_device}{accumulated}"
+    return f"Global batch: {count(batch.size, 'sample')} per step ({made_of})"
 
 
 def of_run(told: Mapping[str, Any], otherwise: Batch) -> Batch:

@@ -28,7 +28,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         *((f"restart {number}", line.partition(" at ")[2]) for number, line in enumerate(_restarts(results), 1)),
         ("hosts", str(results["hosts"])),
         ("ranks", str(results["ranks"])),
-        ("samples per step, of all ranks", _number(results.get("samples_per_step"), "d")),
+        ("global batch", _number(results.get("samples_per_step"), "d")),
         ("threads per rank", ", ".join(map(str, threads))),
         ("precision", results["precision"] + _instructions(results)),
         (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),

@@ -21,6 +21,8 @@ HELD_UP = 0.05
 # Bytes of a collective below which its time is that of the message, not of its bytes. A bucket of
 # DistributedDataParallel has 25 MiB unless it is set otherwise, and the first one 1 MiB.
 SMALL = 1 << 20
+# Calls of a step below which fewer of them gain nothing.
+FEW = 2
 # The network's share of what its nominal speed would take, above which the bytes explain the time.
 LOADED = 0.5
 
@@ -143,13 +145,15 @@ def _of_communication(measured: Mapping[str, Any], share: float, link_mbit: floa
         return _cause("unknown", f"{head[0].upper()}{head[1:]}, and its calls and bytes were not counted.")
     speed = size / seconds / 1e6
     each = size / calls
-    figures = f"{calls:.0f} calls with {_bytes(size)} take {1000 * seconds:.0f} ms, {speed:.0f} MB/s and rank"
+    figures = (
+        f"{_bytes(size)} in {calls:.3g} calls per step take {1000 * seconds:.0f} ms ({speed:.0f} MB/s per rank, "
+        f"{_bytes(each)} per call)"
+    )
     loaded = link_mbit is not None and 8 * speed >= LOADED * link_mbit
     if each < SMALL and not loaded:
-        text = (
-            f"Latency: {head}: {figures}, only {_bytes(each)} a call; exchange gradients in fewer, larger buckets "
-            "(ddp_bucket_cap_mb), or less often (gradient_accumulation_steps)."
-        )
+        # One call has all gradients already.
+        fewer = "in fewer, larger buckets (ddp_bucket_cap_mb), or " if calls >= FEW else ""
+        text = f"Latency: {head}: {figures}; exchange gradients {fewer}less often (gradient_accumulation_steps)."
         return _cause("latency", text)
     link = f" of a link of {link_mbit:.0f} Mbit/s" if link_mbit else ""
     text = (

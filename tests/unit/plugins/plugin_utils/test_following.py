@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -46,10 +47,10 @@ def test_restarts_notes_and_waits_are_printed_as_they_come(
 ) -> None:
     """Also where there is no progress yet, and where the log is printed instead of it."""
     clock = [100.0]
-    monkeypatch.setattr(following.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(following, "time", SimpleNamespace(monotonic=lambda: clock[0], time=lambda: clock[0]))
     monkeypatch.setattr(screen, "current", lambda: Screen(columns=80, redraws=False))
     progress = following.Progress("mine")
-    first = {"started": "2026-11-27T12:00:00+00:00", "from": "the beginning"}
+    first: dict[str, Any] = {"started": "2026-11-27T12:00:00+00:00", "from": "the beginning"}
     status: dict[str, Any] = {"state": "running", "attempts": [first], "notes": ["a note"]}
     look: dict[str, Any] = {"status": status, "progress": {}, "ranks": {}}
     progress.show(look)

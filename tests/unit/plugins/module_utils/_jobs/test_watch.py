@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote, watch, wire
 from support import runs
 
 PLAN: dict[str, Any] = {
@@ -63,7 +63,7 @@ def end(rank: int, code: int) -> dict[str, Any]:
 def test_a_rank_that_its_launcher_does_not_miss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """mpirun does not notice the end of a process that has not used MPI while others of its host live."""
     clock, ranks = Clock(monkeypatch), watched(tmp_path)
-    monkeypatch.setattr(watch.remote, "oom_kills", lambda *_hosts: {})
+    monkeypatch.setattr(remote, "oom_kills", lambda *_hosts: {})
     ranks.take([beat(0, False), beat(1, False), end(1, -9)])
     assert ranks.reason() == ""  # the launcher may
     clock.now += watch.UNNOTICED
@@ -85,17 +85,18 @@ def test_the_host_of_a_silent_rank_is_asked_for_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, connected: bool
 ) -> None:
     """Whoever kills rank.py kills the script with it, and nobody reports that. It may never have sent a heartbeat."""
-    clock, asked = Clock(monkeypatch), []
+    clock = Clock(monkeypatch)
+    asked: list[list[str]] = []
     ranks = watched(tmp_path, SimpleNamespace(ended=[1] if connected else [], endpoint="127.0.0.1:1:token"))
-    monkeypatch.setattr(watch.remote, "oom_kills", lambda *_hosts: {})
-    states = {"0": None}
+    monkeypatch.setattr(remote, "oom_kills", lambda *_hosts: {})
+    states: dict[str, int] = {}
 
     def on_every_host(command: Sequence[str], hosts: Sequence[str], here: str) -> dict[str, tuple[int, str]]:
         asked.append(list(hosts))
-        assert command[3:] == ["--ranks", str(tmp_path), watch.wire.attempt("127.0.0.1:1:token")]
+        assert command[3:] == ["--ranks", str(tmp_path), wire.attempt("127.0.0.1:1:token")]
         return {"node1": (0, json.dumps(states))}
 
-    monkeypatch.setattr(watch.remote, "on_every_host", on_every_host)
+    monkeypatch.setattr(remote, "on_every_host", on_every_host)
     ranks.take([beat(0, False), *([beat(1, False)] if connected else [])])
     for _look in range(20):
         clock.now += 1
