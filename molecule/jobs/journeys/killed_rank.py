@@ -82,7 +82,7 @@ def train_and_kill(job: dict[str, Any], program: str) -> dict[str, Any]:
     left = orphans(name)
     check(not left, f"left behind: {left}")
     reasons = [attempt["reason"] for attempt in attempts(name)]
-    check(reasons == [f"rank 1 on {victim} was ended by signal 11 from outside", ""], f"attempts: {reasons}")
+    check(reasons == [f"rank 1 on {victim} was ended by signal 11 (SIGSEGV)", ""], f"attempts: {reasons}")
     found = {**read_json(name, "results.json"), "source": continued_from(name)}
     check((found["hosts"], found["ranks"]) == (3, 3), f"hosts, ranks: {found['hosts']}, {found['ranks']}")
     return found

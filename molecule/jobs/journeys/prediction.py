@@ -97,7 +97,7 @@ def an_instance_is_killed() -> list[str]:
     output = play.succeed()
     found = prediction()
     reasons = [attempt["reason"] for attempt in found["attempts"]]
-    check(reasons == [f"rank 1 on {victim} was ended by signal 11 from outside", ""], f"attempts: {reasons}")
+    check(reasons == [f"rank 1 on {victim} was ended by signal 11 (SIGSEGV)", ""], f"attempts: {reasons}")
     share = every_row_once(good)
     check(share > 0.8, f"only {share:.3f} of the rows have the right label")
     check("rows/s" in output and "2 rows could not be predicted" in output, f"it shows:\n{output[-2000:]}")

@@ -60,7 +60,7 @@ class Failure:
             return f"{where} failed: {last_words(self.text)}"
         code = self.code or 0
         if -code in CRASHES:
-            return f"{where} crashed by signal {-code} ({signal.Signals(-code).name})"
+            return f"{where} was ended by signal {-code} ({signal.Signals(-code).name})"
         if code < 0:
             return f"{where} was ended by signal {-code} from outside"
         return f"{where} ended with exit code {code}" + (

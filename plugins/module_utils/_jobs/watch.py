@@ -172,7 +172,19 @@ class Watch:
         self._count()
         if self._failed is None or time.monotonic() - self._failed < UNNOTICED:
             return ""
-        return faults.cause("", 1, {}, self.out_of_memory(), failures=self.failures)
+        # It may have failed for a host that is gone, which mpirun waits for.
+        late = self._late()
+        self.gone.update(remote.unreachable([name for name in self.names if name in late.values()], self.here))
+        return faults.cause("", 1, self.gone, self.out_of_memory(), failures=self.failures)
+
+    def _late(self) -> dict[int, str]:
+        """Return {rank: host} of the ranks whose heartbeat is late, and of whose end nothing is known."""
+        known = {failure.rank for failure in self.failures}
+        return {
+            rank: str(beat["host"])
+            for rank, beat in self._ages(time.monotonic()).items()
+            if beat["silent"] > faults.LATE and not beat.get("ended") and rank not in known
+        }
 
     def _count(self) -> None:
         """Ask the hosts of ranks whose heartbeat is late whether their processes are there: rank.py was ended, too.
@@ -180,12 +192,7 @@ class Watch:
         Also those that have never sent one: rank.py notes that it has started them.
         """
         now = time.monotonic()
-        known = {failure.rank for failure in self.failures}
-        late = {
-            rank: str(beat["host"])
-            for rank, beat in self._ages(now).items()
-            if beat["silent"] > faults.LATE and not beat.get("ended") and rank not in known
-        }
+        late = self._late()
         ended = self.receiver.ended if self.receiver else []
         patience = faults.LATE if any(rank in ended for rank in late) else faults.MUTE
         if self.receiver is None or not late or now - self._counted < patience:

@@ -48,7 +48,7 @@ MEMORY = (
             255,
             {},
             ["node1"],
-            "rank 1 on node1 crashed by signal 11 (SIGSEGV)",
+            "rank 1 on node1 was ended by signal 11 (SIGSEGV)",
         ),
         (CLOSED + BROKEN + OWN, 1, {}, [], OWN_CAUSE),
         (CLOSED + OWN + BAD_TERMINATION, 1, {}, ["node1"], OWN_CAUSE),
@@ -103,7 +103,7 @@ def reported(rank: int, text: str = "", code: int | None = None, said: str = "")
             "rank 1 on node1 ended with exit code 2; the last that it printed: no column text in a.csv",
         ),
         ([reported(1, "no column text in a.csv", 1)], 1, [], "rank 1 on node1 failed: no column text in a.csv"),
-        ([reported(1, code=-11)], 1, ["node1"], "rank 1 on node1 crashed by signal 11 (SIGSEGV)"),
+        ([reported(1, code=-11)], 1, ["node1"], "rank 1 on node1 was ended by signal 11 (SIGSEGV)"),
         ([reported(1, code=-9)], 1, ["node0", "node1"], MEMORY),
         ([reported(1, code=-9), reported(0, CLOSED_TEXT)], 1, [], KILLED),
         # It was ended with the launcher, and the supervisor was gone for the other.

@@ -71,6 +71,18 @@ def test_a_rank_that_its_launcher_does_not_miss(tmp_path: Path, monkeypatch: pyt
     assert ranks.reason() == "rank 1 on node1 was ended by signal 9 from outside"
 
 
+def test_a_rank_that_fails_for_a_host_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mpirun may wait for that host."""
+    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, "No route to host"))
+    ranks.set_plan({**ranks.plan, "hosts": [{"host": f"node{n}", "ranks": [{"rank": n}]} for n in (0, 1)]})
+    ranks.take([{**beat(0, False), "host": "node0"}, beat(1, False)])
+    clock.now += 6
+    ranks.take([{**end(0, 1), "host": "node0", "failed": "EOFError: no reply"}])
+    clock.now += watch.UNNOTICED
+    assert ranks.reason() == "node1 does not answer any more (No route to host)"
+
+
 def test_a_rank_that_ends_well_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one whose arguments were refused, which its script has caught."""
     clock, ranks = Clock(monkeypatch), watched(tmp_path)
@@ -92,6 +104,8 @@ def test_the_host_of_a_silent_rank_is_asked_for_its_process(
     states: dict[str, int] = {}
 
     def on_every_host(command: Sequence[str], hosts: Sequence[str], here: str) -> dict[str, tuple[int, str]]:
+        if command == ["true"]:
+            return {"node1": (0, "")}
         asked.append(list(hosts))
         assert command[3:] == ["--ranks", str(tmp_path), wire.attempt("127.0.0.1:1:token")]
         return {"node1": (0, json.dumps(states))}

@@ -51,8 +51,8 @@ def test_shares_of_runs_are_medians_of_those_with_a_split() -> None:
             {"calls": 4, "size": 1e8},
             {"efficiency": 0.6},
             "bandwidth",
-            "Bandwidth: communication takes 40% of a step: 100.0 MB in 4 calls per step take 400 ms (250 MB/s per rank, "
-            "25.0 MB per call); ",
+            "Bandwidth: communication takes 40% of a step: 100.0 MB in 4 calls per step take 400 ms "
+            "(250 MB/s per rank, 25.0 MB per call); ",
         ),
         (
             EVEN,
