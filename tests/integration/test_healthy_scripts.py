@@ -53,7 +53,6 @@ if os.environ["RANK"] == "0":
 """
 COMPRESSED = {"backend": "mpi", "gradient_compression": "bf16"}
 MPI = {"backend": "mpi"}
-UNWATCHED = {"stall": False, "group": False, "gradients": False}
 COMMUNICATION_CORE = {"AMX_CLUSTER_MPI_CPUS": str(max(os.sched_getaffinity(0)))}
 FSDP = {"ACCELERATE_USE_FSDP": "true", "FSDP_VERSION": "1", "FSDP_AUTO_WRAP_POLICY": "NO_WRAP"}
 
@@ -123,7 +122,9 @@ FAULTS = {
     ),
     "a rank leaves without a word": Case("quiet", MPI, reason="rank 1 on localhost ended with exit code 3"),
     "a rank is killed that mpirun does not miss": Case(
-        "killed", {"kind": "ranks", "watch": UNWATCHED}, reason="rank 1 on localhost was ended by signal 9 from outside"
+        "killed",
+        {"kind": "ranks", "stall_seconds": 600},
+        reason="rank 1 on localhost was ended by signal 9 from outside",
     ),
     "a script forms no group": Case("no_group", reason="the 2 ranks formed no group: the script never called"),
 }

@@ -347,14 +347,15 @@ def _lost(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -
     if booted and started and int(booted[1]) > started:
         at = datetime.fromtimestamp(int(booted[1]), timezone.utc)
         return f"its supervisor ended with its host, which was restarted at {at:%Y-%m-%d %H:%M:%S} UTC"
-    if is_launched(folder, status, proc):
+    if has_ranks(folder, status, proc):
         return f"{gone}; its ranks still run, and end within two minutes"
     return f"{gone}; none of its ranks runs on this host"
 
 
-def is_launched(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> bool:
-    """Tell whether the process that runs launch.sh of the job in `folder` is there: then its ranks may be, too."""
-    return is_alive(int(status.get("launch_pid") or 0), folder, proc)
+def has_ranks(folder: Path, status: Mapping[str, Any], proc: Path = Path("/proc")) -> bool:
+    """Tell whether ranks of the job in `folder`, or the process that runs its launch.sh, are on this host."""
+    launched = is_alive(int(status.get("launch_pid") or 0), folder, proc)
+    return launched or any(is_locked(path) for path in folder.glob("lock.*"))
 
 
 def shorten_log(log: Path, most: int, first: int, last: int) -> bool:
@@ -381,7 +382,7 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     """
     if status["state"] in ("running", "succeeded") or status.get("job") != folder.name:
         return ""
-    if status["state"] == "lost" and is_launched(folder, status):
+    if status["state"] == "lost" and has_ranks(folder, status):
         return f"playbooks/stop.yml -e job={folder.name} ends its ranks now; then the job can be started again"
     checkpoint = checkpoints.last_marked(folder / "output")
     run = read_json(folder / "job.json") or {"job": {}}

@@ -210,16 +210,19 @@ def lines(content: Mapping[str, Any], screen: Screen) -> list[str]:
     return [first, _screen.painted(hosts, _screen.DIM, screen.colours)]
 
 
-def first_failure(log: str, lines: int = 12) -> str:
-    """Return the part of a log that tells why the job failed.
+def first_failure(log: str, lines: int = 12, reason: str = "") -> str:
+    """Return the part of a log that tells why the job failed; nothing where the reason tells all of it.
 
-    That is the traceback of the first rank that failed, headed by its rank and host; where none printed one, the last
-    `lines` lines.
+    That is the last traceback of the rank that the reason names, or of the first rank that failed, headed by its rank
+    and host; where none printed one, the last `lines` lines.
     """
-    found = FAILURE.search(log)
-    if found is None:
+    named = re.match(r"rank (\d+) on ", reason)
+    found = [one for one in FAILURE.finditer(log) if not named or one[1] == named[1]]
+    if not found:
         return "\n".join([line for line in log.splitlines() if line.strip()][-lines:])
-    return f"rank {found[1]} on {found[2]}:\n{found[3].rstrip()}"
+    failure = found[-1] if named else found[0]
+    text = failure[3].rstrip()
+    return "" if named and reason.endswith(f"failed: {text}") else f"rank {failure[1]} on {failure[2]}:\n{text}"
 
 
 def describe_hosts(

@@ -111,7 +111,7 @@ class Hosts(Runtime):
             return found
         told = following.reason(seen["status"])
         if state == "failed" and seen["status"].get("returncode"):
-            told += f"\n{first_failure(log)}"
+            told += f"\n{first_failure(log, reason=seen['status']['reason'])}".rstrip()
         raise JobEnded(told, found)
 
     def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:

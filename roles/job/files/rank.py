@@ -319,7 +319,8 @@ class Script:
                 break
         if named:
             text = f"rank {self.rank} on {self.host}: its script left {', '.join(named.values())}: ended"
-            print(f"rank.py: {text}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):
+                print(f"rank.py: {text}", file=sys.stderr, flush=True)
             self.tell(left=text)
 
     def end_as_it_did(self) -> None:

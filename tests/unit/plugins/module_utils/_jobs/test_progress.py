@@ -144,6 +144,16 @@ BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES
 FIRST = "rank 3 on node1:\n" + LOG[LOG.index("Traceback") : LOG.index("\n--- end of rank 3")]
 
 
+def test_the_rank_that_the_reason_names_is_the_one_that_is_shown() -> None:
+    """Of the last attempt, and not what another one has said because of it; nothing where the reason has all of it."""
+    blocks = [(0, "Connection closed"), (1, "KeyError: 1"), (0, "Connection closed"), (1, "Traceback x\nKeyError: 2")]
+    log = "".join(f"--- rank {rank} on a failed ---\n{text}\n--- end of rank {rank} ---\n" for rank, text in blocks)
+    shown = progress.first_failure(log, reason="rank 1 on a failed: KeyError: 2")
+    assert shown == "rank 1 on a:\nTraceback x\nKeyError: 2"
+    assert progress.first_failure(log, reason="rank 0 on a failed: Connection closed") == ""
+    assert progress.first_failure(log, lines=1, reason="rank 2 on a ended with exit code 3") == "--- end of rank 1 ---"
+
+
 def test_the_first_failure_is_told_whole() -> None:
     assert progress.first_failure(LOG) == FIRST
 
