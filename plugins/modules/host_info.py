@@ -43,6 +43,14 @@ options:
     description: The directory of a captured machine, with C(sys) and C(dev), whose RDMA devices and links are read.
     type: path
     default: /
+  address:
+    description: The address on the cluster network, where the host has several. It must be one of the host's.
+    type: str
+    default: ""
+  reached:
+    description: The address or the name by which Ansible reaches the host, which decides where O(address) is not set.
+    type: str
+    default: ""
   interpreters:
     description: Whether to find RV(host.pythons), for which each of them is started.
     type: bool
@@ -125,12 +133,14 @@ host:
       type: bool
       returned: success
     addresses:
-      description: The IPv4 addresses, each with its interface, its network and whether it has the default route.
+      description:
+        - The IPv4 addresses, each with its interface, its network, whether it has the default route, and the variable
+          that it is C(named) by, C(cluster_address) (O(address)) or C(ansible_host) (O(reached)).
       type: list
       elements: dict
       returned: success
       sample:
-        - {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24, default: true}
+        - {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24, default: true, named: ansible_host}
     links:
       description:
         - The nominal speed of each interface of RV(host.addresses) in Mbit/s. That of a VLAN, bond or bridge is the
@@ -270,6 +280,8 @@ def main() -> None:
             "system_root": {"type": "path", "default": "/"},
             "stack_python": {"type": "path"},
             "fabric_root": {"type": "path", "default": "/"},
+            "address": {"type": "str", "default": ""},
+            "reached": {"type": "str", "default": ""},
             "interpreters": {"type": "bool", "default": True},
             "software": {"type": "bool", "default": True},
         },
@@ -279,7 +291,14 @@ def main() -> None:
     try:
         prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")
-        own = facts.read(prefix, options["python"] or (), options["amx_root"], options["system_root"])
+        own = facts.read(
+            prefix,
+            options["python"] or (),
+            options["amx_root"],
+            options["system_root"],
+            options["address"],
+            options["reached"],
+        )
         fabric = fabrics.read(options["fabric_root"], own["memory_bytes"])
         host = {
             **own,

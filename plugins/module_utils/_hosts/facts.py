@@ -21,16 +21,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import machine, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import machine, peers, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.amx import judge, probe, probe_with
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import catalogue
 
 
-def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
+def addresses(route: Path = Path("/proc/net/route"), chosen: str = "", reached: str = "") -> list[dict[str, Any]]:
     """Read the host's IPv4 addresses, also where the ip command is not installed.
 
-    Returns one entry {interface, address, network (CIDR), default} for each; default: whether the default route leaves
-    by that interface. Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes,
+    Returns one entry {interface, address, network (CIDR), default, named} for each, those of an interface in the
+    order of the kernel, which has secondary ones last; default: whether the default route leaves by that interface;
+    named: the variable that names it, see inventory.cluster_interface, or "". chosen, reached: the values of these,
+    an address, and an address or a name. Raises ValueError where this host does not have the chosen one.
+    Asks the kernel by SIOCGIFCONF and SIOCGIFNETMASK (netdevice(7)); names are of 16 bytes,
     an entry of 40.
     """
     default = ""
@@ -47,7 +50,9 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
         )
         for start in range(0, length, 40):
             label = buffer[start : start + 16].split(b"\0")[0]
-            mask_of = fcntl.ioctl(asker, 0x891B, struct.pack("16sH14s8x", label, socket.AF_INET, b""))
+            mask_of = fcntl.ioctl(
+                asker, 0x891B, struct.pack("16sH2x4s16x", label, socket.AF_INET, buffer[start + 20 : start + 24])
+            )
             address, mask = socket.inet_ntoa(buffer[start + 20 : start + 24]), socket.inet_ntoa(mask_of[20:24])
             # A second address of eth0 may carry the label eth0:1; the interface is eth0.
             interface = label.decode().partition(":")[0]
@@ -55,10 +60,25 @@ def addresses(route: Path = Path("/proc/net/route")) -> list[dict[str, Any]]:
             found.append(
                 {"interface": interface, "address": address, "network": str(network), "default": interface == default}
             )
+    known = [str(row["address"]) for row in found]
+    if chosen and chosen not in known:
+        raise ValueError(f"cluster_address is {chosen}, and this host has {', '.join(known) or 'none'}")
+    # A name is looked up where it decides something.
+    names = peers.resolve([reached])[reached] if reached and len(known) > 2 else []
+    for row in found:
+        by_name = "ansible_host" if row["address"] in names else ""
+        row["named"] = "cluster_address" if row["address"] == chosen else by_name
     return found
 
 
-def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_root: str = "/") -> dict[str, Any]:
+def read(
+    prefix: Path,
+    python: Sequence[str] = (),
+    amx_root: str = "/",
+    system_root: str = "/",
+    chosen: str = "",
+    reached: str = "",
+) -> dict[str, Any]:
     """Read the facts about this host.
 
     prefix: the directory for virtual environments and jobs, which need not exist. python: the command of the ranks'
@@ -83,7 +103,7 @@ def read(prefix: Path, python: Sequence[str] = (), amx_root: str = "/", system_r
         "cpu_model": amx["cpu"]["model"],
         "cpus": len(os.sched_getaffinity(0)),
         "prefix": str(prefix),
-        "addresses": addresses(),
+        "addresses": addresses(chosen=chosen, reached=reached),
         "machine_settings": machine.read(Path(amx_root)),
         **catalogue.gather(prefix),
     }

@@ -171,10 +171,12 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
     """Find the interface of a host that carries the cluster network.
 
     addresses: the host's, as facts.addresses returns them. network: the CIDR, or an empty string for the network of
-    the host's default route.
+    the host's default route. Of several in it, the one is taken that cluster_address names, else ansible_host, else
+    the first one of their interface whose network has other addresses as well: a floating address comes later, or is
+    a network of its own (/32).
 
     Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR,
-    or when no address, or more than one, lies in it.
+    or when no address lies in it, or those of several interfaces.
     """
     listed = ", ".join(f"{row['interface']} {row['address']} in {row['network']}" for row in addresses) or "none"
     if network:
@@ -189,13 +191,14 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
                 f"{listed}"
             )
         found = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
-        if len(found) != 1:
-            raise ValueError(
-                f"{len(found) or 'none'} of the host's addresses {'lie' if found else 'lies'} in "
-                f"cluster_network {network}, where one is expected; its addresses: {listed}"
-            )
+        chosen = next((row for row in addresses if row.get("named") == "cluster_address"), None)
+        if not found or (chosen and chosen not in found):
+            what = f"cluster_address {chosen['address']}" if chosen else "none of the host's addresses"
+            is_in = "does not lie" if chosen else "lies"
+            raise ValueError(f"{what} {is_in} in cluster_network {network}; its addresses: {listed}")
     else:
-        found = [row for row in addresses if row["default"]][:1]
+        named = [row for row in addresses if row.get("named") == "cluster_address"]
+        found = named or [row for row in addresses if row["default"]]
         if not found:
             if all(ipaddress.ip_address(row["address"]).is_loopback for row in addresses):
                 raise ValueError(
@@ -206,4 +209,22 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
             raise ValueError(
                 f"cluster_network is not set and the host has no default route of IPv4; its addresses: {listed}"
             )
-    return {key: found[0][key] for key in ("interface", "address", "network")}
+    row = _choose(found)
+    if row is None:
+        raise ValueError(
+            f"{len(found)} of the host's addresses lie in cluster_network {network}, on several "
+            "interfaces: set cluster_address of this host to the one over which ranks communicate; its addresses: "
+            f"{listed}"
+        )
+    return {key: row[key] for key in ("interface", "address", "network")}
+
+
+def _choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    """Return the one of several addresses that is the host's own, or None where that cannot be known."""
+    for variable in ("cluster_address", "ansible_host"):
+        named = [row for row in rows if row.get("named") == variable]
+        if named:
+            return named[0]
+    if len({row["interface"] for row in rows}) > 1:
+        return None
+    return next((row for row in rows if not row["network"].endswith("/32")), rows[0])

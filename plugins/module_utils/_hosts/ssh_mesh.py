@@ -9,8 +9,11 @@ import base64
 import binascii
 import contextlib
 import hashlib
+import os
 import re
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -223,6 +226,57 @@ def keys(directory: Path, name: str) -> int:
     except OSError:
         return 0
     return len(stale_keys(content, [], name, [], exclusive=True))
+
+
+def sshd_settings(user: str, host: str, address: str) -> dict[str, str]:
+    """Return what sshd of this host has set for logins of a user from another host: {keyword in lower case: value}.
+
+    Empty where that cannot be read: there is no sshd, or only root can read its configuration.
+    """
+    path = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    sshd, keygen = shutil.which("sshd", path=path), shutil.which("ssh-keygen", path=path)
+    if not sshd or not keygen:
+        return {}
+    with tempfile.TemporaryDirectory() as scratch:
+        # Without root, the keys of the host cannot be read, and sshd shows nothing without any.
+        key = f"{scratch}/key"
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", key], check=False, stdin=subprocess.DEVNULL)
+        about = f"user={user},host={host},addr={address}"
+        ran = subprocess.run([sshd, "-T", "-h", key, "-C", about], capture_output=True, text=True, check=False)
+    pairs = (line.partition(" ") for line in ran.stdout.splitlines() if ran.returncode == 0)
+    return {keyword.lower(): value.strip() for keyword, _space, value in pairs}
+
+
+def authorized_keys_place(settings: Mapping[str, str], user: str, home: str, uid: int) -> Path:
+    """Return the file in which sshd looks for the keys of a user, see sshd_settings. Raises ValueError for none.
+
+    The usual one where sshd looks there, else the first one of its user alone: below the home, or with the user in its
+    name. What another user's logins depend on as well is not written to.
+    """
+    usual = Path(home, ".ssh/authorized_keys")
+    if settings.get("pubkeyauthentication") == "no":
+        raise ValueError(f"sshd accepts no keys from {user} (PubkeyAuthentication no): set it to yes for this user")
+    names = settings.get("authorizedkeysfile", "").split()
+    if not names:
+        return usual
+    tokens = {"%h": home, "%u": user, "%U": str(uid), "%%": "%"}
+    places = [Path(home, re.sub(r"%[huU%]", lambda found: tokens[found[0]], name)) for name in names]
+    own = [
+        place
+        for name, place in zip(names, places)
+        if Path(home) in place.parents or ({"%u", "%U"} & set(re.findall(r"%.", name)))
+    ]
+    if usual in places:
+        return usual
+    if own and names != ["none"]:
+        return own[0]
+    command = settings.get("authorizedkeyscommand", "none")
+    asks = f", and asks {command} (AuthorizedKeysCommand)" if command != "none" else ""
+    raise ValueError(
+        f"sshd reads the keys of {user} from {' '.join(names)} (AuthorizedKeysFile){asks}, which is no file of this "
+        "user alone, so that the cluster's key cannot be added: set AuthorizedKeysFile to .ssh/authorized_keys, or to "
+        f"a path with %u, for {user} (a Match block in sshd_config does), and reload sshd"
+    )
 
 
 def rotated(hosts: Sequence[str], host: str | None) -> list[str]:

@@ -32,7 +32,9 @@ def network(cluster: Cluster) -> Iterator[Found]:
         try:
             inventory.cluster_interface(info["addresses"], cluster.wanted.network)
         except ValueError as error:
-            yield Found(host, str(error))
+            # The message says what to do itself where it is another variable.
+            advice = "Set cluster_address in the variables of this host" if "cluster_address" in str(error) else ""
+            yield Found(host, str(error), advice)
 
 
 def name_of_host(_prefix: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ def test_interface(network: str | None) -> None:
 
 
 def test_no_interface() -> None:
-    message = "none of the host's addresses lies in cluster_network 10.9.0.0/16, where one is expected; its addresses: "
+    message = "none of the host's addresses lies in cluster_network 10.9.0.0/16; its addresses: "
     with pytest.raises(AnsibleFilterError, match=f"^{message}eth0 10.0.0.5 in 10.0.0.0/24$"):
         cluster_interface([ETH0], "10.9.0.0/16")
     assert cluster_interface([ETH0], "10.9.0.0/16", default={}) == {}

@@ -4,13 +4,15 @@ import platform
 import socket
 from pathlib import Path
 
+import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import facts
 from support.sound_cluster import CAPTURED
 
 
 def test_addresses_of_this_machine() -> None:
     found = {row["address"]: row for row in facts.addresses()}
-    assert found["127.0.0.1"] == {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False}
+    loopback = {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False, "named": ""}
+    assert found["127.0.0.1"] == loopback
     names = {name for _index, name in socket.if_nameindex()}
     assert {row["interface"] for row in found.values()} <= names
 
@@ -48,3 +50,11 @@ def test_the_system(tmp_path: Path) -> None:
     assert facts._os_name(tmp_path / "os-release") == ""
     (tmp_path / "os-release").write_text('NAME="Red Hat Enterprise Linux"\nID="rhel"\nVERSION_ID="9.4"\n')
     assert facts._os_name(tmp_path / "os-release") == "rhel 9.4"
+
+
+def test_addresses_that_the_inventory_names() -> None:
+    assert {row["named"] for row in facts.addresses(chosen="127.0.0.1") if row["address"] == "127.0.0.1"} == {
+        "cluster_address"
+    }
+    with pytest.raises(ValueError, match=r"^cluster_address is 192\.0\.2\.9, and this host has .*127\.0\.0\.1"):
+        facts.addresses(chosen="192.0.2.9")

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory
@@ -150,6 +151,9 @@ NO_IPV4 = (
     "addresses in one network, private ones will do. For a cluster of one host, set cluster_network to 127.0.0.0/8"
 )
 SECOND = address("eth1", "192.168.7.6", "192.168.7.0/24")
+FLOATING = address("eth1", "192.168.7.9", "192.168.7.9/32")
+OTHER = address("eth2", "192.168.7.7", "192.168.7.0/24")
+VIP = address("eth0", "10.0.0.9", "10.0.0.9/32", default=True)
 
 
 @pytest.mark.parametrize(
@@ -166,6 +170,24 @@ SECOND = address("eth1", "192.168.7.6", "192.168.7.0/24")
 def test_interface(network: str, chosen: dict[str, object]) -> None:
     expected = {key: chosen[key] for key in ("interface", "address", "network")}
     assert inventory.cluster_interface([LO, ETH0, ETH1], network) == expected
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network", "chosen"),
+    [
+        ([ETH1, SECOND], "192.168.7.0/24", ETH1),
+        ([FLOATING, ETH1, SECOND], "192.168.7.0/24", ETH1),
+        ([FLOATING], "192.168.7.0/24", FLOATING),
+        ([ETH1, {**SECOND, "named": "ansible_host"}], "192.168.7.0/24", SECOND),
+        ([{**ETH1, "named": "ansible_host"}, {**OTHER, "named": "cluster_address"}], "192.168.7.0/24", OTHER),
+        ([ETH1, {**OTHER, "named": "ansible_host"}], "192.168.7.0/24", OTHER),
+        ([VIP, ETH0], "", ETH0),
+        ([{**ETH1, "named": "cluster_address"}, ETH0], "", ETH1),
+        ([ETH0, {**ETH1, "named": "ansible_host"}], "", ETH0),
+    ],
+)
+def test_one_of_several_addresses(addresses: list[dict[str, Any]], network: str, chosen: dict[str, object]) -> None:
+    assert inventory.cluster_interface(addresses, network)["address"] == chosen["address"]
 
 
 @pytest.mark.parametrize(
@@ -190,14 +212,21 @@ def test_interface(network: str, chosen: dict[str, object]) -> None:
         (
             [ETH0],
             "10.9.0.0/16",
-            "none of the host's addresses lies in cluster_network 10.9.0.0/16, where one is expected; "
-            "its addresses: eth0 10.0.0.5 in 10.0.0.0/24",
+            "none of the host's addresses lies in cluster_network 10.9.0.0/16; its addresses: eth0 10.0.0.5 in "
+            "10.0.0.0/24",
         ),
         (
-            [ETH1, SECOND],
+            [ETH1, OTHER],
             "192.168.7.0/24",
-            "2 of the host's addresses lie in cluster_network 192.168.7.0/24, where one is expected; "
-            "its addresses: eth1 192.168.7.5 in 192.168.7.0/24, eth1 192.168.7.6 in 192.168.7.0/24",
+            "2 of the host's addresses lie in cluster_network 192.168.7.0/24, on several interfaces: set "
+            "cluster_address of this host to the one over which ranks communicate; "
+            "its addresses: eth1 192.168.7.5 in 192.168.7.0/24, eth2 192.168.7.7 in 192.168.7.0/24",
+        ),
+        (
+            [{**ETH0, "named": "cluster_address"}, ETH1],
+            "192.168.7.0/24",
+            "cluster_address 10.0.0.5 does not lie in cluster_network 192.168.7.0/24; "
+            "its addresses: eth0 10.0.0.5 in 10.0.0.0/24, eth1 192.168.7.5 in 192.168.7.0/24",
         ),
     ],
 )

@@ -233,3 +233,49 @@ def test_log_in(answers: list[Any], ok: bool, message: str) -> None:
 
 def test_fingerprint_is_that_of_ssh_keygen() -> None:
     assert ssh_mesh.fingerprint(A) == A_PRINT
+
+
+@pytest.mark.parametrize(
+    ("names", "place"),
+    [
+        (".ssh/authorized_keys .ssh/authorized_keys2", "/home/me/.ssh/authorized_keys"),
+        ("/etc/ssh/keys/%u .ssh/authorized_keys", "/home/me/.ssh/authorized_keys"),
+        ("/etc/ssh/authorized_keys/%u", "/etc/ssh/authorized_keys/me"),
+        ("/etc/ssh/all_keys /etc/ssh/keys/%u/keys", "/etc/ssh/keys/me/keys"),
+        ("/var/keys/%U", "/var/keys/1000"),
+        ("%h/.keys", "/home/me/.keys"),
+        ("/home/%u/.ssh/authorized_keys", "/home/me/.ssh/authorized_keys"),
+        ("", "/home/me/.ssh/authorized_keys"),
+    ],
+)
+def test_where_sshd_reads_keys(names: str, place: str) -> None:
+    settings = {"authorizedkeysfile": names, "authorizedkeyscommand": "/usr/bin/sss_ssh_authorizedkeys"}
+    assert str(ssh_mesh.authorized_keys_place(settings, "me", "/home/me", 1000)) == place
+    assert str(ssh_mesh.authorized_keys_place({}, "me", "/home/me", 1000)) == "/home/me/.ssh/authorized_keys"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            {"authorizedkeysfile": "none", "authorizedkeyscommand": "/usr/bin/keys"},
+            "from none .*, and asks /usr/bin/keys ",
+        ),
+        (
+            {"authorizedkeysfile": "none", "authorizedkeyscommand": "none"},
+            r"from none \(AuthorizedKeysFile\), which is no",
+        ),
+        ({"authorizedkeysfile": "/etc/ssh/all_keys"}, "from /etc/ssh/all_keys .* set AuthorizedKeysFile to .ssh/auth"),
+        ({"authorizedkeysfile": "/etc/ssh/100%%u"}, "from /etc/ssh/100%%u "),
+        ({"pubkeyauthentication": "no"}, "sshd accepts no keys from me .*: set it to yes"),
+    ],
+)
+def test_where_sshd_reads_no_key_of_the_user(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ssh_mesh.authorized_keys_place(settings, "me", "/home/me", 1000)
+
+
+def test_settings_of_sshd() -> None:
+    """Where this machine has one: it shows its settings to any user, with a key of the moment."""
+    settings = ssh_mesh.sshd_settings("root", "node0", "10.0.0.1")
+    assert settings == {} or "authorizedkeysfile" in settings

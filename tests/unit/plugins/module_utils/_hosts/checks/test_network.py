@@ -9,8 +9,7 @@ from support.sound_cluster import found, found_on_node1, info, results, silent
 
 def test_network() -> None:
     text = (
-        "none of the host's addresses lies in cluster_network 10.0.0.0/24, where one is expected; its addresses: "
-        "lo 127.0.0.1 in 127.0.0.0/8"
+        "none of the host's addresses lies in cluster_network 10.0.0.0/24; its addresses: lo 127.0.0.1 in 127.0.0.0/8"
     )
     alone = {"addresses": info(1)["addresses"][:1], "name_addresses": ["127.0.1.1"]}
     assert found_on_node1(network.network, alone) == [text]
