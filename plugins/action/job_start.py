@@ -21,6 +21,7 @@ class ActionModule(RuntimeAction):
         "plan": {"type": "dict", "default": {}},
         "job_env": {"type": "raw", "default": {}, "no_log": True},
         "resume": {"type": "bool", "default": False},
+        "prepared": {"type": "bool", "default": False},
         "shows_results": {"type": "bool", "default": True},
         "until_ready": {"type": "bool", "default": False},
     }
@@ -34,6 +35,7 @@ class ActionModule(RuntimeAction):
             options["plan"],
             options["job_env"],
             resume=options["resume"],
+            prepared=options["prepared"],
             shows_results=options["shows_results"],
             until_ready=options["until_ready"],
         )

@@ -7,9 +7,40 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
+
+# What is written where a file system cannot take more: by the kernel, by Rust, and by PyTorch, which hides the cause.
+_DISK = (
+    (
+        re.compile(
+            r"No space left on device|\bos error 28\b|PytorchStreamWriter failed writing|unexpected pos \d+ vs \d+"
+            r"|Wrote only \d+ of \d+ bytes"
+        ),
+        "is full: free some of it",
+    ),
+    (re.compile(r"Disk quota exceeded|\bos error 122\b"), "has no more room for this user (quota): free some of it"),
+    (re.compile(r"Read-only file system|\bos error 30\b"), "is read-only: see why (dmesg), and mount it for writing"),
+)
+_NAMED = re.compile(r"['\"](/[^'\"\n]+)['\"]")
+
+
+def disk_problem(text: str, host: str, path: str = "") -> str:
+    """Say of which host a file system is full, or cannot be written, where a text tells that; else an empty string.
+
+    path: in that file system, if the text names none.
+    """
+    if "the file system of" in text:  # it is said already
+        return ""
+    for line in text.splitlines():
+        for form, problem in _DISK:
+            if found := form.search(line):
+                named = [*_NAMED.findall(line, found.end()), *_NAMED.findall(line)]
+                place = f" of {named[0] if named else path}" if named or path else ""
+                return f"the file system{place} on {host} {problem}"
+    return ""
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

@@ -45,16 +45,17 @@ class Places:
     files: tuple[str, ...] = ()
 
 
-def make(path: Path, what: str, **more: Any) -> bool:
+def make(path: Path, what: str, mode: int = 0o777, **more: Any) -> bool:
     """Make a directory with its mark, and its missing parents as containers; return whether it was missing.
 
-    what: what it is. more: further entries of its mark. One that is there is left as it is. Raises OSError.
+    what: what it is. mode: its permission bits, less the umask. more: further entries of its mark. One that is there is
+    left as it is. Raises OSError.
     """
     if path.is_dir():
         return False
     make(path.parent, CONTAINER)
     try:
-        path.mkdir()
+        path.mkdir(mode)
     except FileExistsError:
         if path.is_dir():  # another process was faster
             return False

@@ -20,6 +20,7 @@ options:
   source: {type: path, description: The directory on the control node that has the files}
   archive: {type: path, description: "A tar file on the host with files of O(files), which are unpacked first"}
   strict: {type: bool, default: false, description: Whether to fail when a file is missing or damaged}
+  private: {type: bool, default: false, description: "Whether no other user can read O(path), if it is created"}
 """
 EXAMPLES = "\n# Internal\n"
 
@@ -50,6 +51,7 @@ def main() -> None:
             "source": {"type": "path"},
             "archive": {"type": "path"},
             "strict": {"type": "bool", "default": False},
+            "private": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -60,7 +62,7 @@ def main() -> None:
         if not directory.is_dir():
             changed = True
             if not module.check_mode:
-                _ownership.make(directory, "copied files")
+                _ownership.make(directory, "copied files", mode=0o700 if options["private"] else 0o777)
         if options["archive"] and not module.check_mode:
             unpack(Path(options["archive"]), directory, [entry["file"] for entry in options["files"]])
         record = Record(Path(options["record"]) if options["record"] else None)

@@ -124,6 +124,11 @@ host:
       description: The prefix, or the nearest directory above it that exists.
       type: str
       returned: success
+    prefix_unmarked:
+      description: What is in a place in the prefix that the collection needs, and does not carry its mark.
+      type: list
+      elements: str
+      returned: success
     prefix_free_bytes:
       description: Free bytes on the file system of the prefix.
       type: int

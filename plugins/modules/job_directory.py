@@ -26,17 +26,47 @@ options:
     description: Whether the directory of a previous run is moved aside; that of a derived job is replaced otherwise}
   resume: {type: bool, default: false, description: Whether the run resumes from the last complete checkpoint}
   host: {type: str, default: this host, description: "The host's name in the inventory, by which it is locked"}
+  restore: {type: str, description: "Instead, put back what this start of the job, which never began, has moved aside"}
 """
 EXAMPLES = "\n# Internal\n"
 
-import contextlib
 import json
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
+
+
+def _create(module: AnsibleModule, folder: Path, result: dict[str, Any]) -> None:
+    keep = module.params["keep_earlier"]
+    replaced = not keep and directory.is_derived(folder)
+    aside = directory.set_aside(folder)
+    if aside and not replaced:
+        result["moved_to"] = str(aside)
+    if module._diff:
+        names = sorted([*module.params["files"], *module.params["links"]])
+        result["diff"] = {"before_header": str(folder), "after_header": str(folder), "before": ""}
+        result["diff"]["after"] = "".join(f"{name}\n" for name in names)
+    if module.check_mode:
+        return
+    content = module.params["project"]
+    directory.create(
+        folder,
+        module.params["files"],
+        module.params["links"],
+        checkpoints.folders(folder / "output") if aside and module.params["resume"] else [],
+        module.params["secrets"],
+        (content, Path(module.params["store"])) if content else None,
+        directory.JOB if keep else directory.DERIVED,
+        aside,
+    )
+    if aside and replaced:
+        _ownership.remove(aside)
+    elif aside and _ownership.is_own(aside):
+        directory.close(aside)
 
 
 def main() -> None:
@@ -56,10 +86,16 @@ def main() -> None:
             "keep_earlier": {"type": "bool", "default": True},
             "resume": {"type": "bool", "default": False},
             "host": {"type": "str", "default": "this host"},
+            "restore": {"type": "str"},
         },
         supports_check_mode=True,
     )
     folder = Path(module.params["path"])
+    if module.params["restore"]:
+        try:
+            module.exit_json(changed=not module.check_mode and directory.restore(folder, module.params["restore"]))
+        except OSError as error:
+            module.fail_json(msg=f"the previous run of {folder} cannot be put back: {error}")
     status = directory.running(folder)
     if status:
         module.fail_json(
@@ -75,40 +111,24 @@ def main() -> None:
     settings = json.loads(module.params["files"].get("job.json", "{}")).get("settings", {})
     leads = settings.get("head", module.params["host"]) == module.params["host"]
     if module.params["resume"] and leads and not checkpoints.last_marked(folder / "output"):
+        refused = [(path.name, checkpoints.refusal(path)) for path in checkpoints.folders(folder / "output")]
+        why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)
         module.fail_json(
-            msg=f"{folder} has no complete checkpoint to resume from: start the job from the beginning, without resume"
+            msg=f"{folder} has no complete checkpoint to resume from{why}: start the job from the beginning, without "
+            "resume"
         )
     keep = module.params["keep_earlier"]
     try:
-        start = settings.get("start", "") if keep else ""
-        replacing = directory.replacing(folder, module.params["host"], start)
-        with contextlib.nullcontext() if module.check_mode else replacing:
-            replaced = not keep and directory.is_derived(folder)
-            earlier = None if replaced else directory.set_aside(folder)
-            if earlier:
-                result["moved_to"] = str(earlier)
-            if module._diff:
-                names = sorted([*module.params["files"], *module.params["links"]])
-                result["diff"] = {"before_header": str(folder), "after_header": str(folder), "before": ""}
-                result["diff"]["after"] = "".join(f"{name}\n" for name in names)
-            if not module.check_mode:
-                if earlier:
-                    folder.rename(earlier)
-                    if _ownership.is_own(earlier):
-                        directory.close(earlier)
-                elif replaced:
-                    _ownership.remove(folder)
-                resumed = checkpoints.folders(earlier / "output") if earlier and module.params["resume"] else []
-                secrets = module.params["secrets"]
-                content = module.params["project"]
-                tree = (content, Path(module.params["store"])) if content else None
-                what = directory.JOB if keep else directory.DERIVED
-                files, links = module.params["files"], module.params["links"]
-                directory.create(folder, files, links, resumed, secrets, tree, what)
+        if module.check_mode:
+            _create(module, folder, result)
+        else:
+            with directory.replacing(folder, module.params["host"], settings.get("start", "") if keep else ""):
+                _create(module, folder, result)
     except ValueError as error:
         module.fail_json(msg=str(error))
     except OSError as error:
-        module.fail_json(msg=f"the job directory {folder} cannot be created: {error}")
+        full = disk_problem(str(error), module.params["host"], str(folder.parent))
+        module.fail_json(msg=f"the job directory {folder} cannot be created: {full or error}")
     module.exit_json(**result)
 
 

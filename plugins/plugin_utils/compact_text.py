@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._screen import BOLD, DIM, GREEN, RED, YELLOW, Screen
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, duration, names
 
@@ -120,6 +121,8 @@ def failure(
     attempts = result.get("attempts")
     lines = [first + (f" (after {count(int(attempts), 'attempt')})" if attempts else "")]
     lines += [f"  {line}".rstrip() for line in details(result, whole)]
+    full = disk_problem("\n".join(lines), host)
+    lines += [f"  {full}"] if full else []
     if where:
         lines.append(_screen.painted(f"  {where}", DIM, screen.colours))
     return "\n".join(lines)

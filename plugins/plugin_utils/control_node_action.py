@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, requested
 
 
@@ -33,7 +35,8 @@ class ControlNodeAction(ActionBase):
                     options[name] = requested.read(self._loader, name, task_vars or {}, self._templar.template, default)
             return {"changed": False, **self.act(options, task_vars or {})}
         except (OSError, ValueError) as error:
-            return {"failed": True, "msg": inventory_in_use.commands(str(error))}
+            full = disk_problem(str(error), socket.gethostname())
+            return {"failed": True, "msg": full or inventory_in_use.commands(str(error))}
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the task, without `changed` where nothing was. Raises OSError and ValueError."""

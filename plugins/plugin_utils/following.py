@@ -12,6 +12,7 @@ from typing import Any
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import attempts
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import Recent, describe, describe_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.status import preparing
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration, wrapped
 from ansible_collections.amx.cluster.plugins.plugin_utils import screen
 
@@ -53,7 +54,7 @@ class Progress:
         now = None if ended else time.time()
         progress = describe(seen["progress"], self.recent, now) if seen["progress"] else ""
         if not progress and not ended:
-            progress = f"running, {duration(time.monotonic() - self.began)}"
+            progress = preparing(seen["status"]) or f"running, {duration(time.monotonic() - self.began)}"
         self._tell(seen["status"])
         if self.redraws and not ended:
             self._draw(seen)

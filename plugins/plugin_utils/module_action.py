@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 
 
@@ -25,5 +26,6 @@ class ModuleAction(ActionBase):
         """Return the module's result for these options."""
         result = dict(self._execute_module(module_args=options, task_vars=task_vars))
         if result.get("failed") and "msg" in result:
-            result["msg"] = inventory_in_use.commands(str(result["msg"]))
+            full = disk_problem(str(result["msg"]), str((task_vars or {}).get("inventory_hostname", "this host")))
+            result["msg"] = full or inventory_in_use.commands(str(result["msg"]))
         return result

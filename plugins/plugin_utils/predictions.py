@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
@@ -195,11 +196,13 @@ def _setting(given: object) -> tuple[dict[str, Any], str]:
         return predictions.read_setting(requested.plain(given), "setting"), "setting"
     path = Path(str(given)).expanduser().absolute()
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = _yaml.load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"setting: there is no file {path}: playbooks/infer.yml writes such a file") from None
     except yaml.YAMLError as error:
-        raise ValueError(f"setting: {path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"setting: {path}: {_yaml.problem(error)}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"setting: {path} cannot be read: {error}") from None
     return predictions.read_setting(content, str(path)), str(path)
 
 

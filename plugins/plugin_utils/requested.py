@@ -14,6 +14,7 @@ import yaml
 from ansible import context
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
+from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import NAMES, OVERRIDE, PREFIX, STRUCTURED
 
 display = Display()
@@ -81,10 +82,11 @@ def structured(name: str, value: Any) -> Any:
     if not text or name not in STRUCTURED or (name != OVERRIDE.name and not text.startswith(("{", "["))):
         return value
     try:
-        return plain(yaml.safe_load(text))
-    except (yaml.YAMLError, TypeError):
+        return plain(_yaml.load(text))
+    except (yaml.YAMLError, TypeError) as error:
         # Without the text and what the parser says, which may quote a secret; so neither has the traceback.
-        raise ValueError(f"{PREFIX}{name} is not YAML: write it as {{args: {{max_steps: 50}}}}") from None
+        said = f": {_yaml.problem(error)}" if getattr(error, "is_yaml", False) else " is not YAML"
+        raise ValueError(f"{PREFIX}{name}{said}: write it as {{args: {{max_steps: 50}}}}") from None
 
 
 def check(loader: Any) -> None:

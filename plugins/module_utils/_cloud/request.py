@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     Field,
     Form,
@@ -234,8 +235,8 @@ def read_yaml(path: Path) -> Any:
     import yaml  # only here: on the control node
 
     try:
-        return yaml.safe_load(path.expanduser().read_text(encoding="utf-8"))
+        return _yaml.load(path.expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+        raise ValueError(f"{path}: {_yaml.problem(error)}") from None

@@ -14,7 +14,8 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import Mapping
+import zipfile
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,15 @@ MARKS = re.compile(rf"\.?({re.escape(COMPLETE)}|{re.escape(PART)})(\..*)?|{re.es
 RANDOM = re.compile(r"(rng_state|random_states)(_[0-9]+)?\.(pth|pkl)")
 # What torch.distributed.checkpoint writes last, by one rank when all have written. It is a pickle with the names of all
 # ranks' files, and is not loaded here.
+# What a Trainer leaves besides the model, under the names of one process, of FSDP and of DeepSpeed (which has its own
+# scheduler). Without optimizer and scheduler, a run would go on with another learning rate and without moments.
+TRAINER = "trainer_state.json"
+OPTIMIZER, SCHEDULER = (
+    re.compile(r"optimizer[^/]*(/.*)?|global_step\d+/.*"),
+    re.compile(r"scheduler[^/]*|global_step\d+/.*"),
+)
+# Files that are never empty, whatever is in them.
+NEVER_EMPTY = (".bin", ".distcp", ".json", ".pkl", ".pt", ".pth", ".safetensors")
 METADATA, SHARD = ".metadata", re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 
@@ -37,13 +47,15 @@ class Part:
 
     files: {path: bytes}, without marks and the state of random numbers. leads: whether COMPLETE is there, and every
     file that it lists has the size it had then. finished: the files that such a mark lists. named: those that the
-    metadata of torch.distributed.checkpoint name, on whatever host they are.
+    metadata of torch.distributed.checkpoint name, on whatever host they are. refusal: why it does not lead although
+    COMPLETE is there.
     """
 
     files: dict[str, int]
     leads: bool
     finished: list[str]
     named: list[str]
+    refusal: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -74,13 +86,15 @@ def part(folder: Path) -> Part:
             relative = path.relative_to(folder)
             if MARKS.fullmatch(name):
                 continue
+            if not is_sound(path):
+                continue
             if name == METADATA:
                 shards = SHARD.findall(path.read_bytes())
                 named |= {str(relative.with_name(shard.decode())) for shard in shards}
             if not RANDOM.fullmatch(name):
                 files[str(relative)] = path.stat().st_size
     complete, other = marked(folder, COMPLETE), marked(folder, PART)
-    return Part(files, bool(complete), sorted({*complete, *other}), sorted(named))
+    return Part(files, bool(complete), sorted({*complete, *other}), sorted(named), refusal(folder))
 
 
 def parts(output: Path) -> dict[str, Part]:
@@ -93,12 +107,79 @@ def parts(output: Path) -> dict[str, Part]:
 
 
 def marked(folder: Path, mark: str) -> dict[str, int]:
-    """Return the files that a mark lists; none unless every one still has the size it had then."""
+    """Return the files that a mark lists; none unless every one is as it was then, and the state is all there."""
+    files = _listed(folder, mark)
+    return files if files and not _damage(folder, files) and not (mark == COMPLETE and stateless(files)) else {}
+
+
+def refusal(folder: Path) -> str:
+    """Return why a checkpoint that rank 0 has marked is not used; an empty string where it is, or has no mark."""
+    files = _listed(folder, COMPLETE)
+    return _damage(folder, files) or stateless(files) if files else ""
+
+
+def _listed(folder: Path, mark: str) -> dict[str, int]:
     try:
-        files: dict[str, int] = json.loads((folder / mark).read_text(encoding="utf-8"))
-        return files if all((folder / name).stat().st_size == size for name, size in files.items()) else {}
+        files = json.loads((folder / mark).read_text(encoding="utf-8"))
+        return {str(name): int(size) for name, size in files.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
+
+
+def _damage(folder: Path, files: Mapping[str, int]) -> str:
+    """Return which of these files is not as it was written, if any."""
+    for name, size in files.items():
+        path = folder / name
+        try:
+            there = path.stat().st_size
+        except OSError:
+            return f"{name} is missing"
+        if there != size:
+            return f"{name} has {there} bytes instead of {size}"
+        if not RANDOM.fullmatch(path.name) and not is_sound(path):
+            return f"{name} is damaged"
+    return ""
+
+
+def stateless(files: Iterable[str]) -> str:
+    """Return what a Trainer's checkpoint of these files lacks, if anything."""
+    if TRAINER not in files:
+        return ""
+    lacks = [
+        what
+        for what, form in (("optimizer", OPTIMIZER), ("learning rate schedule", SCHEDULER))
+        if not any(map(form.fullmatch, files))
+    ]
+    return f"it has no state of the {' and '.join(lacks)} (save_only_model)" if lacks else ""
+
+
+def is_sound(path: Path) -> bool:
+    """Whether a file can be what its writer made: a full disk or a power cut leaves it empty, short or of zeros.
+
+    Its size and format are looked at, not all of its content.
+    """
+    try:
+        size = path.stat().st_size
+        if not size:
+            return path.suffix not in NEVER_EMPTY
+        with path.open("rb") as stream:
+            first = stream.read(16)
+            if path.suffix == ".safetensors":
+                length = int.from_bytes(first[:8], "little")
+                if not 8 <= length <= size - 8:
+                    return False
+                header = json.loads(first[8:] + stream.read(length - 8))
+                ends = [tensor["data_offsets"][1] for key, tensor in header.items() if key != "__metadata__"]
+                return 8 + length + max(ends, default=0) == size
+        if path.suffix == ".json":
+            json.loads(path.read_bytes())
+        # Each file of torch.distributed.checkpoint is several archives, one after another.
+        if first.startswith(b"PK\3\4") and path.suffix != ".distcp":
+            with zipfile.ZipFile(path):  # its directory is at the end
+                return True
+        return path.suffix not in NEVER_EMPTY or any(first)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile):
+        return False
 
 
 def is_complete(folder: Path) -> bool:
@@ -126,7 +207,12 @@ def folders(output: Path) -> list[Path]:
 
 def last_complete(output: Path) -> Path | None:
     """Return the newest complete checkpoint in `output`, or None. A half-written one is passed over."""
-    return next(filter(is_complete, folders(output)), None)
+    return next(iter(complete(output)), None)
+
+
+def complete(output: Path) -> list[Path]:
+    """Return the complete checkpoints in `output`, the newest first."""
+    return list(filter(is_complete, folders(output)))
 
 
 def last_marked(output: Path) -> Path | None:
@@ -145,6 +231,17 @@ def unmark(output: Path, after: int) -> None:
                     path.unlink()  # of an earlier run, which would be written over there, too
 
 
+def remove_damaged_random(output: Path) -> None:
+    """Remove states of random numbers that were not written to their end: ranks go on without, but fail on such.
+
+    Raises OSError.
+    """
+    for folder in folders(output):
+        for path in folder.rglob("*"):
+            if RANDOM.fullmatch(path.name) and not is_sound(path):
+                path.unlink()
+
+
 def mark(folder: Path, files: Mapping[str, int]) -> None:
     """Mark a checkpoint as complete, with these files. Raises OSError."""
     part_of_it = folder / f".{COMPLETE}.{os.getpid()}"
@@ -157,21 +254,32 @@ def choose(
     first: str,
     gone: Mapping[str, str],
     told: Mapping[str, Mapping[str, list[str]]],
+    failed: Collection[str] = (),
 ) -> Choice:
     """Return the newest checkpoint of which every part is on one of these hosts.
 
+    failed: checkpoints from which the job could not go on, which are taken only where there is no other.
     found: {host: its parts}. first: the host whose directory has what rank 0 wrote. gone: {host: why its parts cannot
     be had}. told: {host: {checkpoint: the files that its ranks were seen to write}}.
     """
     lead = found[first]
     refused: dict[str, str] = {}
     missing: set[str] = set()
-    for name in sorted((name for name, part in lead.items() if part.leads), key=lambda name: -step(Path(name))):
+    again = ""
+    for name in sorted(lead, key=lambda name: -step(Path(name))):
+        if not lead[name].leads:
+            if lead[name].refusal:
+                refused[name] = f"{lead[name].refusal}, on {first}"
+            continue
         why, hosts = _problem(name, found, first, gone, told)
-        if not why:
+        if not why and name not in failed:
             return Choice(name, *_union(name, found, first), refused, sorted(missing))
-        refused[name] = why
+        again = again or ("" if why else name)
+        refused[name] = why or "the job failed before its first step from it"
         missing |= hosts
+    if again:
+        later = {name: why for name, why in refused.items() if step(Path(name)) > step(Path(again))}
+        return Choice(again, *_union(again, found, first), later, sorted(missing))
     return Choice("", {}, {}, refused, sorted(missing))
 
 

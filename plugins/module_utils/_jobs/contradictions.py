@@ -39,6 +39,12 @@ def of_job(job: Job) -> list[str]:
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")
+    goes_on = [name for name in ("checkpoints", "restarts", "min_hosts", "replace") if job.sets(name)]
+    if trains and goes_on and str(args.get("save_only_model", False)).lower() in ("true", "1", "yes", "on", "t", "y"):
+        errors.append(
+            f"args: save_only_model: leaves optimizer and learning rate schedule out of checkpoints, and "
+            f"{' and '.join(f'{name}:' for name in goes_on)} goes on from these: leave save_only_model out"
+        )
     if job.sharding != "none":
         errors += [
             f"args: {name}: and sharding: {job.sharding} both decide how the model is sharded: leave one of them out"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,17 +39,35 @@ class Price:
         return f"{written}{f' {self.currency}' if self.currency else ''}"
 
 
-def of_run(written: str, hosts: int, seconds: float) -> dict[str, Any] | None:
-    """Return what a run has cost, as results.json has it; None without a price of the inventory's.
+def host_seconds(attempts: Iterable[Mapping[str, Any]], hosts: int | None, seconds: float | None) -> float | None:
+    """Return the seconds of all hosts of a run together: each attempt has its own hosts.
 
-    written: cluster_host_price_per_hour. hosts: of the last attempt. seconds: of the whole run.
+    attempts: as results.json has them. hosts, seconds: of the run, which count where its attempts tell neither.
+    """
+    found, unknown = 0.0, 0
+    for attempt in attempts:
+        if isinstance(attempt.get("seconds"), (int, float)):
+            found += attempt["seconds"] * (len(attempt["hosts"]) if "hosts" in attempt else hosts or 0)
+        else:
+            unknown += 1
+    if found and not unknown:
+        return found
+    return None if hosts is None or seconds is None else hosts * seconds
+
+
+def of_run(
+    written: str, attempts: Iterable[Mapping[str, Any]], hosts: int | None = None, seconds: float | None = None
+) -> dict[str, Any] | None:
+    """Return an estimate of what a run has cost, as results.json has it; None without a price of the inventory's.
+
+    written: cluster_host_price_per_hour. The others: as in host_seconds. What is between attempts is not in it.
 
     Returns {"amount": number, "currency": text, "host_price_per_hour": as written}.
     """
     price = Price.read(written)
     if price is None:
         return None
-    amount = price.of(hosts, seconds) or 0.0
+    amount = price.of(1, host_seconds(attempts, hosts, seconds)) or 0.0
     return {"amount": round(amount, 4), "currency": price.currency, "host_price_per_hour": written}
 
 

@@ -6,7 +6,10 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
 import fcntl
+import glob
 import json
 import os
 import re
@@ -31,8 +34,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROG
 STOP = signal.SIGUSR1
 # With the job's name; actions replace the playbook by the command that runs it.
 NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all jobs"
-# Seconds within which a job directory is started after it was created, unless its start takes longer.
-STARTING = 30
+# Seconds within which the supervisor of a job is started after its directory was created, and for each of its hosts.
+STARTING, STARTING_HOST = 30, 2
+# The word by which a supervisor knows that the job's data are prepared.
+PREPARED = "prepared"
 # Seconds after which a job that was to be started has ranks, or never will.
 STARTED = 86400
 # Which earlier run's checkpoints a job goes on from: its directory, start and hosts, its ranks and batch.
@@ -59,7 +64,16 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
     except OSError:
         return False
     paths = [Path(os.fsdecode(word)) for word in words]
-    return folder in paths and any(path.name == "supervise.py" for path in paths)
+    if not any(path.name == "supervise.py" for path in paths):
+        return False
+    return any(is_same(path, folder) for path in paths if path.is_absolute())
+
+
+def is_same(one: Path, other: Path) -> bool:
+    """Tell whether two paths name one directory, whatever they are called: links and bind mounts have several names."""
+    with contextlib.suppress(OSError):
+        return one.samefile(other)
+    return one == other
 
 
 def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:
@@ -120,20 +134,75 @@ def replacing(folder: Path, head: str = "", start: str = "") -> Iterator[None]:
                 f"the job in {folder} was started a moment ago: wait for its end, or give this job another name"
             )
         other = (read_json(folder / "job.json") or {}).get("settings", {})
-        if (
-            start
-            and other.get("head") == head
-            and other.get("start") != start
-            and not (folder / "status.json").exists()
-        ):
-            left = STARTING - (time.time() - (folder / "job.json").stat().st_mtime)
-            if 0 < left <= STARTING:
+        if start and other.get("head") == head and other.get("start") != start:
+            left = starting(folder)
+            if left:
                 raise ValueError(
                     f"{other.get('user') or 'somebody'} is starting the job {folder.name} since {other.get('since')}: "
                     "wait for its end, or give this job another name; if that start was interrupted, start it in "
                     f"{left:.0f} s"
                 )
+            _put_back(folder)
         yield
+
+
+def starting(folder: Path) -> float:
+    """Return the seconds that the supervisor of a job whose directory was created has left to be started, else 0.
+
+    Until it is, no process of the start is on this host. Each of the job's hosts gets its directory meanwhile.
+    """
+    with contextlib.suppress(OSError):
+        if not (folder / "status.json").exists():
+            hosts = (read_json(folder / "plan.json") or {}).get("hosts") or []
+            most = STARTING + STARTING_HOST * len(hosts)
+            left = most - (time.time() - (folder / "job.json").stat().st_mtime)
+            return left if 0 < left <= most else 0.0
+    return 0.0
+
+
+def restore(folder: Path, start: str) -> bool:
+    """Put back what the start `start` of a job, which never began to run, has moved aside; return whether it did.
+
+    What it has created instead is removed. Raises OSError.
+    """
+    with _creating(folder):
+        settings = (read_json(folder / "job.json") or {}).get("settings", {})
+        return settings.get("start") == start and _put_back(folder, always=True)
+
+
+def _put_back(folder: Path, always: bool = False) -> bool:
+    """Restore the run that was replaced by one that never began. always: remove this one where none was replaced."""
+    mark = _ownership.read(folder)
+    if mark.get("what") != JOB or (folder / "status.json").exists() or any(map(is_locked, folder.glob("lock.*"))):
+        return False
+    aside = folder.parent / str(mark.get("replaced", ""))
+    if is_previous(aside) and os.path.lexists(aside):
+        _exchange(folder, aside)
+        return _ownership.remove(aside)
+    return always and _ownership.remove(folder)
+
+
+def _exchange(one: Path, other: Path) -> None:
+    """Exchange two directories, or links, of one file system at once: each path names one of them at any moment.
+
+    A kernel or file system that cannot do that (renameat2(2)) gets them renamed one after the other. Raises OSError.
+    """
+    try:
+        failed = ctypes.CDLL(None, use_errno=True).renameat2(-100, os.fsencode(one), -100, os.fsencode(other), 2)
+        number = ctypes.get_errno() if failed else 0
+    except AttributeError:  # of a C library without it
+        number = errno.ENOSYS
+    if number in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):
+        between = one.with_name(f".{one.name}.between")
+        other.rename(between)
+        try:
+            one.rename(other)
+        except OSError:
+            between.rename(other)
+            raise
+        between.rename(one)
+    elif number:
+        raise OSError(number, os.strerror(number), str(one))
 
 
 def set_aside(folder: Path) -> Path | None:
@@ -153,6 +222,25 @@ def set_aside(folder: Path) -> Path | None:
 def is_previous(folder: Path) -> bool:
     """Whether a directory is that of a run that was moved aside, by its name."""
     return bool(re.fullmatch(r".+\.\d{8}T\d{6}Z(\.\d+)?", folder.name))
+
+
+def is_last_model(previous: Path) -> bool:
+    """Whether a previous run is the last one of its name that is known to have ended with results.
+
+    Then it stays until a later run has succeeded, as the model of that name.
+    """
+    name = re.sub(r"\.\d{8}T\d{6}Z(\.\d+)?$", "", previous.name)
+    if _is_done(previous.with_name(name)):
+        return False
+    runs = [path for path in previous.parent.glob(f"{glob.escape(name)}.*") if is_previous(path) and has_results(path)]
+    runs = [path for path in runs if path.name.startswith(f"{name}.2")]
+    return previous == max(runs, key=lambda path: (_is_done(path), len(path.name), path.name), default=None)
+
+
+def _is_done(run: Path) -> bool:
+    """Whether a run has succeeded; on hosts beside its head, where that is not known, whether it has results."""
+    status = read_json(run / "status.json")
+    return status.get("state") == "succeeded" if status else has_results(run)
 
 
 def is_derived(folder: Path) -> bool:
@@ -194,31 +282,46 @@ def create(
     secrets: Mapping[str, str] | None = None,
     tree: tuple[Mapping[str, Any], Path] | None = None,
     what: str = JOB,
+    aside: Path | None = None,
 ) -> None:
-    """Make `folder`, which must not be there, with these files and symbolic links, all of it or nothing.
+    """Make `folder` with these files and symbolic links, all of it or nothing.
 
     No other user can read it. files: {path in the folder: content}; a file ending in .sh, or starting with #!, becomes
     executable. links: {path in the folder: target}. resumed: checkpoints of an earlier run, of which this one goes on
     from one; their files are linked, not copied, and RESUMED tells what made them. secrets: {variable: value}, for
     secret_env.FILE. tree: the job's project, as project.Project.to_json returns it, and the store that has its
-    contents. what: JOB or DERIVED, for its mark. Raises OSError, and ValueError when something that is not the
+    contents. what: JOB or DERIVED, for its mark. aside: where what is at `folder` goes, at once, when all of the new
+    directory is there; without it nothing may be. Raises OSError, and ValueError when something that is not the
     collection's is in its way.
     """
     part = folder.with_name(f".{folder.name}.part")
     _ownership.remove(part)
-    with privately():
-        _ownership.claim(part, what)
-        _fill(part, files, links, resumed)
-        if tree:
-            _add_project(part, *tree)
-        if secrets:
-            (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
-        names = sorted(path.name for path in part.iterdir() if path.name not in project.WRITTEN)
-        _ownership.mark(part, what, names=names)
-    part.replace(folder)
+    replaced = {"replaced": aside.name} if aside else {}
+    try:
+        with privately():
+            _ownership.claim(part, what)
+            _fill(part, files, links, resumed, aside)
+            if tree:
+                _add_project(part, *tree)
+            if secrets:
+                (part / secret_env.FILE).write_text(json.dumps(dict(secrets)) + "\n", encoding="utf-8")
+            names = sorted(path.name for path in part.iterdir() if path.name not in project.WRITTEN)
+            _ownership.mark(part, what, names=names, **replaced)
+        if aside:
+            part.rename(aside)
+            _exchange(aside, folder)
+        else:
+            part.replace(folder)
+    except OSError:
+        with contextlib.suppress(OSError):
+            if not _ownership.remove(part):
+                part.rmdir()  # which is empty: there was no room for its mark
+        raise
 
 
-def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resumed: Sequence[Path]) -> None:
+def _fill(
+    part: Path, files: Mapping[str, str], links: Mapping[str, str], resumed: Sequence[Path], aside: Path | None
+) -> None:
     for name, content in files.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -238,7 +341,7 @@ def _fill(part: Path, files: Mapping[str, str], links: Mapping[str, str], resume
         }
         if before and not earlier.get("attempts"):  # its ranks have never started: what it has is of the run before it
             made_by = {key: before.get(key) for key in made_by}
-        made_by.update(directory=str(folder), starts=[start, *before.get("starts", [])])
+        made_by.update(directory=str(aside or folder), starts=[start, *before.get("starts", [])])
         (part / RESUMED).write_text(json.dumps(made_by) + "\n", encoding="utf-8")
         for name in (PARTS, curves.CURVES):
             if (folder / name).exists():
@@ -277,10 +380,11 @@ def remove_secrets(folder: Path) -> bool:
 
 
 def ended_with_secrets(jobs: Path, host: str) -> list[str]:
-    """Return the files with secrets below `jobs` of which no job on this host has a use any more.
+    """Return the files with secrets below `jobs` of which no job on this host seems to have a use any more.
 
     Such a file stays where a host did not answer at the end of its job, or the job's head was lost. host: as for
-    is_in_use. A job that is being started has its file on hosts that run none of its ranks yet.
+    is_in_use. A job that is being started has its file on hosts that run none of its ranks yet: remove_ended_secrets
+    asks what its head knows.
     """
     found = []
     for path in jobs.glob(f"*/{secret_env.FILE}"):
@@ -288,11 +392,33 @@ def ended_with_secrets(jobs: Path, host: str) -> list[str]:
         if settings.get("shared_directory") and settings.get("head") != host:
             continue  # one file for all hosts, and only the job's head knows whether it runs
         over = (path.parent / "status.json").exists()
-        if running(path.parent) or is_in_use(path.parent, host):
+        if running(path.parent) or is_in_use(path.parent, host) or any(map(is_locked, path.parent.glob("*.lock"))):
             continue
-        if over or time.time() - path.stat().st_mtime > STARTED:
-            found.append(str(path))
+        with contextlib.suppress(FileNotFoundError):  # it was removed meanwhile
+            if over or time.time() - path.stat().st_mtime > STARTED:
+                found.append(str(path))
     return sorted(found)
+
+
+def remove_ended_secrets(jobs: Path, host: str, known: Sequence[Mapping[str, Any]], check: bool = False) -> list[str]:
+    """Remove the secrets on this host of runs that have ended; return the files.
+
+    known: the jobs of the head, as `jobs` returns them there. A run is told from the next one of its name by its start,
+    while nobody can replace it. check: only return them. Raises OSError.
+    """
+    running_now = {job["start"] for job in known if job["status"]["state"] == "running"}
+    ended = {job["start"] for job in known if host in job["status"].get("secrets_left", [])} - running_now - {""}
+    removed = []
+    for path in sorted(jobs.glob(f"*/{secret_env.FILE}")):
+        with _creating(path.parent):
+            start = (read_json(path.parent / "job.json") or {}).get("settings", {}).get("start", "")
+            over = str(path) in ended_with_secrets(jobs, host) and start not in running_now
+            idle = not running(path.parent) and not is_in_use(path.parent, host)
+            if path.exists() and (over or (start in ended and idle)):
+                removed.append(str(path))
+                if not check:
+                    path.unlink()
+    return removed
 
 
 def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
@@ -405,7 +531,7 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
 
 
 def jobs(folder: Path) -> list[dict[str, Any]]:
-    """Return every job in `folder` that was started here, the newest first, each {path, user, status, progress}."""
+    """Return every job in `folder` that was started here, the newest first: {path, user, start, status, progress}."""
     found = []
     for status in folder.glob("*/status.json"):
         try:
@@ -413,8 +539,12 @@ def jobs(folder: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue  # it was moved meanwhile
         settings = (read_json(status.parent / "job.json") or {}).get("settings", {})
-        path, user = str(status.parent.resolve()), settings.get("user", "")
-        found.append({"path": path, "user": user, "status": job["status"], "progress": job["progress"]})
+        about = {
+            "path": str(status.parent.resolve()),
+            "user": settings.get("user", ""),
+            "start": settings.get("start", ""),
+        }
+        found.append({**about, "status": job["status"], "progress": job["progress"]})
     return sorted(found, key=lambda job: job["status"]["started"], reverse=True)
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import DEFAULT
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
@@ -195,6 +196,30 @@ def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
         else:
             told.append(f"{where} waits for the others, and they for it:\n{beat.get('stack', '').rstrip()}")
     return "\n".join(told)
+
+
+def of_script(text: str, code: int) -> str:
+    """Return why a script that is no rank ended with `code`: its last words, from what it printed, and how it ended."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = last_words(text) if "Traceback (most recent call last)" in text else "".join(lines[-1:])
+    how = f"it was ended by signal {-code}" if code < 0 else f"exit code {code}"
+    return f"{said[:500]} ({how})" if said else how
+
+
+def disks(log: str, full: Sequence[str], folder: str, host: str) -> str:
+    """Return what to add to the reason of a failure for want of room; an empty string where nothing tells of that.
+
+    log: what was printed. full: hosts that have no room now. host: which it is, where no rank's end tells.
+    """
+    told = full_disks(full, folder)
+    if told:
+        return told
+    for _rank, where, text in tracebacks(log):
+        if problem := disk_problem(last_words(text), where, folder):
+            return f"; {problem}, or save less (save_total_limit)"
+    ended = bool(tracebacks(log))
+    problem = "" if ended else disk_problem("\n".join(log.splitlines()[-50:]), host, folder)
+    return f"; {problem}, or save less (save_total_limit)" if problem else ""
 
 
 def full_disks(hosts: Sequence[str], folder: str) -> str:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -39,10 +38,8 @@ def in_use(jobs: Path, host: str) -> list[dict[str, Any]]:
 def starting(jobs: Path) -> Iterator[Path]:
     """Yield the job directories that were created a moment ago and whose run has not begun yet."""
     for path in jobs.glob("*/job.json"):
-        if not (path.parent / "status.json").exists() and is_head(path.parent):
-            with contextlib.suppress(OSError):
-                if 0 <= time.time() - path.stat().st_mtime < directory.STARTING:
-                    yield path.parent
+        if directory.starting(path.parent) and is_head(path.parent):
+            yield path.parent
 
 
 def is_head(job: Path) -> bool:

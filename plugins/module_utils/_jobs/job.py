@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _collection
+from ansible_collections.amx.cluster.plugins.module_utils import _collection, _yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cores import memory as memory_policy
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     SWITCH,
@@ -415,10 +415,10 @@ def load(path: Path, override: object = None) -> Job:
     import yaml  # only here: the control node has it, while modules may bring this file to hosts that do not
 
     try:
-        data = yaml.safe_load(text)
+        data = _yaml.load(text)
     except yaml.YAMLError as error:
         # Without the lines that a parser's message quotes, which may have a secret; so neither has its traceback.
-        raise JobFileError(path, [f"is not YAML: {_where(error)}"]) from None
+        raise JobFileError(path, [_yaml.problem(error)]) from None
     if override:
         if not isinstance(override, dict):
             hint = "as with -e '{override: {hosts: 2}}'"
@@ -430,19 +430,12 @@ def load(path: Path, override: object = None) -> Job:
     return parse(data, path)
 
 
-def _where(error: object) -> str:
-    """Say what is wrong with a YAML file, and in which line, without a word of the file."""
-    mark = getattr(error, "problem_mark", None)
-    said = ", ".join(filter(None, (getattr(error, "context", ""), getattr(error, "problem", ""))))
-    return f"line {mark.line + 1}, column {mark.column + 1}: {said}" if mark else " ".join(str(error).split())
-
-
 def without_secrets(path: Path) -> str:
     """Return the text of a valid job file; where `env` in it has secrets, the same fields with these masked."""
     text = path.read_text(encoding="utf-8")
     import yaml  # as in load
 
-    data = yaml.safe_load(text)
+    data = _yaml.load(text)
     if not isinstance(data, dict):
         return text
     env, ending = data.get("env", {}), data.get(on_end.FIELD)

@@ -62,15 +62,15 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
 
 
 def keep(jobs: Path, name: str, cache: Path, record: Record, *, dry: bool = False) -> tuple[dict[str, Any], bool]:
-    """Return what of_job does, and whether the model was linked into the cache, which outlives the job's directory.
+    """Return what of_job does, and whether the model was copied into the cache, which outlives the job's directory.
 
-    dry: whether nothing is linked. Raises OSError, ValueError.
+    dry: whether nothing is copied. Raises OSError, ValueError.
     """
     found = of_job(jobs, name, record)
     target = cache / "models" / found["sha256"]
-    is_new = not target.is_dir()
+    is_new = not _has(target, found, record)
     if is_new and not dry:
-        link(Path(found["directory"]), found["files"], target)
+        copy(Path(found["directory"]), found["files"], target)
     return {**found, "directory": str(target)}, is_new
 
 
@@ -113,19 +113,35 @@ def trained_on(folder: Path, args: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def link(source: Path, names: Sequence[str], target: Path) -> None:
-    """Put hard links to files into a new directory, all or none; copies where that cannot be. Raises OSError."""
+def copy(source: Path, names: Sequence[str], target: Path) -> None:
+    """Copy files into a directory that no other user can read, all or none. Raises OSError.
+
+    Files of their own, as the job's may be written again in place; blocks are shared where the file system can.
+    """
     part = target.with_name(f".{target.name}.{os.getpid()}")
-    part.mkdir(parents=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part.mkdir(mode=0o700)
     try:
-        for name in names:
-            try:
-                os.link(source / name, part / name)
-            except OSError:
-                shutil.copy2(source / name, part / name)
+        files = [str(source / name) for name in names]
+        command = ["cp", "--reflink=auto", "--preserve=timestamps", "--", *files, str(part)]
+        ran = subprocess.run(command, capture_output=True, text=True, check=False)
+        if ran.returncode:
+            raise OSError(ran.stderr.strip())
+        shutil.rmtree(target, ignore_errors=True)
         part.replace(target)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def _has(target: Path, found: Mapping[str, Any], record: Record) -> bool:
+    """Whether a copy of a model is what it was, and private."""
+    try:
+        target.chmod(0o700)
+        listed = [{"file": name, "sha256": file_set.recorded_sha256(target / name, record)} for name in found["files"]]
+        linked = any((target / name).stat().st_nlink > 1 for name in found["files"])  # by an earlier release
+    except OSError:
+        return False
+    return not linked and file_set.key(listed) == found["sha256"]
 
 
 def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> dict[str, Any]:
@@ -144,7 +160,7 @@ def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> d
         described = describe(prefix / "env/bin/python", cache / "program", path)
     except ValueError as error:
         raise ValueError(f"data: {error} (on the head)") from None
-    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = folder / path.name
     if not target.is_symlink() or target.readlink() != path:
         target.unlink(missing_ok=True)

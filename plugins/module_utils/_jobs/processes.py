@@ -19,6 +19,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
 
 PROC = Path("/proc")
+# The variable with its job's directory that ranks have, and what they start.
+OF_JOB = "AMX_CLUSTER_JOB"
 # Major page faults a second of a process that is at work.
 READS = 8
 # What the launchers' own processes on each host are called.
@@ -88,7 +90,7 @@ def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
         rank = int(environ.get(b"RANK", b"-1"))
     except ValueError:
         rank = -1  # its own word, not rank.py's
-    return "rank", os.fsdecode(environ.get(b"AMX_CLUSTER_JOB", b"")), rank
+    return "rank", os.fsdecode(environ.get(OF_JOB.encode(), b"")), rank
 
 
 def _called(words: list[bytes], names: frozenset[str]) -> frozenset[str]:
@@ -263,7 +265,7 @@ def end(folder: Path, grace: float, find_now: Callable[[Path], list[dict[str, An
 
 def locked(folder: Path, host: str, job: str) -> dict[str, Any]:
     """Return what of this host is in use, {locked_by: as directory.locked_by returns it, locks: a line for each other
-    job and for each launcher that is not of this cluster's jobs}.
+    job and for each launcher that is not of this cluster's jobs, elsewhere: as `elsewhere` returns it}.
 
     folder: the directory of the job directories. host: this host's name in the inventory. job: the one that starts.
     """
@@ -271,7 +273,24 @@ def locked(folder: Path, host: str, job: str) -> dict[str, Any]:
     return {
         "locked_by": locks,
         "locks": [*locked_lines(host, locks, job), *foreign_lines(host, foreign(folder))],
+        "elsewhere": elsewhere(folder, host, job),
     }
+
+
+def elsewhere(folder: Path, host: str, job: str) -> dict[str, list[str]]:
+    """Return {other host: lines as in locked_lines} of the jobs that were started from this one and run on it.
+
+    While a job is prepared, or between two attempts, none of its processes is there.
+    """
+    found: dict[str, list[str]] = {}
+    for path in folder.glob("*/status.json"):
+        if path.parent.name != job and directory.running(path.parent):
+            settings = (read_json(path.parent / "job.json") or {}).get("settings", {})
+            lock = {"job": path.parent.name, **{key: settings.get(key, "") for key in ("user", "since")}}
+            for one in (read_json(path.parent / "plan.json") or {}).get("hosts", []):
+                if one["host"] != host:
+                    found.setdefault(one["host"], []).extend(locked_lines(one["host"], [lock], job))
+    return found
 
 
 def foreign_lines(host: str, found: Sequence[Mapping[str, Any]]) -> list[str]:

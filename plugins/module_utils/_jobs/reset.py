@@ -24,7 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import names, wo
 # What each piece is, in the order in which they are removed. The last ones keep the connection of Ansible and of jobs.
 PIECES = {
     "jobs": "job directories without results, such as those of workers, and those of derived jobs",
-    "previous": "job directories with results, of previous runs",
+    "previous": "job directories with results, of previous runs, but the last model of a job without a later one",
     "results": "job directories with results: models, checkpoints, metrics and logs; of previous runs, too",
     "data": "models, datasets, examples, packages and files of projects that jobs were provided with",
     "downloads": "what the control node has downloaded for all of its clusters, in cluster_cache",
@@ -91,7 +91,7 @@ def _of_a_job(path: Path) -> str:
     """Return the piece to which what lies among the job directories belongs."""
     if not directory.has_results(path):
         return "jobs"
-    return "previous" if directory.is_previous(path) else "results"
+    return "previous" if directory.is_previous(path) and not directory.is_last_model(path) else "results"
 
 
 def unmarked(base: Path, piece: str) -> list[Path]:

@@ -33,7 +33,7 @@ def rows(results: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("precision", results["precision"] + _instructions(results)),
         (f"seconds, training{since}", _number(metrics.get("train_runtime"), ".1f")),
         ("seconds, in all", _number(results["seconds"], ".1f")),
-        ("cost", cost.shown(results.get("cost")) or None),
+        ("cost (estimate)", cost.shown(results.get("cost")) or None),
         (
             f"samples/s, training{since}",
             _number(speed * share if isinstance(speed, (int, float)) else None, ".1f"),

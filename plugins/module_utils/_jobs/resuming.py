@@ -44,11 +44,13 @@ def here(folder: Path, start: str) -> dict[str, Any]:
     if start and start not in (read_json(folder / directory.RESUMED) or {}).get("starts", []):
         for linked in output.glob("checkpoint-*"):
             shutil.rmtree(linked)
+    checkpoints.remove_damaged_random(output)
     return {name: part.to_json() for name, part in checkpoints.parts(output).items()}
 
 
 def find(command: list[str], names: Iterable[str], own: str, output: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return ({host: its parts}, {host: why they are not known}). command: prints `here` on a host."""
+    checkpoints.remove_damaged_random(output)
     found = {own: checkpoints.parts(output)}
     unknown = {}
     others = [name for name in names if name != own]

@@ -110,9 +110,12 @@ def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[s
     return [script_path(run), *render_arguments(own)]
 
 
-def script_path(run: Run) -> str:
-    """Return the path of a run's script in the job directory: one's own lies in it, an example as in its repository."""
-    script = run.job.script
+def script_path(run: Run, script: Path | None = None) -> str:
+    """Return the path of a run's script in the job directory: one's own lies in it, an example as in its repository.
+
+    script: the one that is meant, by default that of the ranks.
+    """
+    script = script or run.job.script
     if run.job.project:
         return f"{project.DIRECTORY}/{script.relative_to(run.job.project).as_posix()}"
     return script.name if script.is_absolute() else str(script)

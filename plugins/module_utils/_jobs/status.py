@@ -18,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import columns, 
 _COLOURS = {"running": _screen.GREEN, "failed": _screen.RED, "lost": _screen.RED, "stopped": _screen.YELLOW}
 _LAST = 24  # cells that the last column of a table has at least; otherwise it is below the row
 # Columns that are left out where the screen is too narrow, one after the other.
-_DISPENSABLE = ("started", "owner", "where", "ranks", "cost", "hosts", "left", "elapsed")
+_DISPENSABLE = ("started", "owner", "where", "ranks", "cost (estimate)", "hosts", "left", "elapsed")
 
 
 def overview(jobs: Sequence[Mapping[str, Any]], screen: Screen | None = None, now: datetime | None = None) -> str:
@@ -70,12 +70,21 @@ def _row(job: Mapping[str, Any], now: datetime | None, on_hosts: str) -> dict[st
         "left": progress.left(job["progress"]) if status["state"] == "running" and job["progress"] else "",
         "hosts": str(status["hosts"]),
         "ranks": str(status["ranks"]),
-        "cost": cost.shown(status.get("cost")),
+        "cost (estimate)": cost.shown(status.get("cost")),
     }
 
 
 def _how_far(job: Mapping[str, Any], now: datetime | None) -> str:
-    return job["status"]["reason"] or progress_of(job, now)
+    return job["status"]["reason"] or preparing(job["status"], now) or progress_of(job, now)
+
+
+def preparing(status: Mapping[str, Any], now: datetime | None = None) -> str:
+    """Return since when a job's data are being prepared; empty where they are not."""
+    if status["state"] != "running" or not status.get("preparing"):
+        return ""
+    since = datetime.fromisoformat(status["preparing"])
+    seconds = ((now or datetime.now(timezone.utc)) - since).total_seconds()
+    return f"preparing the data, {duration(max(0.0, seconds))}"
 
 
 def progress_of(job: Mapping[str, Any], now: datetime | None) -> str:
@@ -115,7 +124,7 @@ def entries(
     return [
         {
             "name": PurePosixPath(job["path"]).name,
-            **job,
+            **{key: value for key, value in job.items() if key != "start"},
             "ranks": [
                 {"host": host, **rank} for host, ranks in hosts.items() for rank in ranks if rank["job"] == job["path"]
             ],
@@ -158,13 +167,15 @@ def details(
             f"{left} did not answer at its end, and may have its secrets.json still: playbooks/status.yml removes it "
             "once the host answers"
         )
+    if preparing(status, now):
+        lines.append(preparing(status, now))
     if job["progress"]:
         lines.append(progress_of(job, now))
     rows = [("host", "rank", "pid", "CPUs busy", "of CPUs", "threads", "memory")]
     rows += [
         (
             rank["host"],
-            str(rank["rank"]),
+            str(rank["rank"]) if rank["rank"] >= 0 else "-",
             str(rank["pid"]),
             f"{rank.get('cpu', 0.0):.2f}",
             rank["cpus"],

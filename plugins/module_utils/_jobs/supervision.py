@@ -137,7 +137,9 @@ class Supervision:
             "epoch": progress.get("epoch"),
             "training": {key: (progress.get("training") or {}).get(key) for key in ("samples", "epochs")},
             "world": read_json(self.folder / WORLD),
-            "cost": cost.of_run(self.run.settings.host_price, self.status["hosts"], self.status["seconds"]),
+            "cost": cost.of_run(
+                self.run.settings.host_price, *(self.status[key] for key in ("attempts", "hosts", "seconds"))
+            ),
             "measured": measured.merge(beats, measure, self.plan["backend"], progress.get("samples_per_step"), isas),
             "output": str(self.folder / "output"),
             **({"project": self.plan["project"]} if self.plan.get("project") else {}),

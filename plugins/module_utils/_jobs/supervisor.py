@@ -18,14 +18,16 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._data import pass_on, project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
@@ -46,7 +48,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import (
+    prepare_arguments,
+    run_files,
+    script_path,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.supervision import SEARCHED, Supervision, tail
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, SUPERVISOR, WRITTEN_BY_RANK_0
@@ -56,19 +62,28 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import now
 GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 ALONE = 75  # seconds that ranks have to end when their supervisor has ended
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
+PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 
 
 class Supervisor(Supervision):
     """The runs of the job in `folder`, from its first start to its last end."""
 
-    def __init__(self, folder: Path, umask: int) -> None:
-        """Read the files of the run. umask: the one with which scripts run; this process has one of its own."""
+    def __init__(self, folder: Path, umask: int, prepared: bool = False) -> None:
+        """Read the files of the run.
+
+        umask: the one with which scripts run; this process has one of its own. prepared: whether its data are there.
+        """
         run = Run.from_json(json.loads((folder / "job.json").read_text(encoding="utf-8")))
         here = (folder / "host").read_text(encoding="utf-8").strip()
         plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
         super().__init__(folder, run, plan, here, Watch(folder, run, plan, here))
         self.umask = umask
+        self.prepares = self.run.job.prepare is not None and not prepared
+        if self.prepares:
+            self.status["preparing"] = now()  # whoever looks from the first moment is told
+        # What keeps others from the hosts and the name of the job: a `prepare` that outlives this process has it, too.
+        self.lock: IO[bytes] | None = None
         # All that have a job directory, also those that a restart goes on without.
         self.members = list(dict.fromkeys([self.here, *self.names()]))
         self.launcher = LAUNCHERS[self.run.job.launcher]
@@ -88,6 +103,8 @@ class Supervisor(Supervision):
         # The other host whose output was brought here last.
         self.fetched_from = ""
         self.process: subprocess.Popen[bytes] | None = None
+        # Checkpoints from which an attempt could not go on, once for each.
+        self.failed_from: list[str] = []
         # The hosts that are taken back, and when; the attempts that ended for this.
         self.left: dict[str, str] = {}
         self.departed = 0
@@ -156,7 +173,10 @@ class Supervisor(Supervision):
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        reason = self.other_start() or self.exchange()
+        reason = self.other_start()
+        if not reason and self.prepares:
+            reason, code = self.prepare()
+        reason = reason or ("" if self.stop_wanted else self.exchange())
         if not reason and checkpoints.last_marked(self.folder / "output"):
             earlier = read_json(self.folder / directory.RESUMED) or {}  # the run that this one goes on with
             gone = {name: "no host of this job" for name in earlier.get("hosts") or [] if name not in self.names()}
@@ -165,7 +185,11 @@ class Supervisor(Supervision):
             reason, code = self.attempt()
             if not reason or self.stop_wanted or not self.may_restart(reason):
                 break
-            reason = self.prepare_restart()
+            again = self.prepare_restart()
+            if again:  # a full disk is the cause of both, and what a copy says of it tells little
+                full = faults.full_disks(self.full_disks(), str(self.folder)).removeprefix("; ")
+                again = f"{full} ({again})" if full and full not in again else again
+            reason = again
             if self.stop_wanted:
                 break
         return reason, code
@@ -179,6 +203,71 @@ class Supervisor(Supervision):
         if not other:
             return ""
         return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
+
+    def prepare(self) -> tuple[str, int]:
+        """Run the script that makes the job's data, and copy these to the other hosts.
+
+        Returns why that failed (an empty string when it did not), and the exit code. What the script prints is in the
+        log.
+        """
+        job, log = self.run.job, self.folder / "log"
+        script = script_path(self.run, job.prepare.script if job.prepare else None)
+        paths = [*self.run.settings.project.get("paths", []), "packages", "lib"]
+        own = {"PYTHONPATH": ":".join(str(self.folder / path) for path in paths), processes.OF_JOB: str(self.folder)}
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [f"{self.plan['environment']}/bin/python", str(self.folder / script), *prepare_arguments(job)],
+                cwd=self.folder / project.DIRECTORY if job.project else self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                umask=self.umask,
+                env={**os.environ, **own},
+                pass_fds=[self.lock.fileno()] if self.lock else [],
+            )
+        while self.process.poll() is None:
+            if self.stop_wanted:
+                self.end()
+            time.sleep(0.2)
+        # Nothing that it has started goes on beside the ranks.
+        self.end()
+        code = self.process.returncode
+        reason = ""
+        if self.stop_wanted:
+            pass
+        elif code:
+            text = tail(log, 0, SEARCHED)
+            full = remote.full_disks([str(self.folder)], [self.here], self.here)
+            reason = f"prepare failed: {faults.of_script(text, code)}"
+            reason += faults.disks(text, full, str(self.folder), self.here)
+        else:
+            reason = self.pass_on()
+        del self.status["preparing"]
+        self.save()
+        self.begun = time.monotonic()
+        return reason, code
+
+    def pass_on(self) -> str:
+        """Copy the prepared data to the other hosts, which pass them on to each other; return why that failed."""
+        others = [host for host in self.plan["hosts"] if host["host"] != self.here]
+        if self.run.settings.shared_directory or not others:
+            return ""
+        if not (self.folder / "data").exists():
+            return "prepare left no data/ in the job directory: its script writes there what ranks on other hosts read"
+        python = f"{self.plan['environment']}/bin/python"
+        hosts = {host["host"]: {"address": host["address"], "python": python, "names": ["data"]} for host in others}
+        plan = pass_on.Spread(self.here, [], list(hosts))
+        transfers_ = pass_on.Transfers(self.here, hosts, self.folder, self.folder, PASS_ON)
+        copying = threading.Thread(target=pass_on.spread, args=(plan, transfers_), daemon=True)
+        copying.start()
+        while copying.is_alive() and not self.stop_wanted:
+            copying.join(0.2)
+        left = {**dict.fromkeys(plan.waiting, "it was not reached"), **plan.failed}
+        if self.stop_wanted or not left:
+            return ""
+        told = "; ".join(f"{host}: {why}" for host, why in sorted(left.items()))
+        return f"the prepared data could not be copied to all hosts: {told}"
 
     def exchange(self) -> str:
         """Test the fabric between every pair of hosts, where the job has one; return why the job cannot use it."""
@@ -211,6 +300,8 @@ class Supervisor(Supervision):
         offset = log.stat().st_size if log.exists() else 0
         resumed = checkpoints.last_complete(self.folder / "output")
         record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
+        record["hosts"] = self.names()
+        began = time.monotonic()
         self.status["attempts"].append(record)
         head = self.run.settings.head_address or self.plan["master_addr"]
         with heartbeats.Receiver(head) as receiver:
@@ -236,8 +327,8 @@ class Supervisor(Supervision):
         if unfetched:
             self.note(unfetched)
         if not self.stop_wanted and not reason:
+            text = tail(log, offset, SEARCHED) if code else ""
             if code:
-                text = tail(log, offset, SEARCHED)
                 late = remote.unreachable(self.names(), self.here)
                 # Asked again: a busy host may answer too late once, and no heartbeat tells of its ranks any more.
                 self.watch.gone.update(remote.unreachable(late, self.here))
@@ -253,9 +344,9 @@ class Supervisor(Supervision):
             else:
                 reason = unfetched or self.wrong()
             if reason:
-                written = [str(self.folder), str(self.folder / "output")]
-                reason += faults.full_disks(remote.full_disks(written, self.names(), self.here), str(self.folder))
-        record.update(ended=now(), returncode=code, reason=reason, step=self.reached(record["from"]))
+                reason += faults.disks(text, self.full_disks(), str(self.folder), "one of its hosts")
+        took = round(time.monotonic() - began, 1)
+        record.update(ended=now(), seconds=took, returncode=code, reason=reason, step=self.reached(record["from"]))
         self.departed += bool(self.watch.departures.at)
         self.left.update(self.watch.departures.at)
         for host, instance in self.watch.departures.instances.items():
@@ -267,6 +358,11 @@ class Supervisor(Supervision):
         """Return the last step of the attempt, as far as its ranks have reported it. origin: its checkpoint."""
         since = checkpoints.step(Path(origin)) if origin.startswith("checkpoint-") else 0
         return max((read_json(self.folder / PROGRESS) or {}).get("step", 0), since + self.watch.steps())
+
+    def full_disks(self) -> list[str]:
+        """Return the hosts that have no room for what the job writes."""
+        written = [str(self.folder), str(self.folder / "output")]
+        return remote.full_disks(written, self.names(), self.here)
 
     def wait(self, receiver: heartbeats.Receiver) -> str:
         """Wait for the launcher; return why it had to be ended, or an empty string when it ended by itself."""
@@ -366,6 +462,9 @@ class Supervisor(Supervision):
         attempts = self.status["attempts"]
         if not attempts[-1]["returncode"]:
             return False
+        before = attempts[-1]["from"]
+        if not self.has_stepped() and not self.watch.gone and not self.watch.departures.at:
+            self.failed_from.append(before)
         if self.watch.departures.at:
             return True
         if len(attempts) - self.departed > self.run.job.restarts:
@@ -373,6 +472,9 @@ class Supervisor(Supervision):
         has_saved = checkpoints.last_complete(self.folder / "output") is not None
         if not self.has_stepped() and not has_saved and attempts[-1]["from"] == "the beginning" and not self.watch.gone:
             self.status["notes"].append("not restarted: it failed before its first step and would again")
+            return False
+        if self.failed_from.count(before) > 1 and len(checkpoints.complete(self.folder / "output")) < 2:
+            self.note(f"not restarted: it failed twice before its first step from {before}, and would again")
             return False
         return True
 
@@ -452,7 +554,7 @@ class Supervisor(Supervision):
         output = self.folder / "output"
         others = [] if self.run.settings.shared_directory else [name for name in names if name != self.here]
         found, unknown = resuming.find(self.command("--parts", start), others, self.here, output)
-        choice = checkpoints.choose(found, self.here, {**gone, **unknown}, self.told)
+        choice = checkpoints.choose(found, self.here, {**gone, **unknown}, self.told, self.failed_from)
         if not choice.name and choice.refused and (choice.gone or start):
             return resuming.advice(choice)
         for note in resuming.notes(choice):
@@ -521,10 +623,11 @@ def launch(folder: Path, umask: int) -> None:
     Supervisor(folder, umask).conclude(code)
 
 
-def detach(folder: Path, umask: int, start: str) -> None:
+def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> None:
     """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
 
-    umask: the one with which scripts run. start: which start of the job this is; any, where it is empty.
+    umask: the one with which scripts run. start: which start of the job this is; any, where it is empty. prepared:
+    whether its data have been prepared.
 
     The process that was started ends when the other has written status.json, so that whoever looks then finds it.
     """
@@ -542,13 +645,14 @@ def detach(folder: Path, umask: int, start: str) -> None:
         os.dup2(nothing.fileno(), 0)
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
-    supervisor = Supervisor(folder, umask)
+    supervisor = Supervisor(folder, umask, prepared)
     # A job holds the hosts of its plan: this one only when it is among them.
     try:
         holding = directory.begin(folder, supervisor.here in supervisor.names(), supervisor.here, start)
     except ValueError as error:
         os.write(writer, str(error).encode())
         os._exit(1)
+    supervisor.lock = holding
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
     ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
@@ -564,7 +668,9 @@ def detach(folder: Path, umask: int, start: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Start the supervisor of the job in a directory: [directory], or [directory, start], which start of the job it is.
+    """Start the supervisor of the job in a directory: [directory, start, directory.PREPARED].
+
+    start: which start of the job it is, any without it. directory.PREPARED: its data were prepared for another job.
 
     --reap: end the job's orphaned processes on this host instead. --launch, with the umask of scripts: run launch.sh,
     as `launch` does. --ranks, with what wire.attempt returns: print which ranks have ended here, and how. --usage:
@@ -591,4 +697,4 @@ def main(arguments: list[str]) -> None:
     elif arguments[0] == "--unmark":
         checkpoints.unmark(Path(arguments[1]) / "output", int(arguments[2]))
     else:
-        detach(Path(arguments[0]).resolve(), umask, "".join(arguments[1:]))
+        detach(Path(arguments[0]).resolve(), umask, "".join(arguments[1:2]), directory.PREPARED in arguments[2:])

@@ -9,6 +9,8 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _yaml
+
 
 def changed(text: str, fields: Mapping[str, Any]) -> str:
     """Return the text of a file with these fields set; those of a mapping, such as args, within the file's own.
@@ -51,16 +53,14 @@ def diff(before: str, after: str, name: str) -> str:
 def _read(text: str, yaml: Any) -> Any:
     """Return what YAML holds; what has a tag of Ansible's, such as !vault, as a string. Raises ValueError."""
 
-    class Loader(yaml.SafeLoader):
+    class Loader(_yaml.loader()):  # type: ignore[misc]
         pass
 
     Loader.add_multi_constructor("!", lambda _loader, tag, node: f"{tag} {node.value}")
     try:
         return yaml.load(text, Loader=Loader)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        # Without the lines that a parser's message quotes, which may have a secret.
-        raise ValueError(f"the file is not YAML{f', see its line {mark.line + 1}' if mark else ''}") from None
+        raise ValueError(f"the file: {_yaml.problem(error)}") from None
 
 
 def _apart(value: Any) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import ANSIBLE, Command, Option, Passed
 
@@ -185,7 +186,7 @@ def _value(chosen: Command, option: Option, value: Any) -> Any:
     if option.alone and not _is_value(option, value):
         raise UsageError(f"amx {chosen.name}: {option.switch}: {value} is not {' or '.join(TRUTH)}")
     if option.structured and value.startswith(("{", "[")):
-        return _yaml(chosen, option.switch, value)
+        return _value_of(chosen, option.switch, value)
     return value
 
 
@@ -203,15 +204,18 @@ def _override(chosen: Command, given: dict[str, Any]) -> dict[str, Any]:
             inner = inner.setdefault(parent, {})
             if not isinstance(inner, dict):
                 raise UsageError(f"amx {chosen.name}: --set {text}: {parent} is set to {inner}")
-        inner[name] = _yaml(chosen, "--set", value)
+        inner[name] = _value_of(chosen, "--set", value)
     return override
 
 
-def _yaml(chosen: Command, switch: str, text: str) -> Any:
+def _value_of(chosen: Command, switch: str, text: str) -> Any:
     """Return a value in YAML as what JSON can have."""
     import yaml
 
     try:
-        return json.loads(json.dumps(yaml.safe_load(text), default=str))
-    except (yaml.YAMLError, TypeError, ValueError):
+        return json.loads(json.dumps(_yaml.load(text), default=str))
+    except yaml.YAMLError as error:
+        said = f": {_yaml.problem(error)}" if getattr(error, "is_yaml", False) else " is not YAML"
+        raise UsageError(f"amx {chosen.name}: {switch}: {text}{said}") from None
+    except (TypeError, ValueError):
         raise UsageError(f"amx {chosen.name}: {switch}: {text} is not YAML") from None

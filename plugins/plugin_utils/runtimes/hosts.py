@@ -60,6 +60,7 @@ class Hosts(Runtime):
         job, folder = request.run.job.name, self.folder(request.run.job.name)
         python = f"{request.plan['environment']}/bin/python"
         argv = [python, "-S", "supervise.py", folder, request.run.settings.start]
+        argv += [directory.PREPARED] if request.prepared else []
         self.module("ansible.legacy.command", argv=argv, chdir=folder)
         return self.follow(job, shows_results=request.shows_results, until_ready=request.until_ready)
 

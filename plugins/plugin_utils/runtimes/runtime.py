@@ -12,6 +12,7 @@ the task's host, which is the head.
 from __future__ import annotations
 
 import json
+import socket
 import tarfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from typing import Any, ClassVar
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
 
@@ -38,6 +40,7 @@ class Request:
     run: the job and its settings. override: the fields that won over the job file's, of which secrets are read again.
     plan: as plan.make_plan returns it; empty for a runtime that plans where the ranks start. env: the inventory's
     variables for jobs that name them in env_from. resume: whether it goes on from its last complete checkpoint.
+    prepared: whether the data that its script `prepare` makes are there already.
     shows_results: whether they are printed when it has ended. until_ready: whether it is followed only until its ranks
     serve a model.
     """
@@ -47,6 +50,7 @@ class Request:
     plan: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
+    prepared: bool = False
     shows_results: bool = True
     until_ready: bool = False
 
@@ -224,8 +228,8 @@ class Runtime(ABC):
         if found.get("unreachable"):
             raise AnsibleConnectionFailure(str(found.get("msg", "")))
         if found.get("failed"):
-            message = found.get("stderr") or found.get("msg") or f"{module} failed without a message"
-            raise ValueError(str(message).strip())
+            message = str(found.get("stderr") or found.get("msg") or f"{module} failed without a message").strip()
+            raise ValueError(disk_problem(message, str(self.variables.get("inventory_hostname", ""))) or message)
         return found
 
     def fetch_file(self, source: str, to: Path, *, required: bool = True) -> None:
@@ -243,7 +247,8 @@ class Runtime(ABC):
         )
         found = action.run(task_vars=dict(self.variables))
         if found.get("failed"):
-            raise ValueError(str(found.get("msg") or f"{source} cannot be fetched"))
+            message = str(found.get("msg") or f"{source} cannot be fetched")
+            raise ValueError(disk_problem(message, socket.gethostname(), str(to.parent)) or message)
 
     @staticmethod
     def show(text: str) -> None:

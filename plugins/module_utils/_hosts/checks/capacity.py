@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     GIB,
@@ -91,6 +93,34 @@ def prefix(cluster: Cluster) -> Iterator[Found]:
         if not info["prefix_writable"] and not cluster.wanted.become:
             where = info["prefix_ancestor"]
             yield Found(host, f"the user cannot write to {where}, where {info['prefix']} is to be created")
+
+
+def unmarked_places(prefix: Path) -> dict[str, Any]:
+    """Return what is in a place that the collection needs, and is not its own: it would be refused half-way."""
+    found = []
+    with suppress(PermissionError):
+        links = [prefix / name for name in ("env", "examples")]
+        found += [path for path in links if path.exists() and not path.is_symlink() and not _ownership.is_own(path)]
+        directories = [prefix, *(prefix / name for name in ("cache", "envs", "jobs", "wheels"))]
+        found += [path for path in directories if path.exists() and not path.is_dir()]
+        found += [
+            path.parent
+            for path in sorted(prefix.glob("envs/*/amx-cluster.json"))
+            if not path.parent.is_symlink() and not _ownership.is_own(path.parent)
+        ]
+    return {"prefix_unmarked": [str(path) for path in found]}
+
+
+@check(
+    FAILURE,
+    cause="Nothing can be installed, as the collection replaces only what carries its mark",
+    advice="Rename it or move it away, or set cluster_prefix to another directory",
+    gather=unmarked_places,
+)
+def unmarked(cluster: Cluster) -> Iterator[Found]:
+    for host, info in cluster.infos.items():
+        for path in info["prefix_unmarked"]:
+            yield Found(host, f"{path} was not made by this collection, which needs that place")
 
 
 def shm_of_host(_prefix: Path) -> dict[str, int]:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import profiles
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price, titled
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price, host_seconds, titled
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPERATIONS
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     WORDS,
@@ -57,7 +57,7 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
         SPEED,
         Column("training_seconds", "training", "seconds", "metrics.train_runtime"),
         Column("seconds", "in all", "seconds"),
-        Column("cost", titled("cost", price), "figure"),
+        Column("cost", titled("cost (estimate)", price), "figure"),
         *named("started", "ended", "directory"),
     )
     rows = []
@@ -73,7 +73,8 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
             directory=str(source.path),
         )
         row.update({name: row[name].replace("T", " ") for name in ("started", "ended")})
-        row["cost"] = price.of(row["hosts"], row["seconds"]) if price else None
+        attempts = [mapping(attempt) for attempt in source.content.get("attempts") or []]
+        row["cost"] = price.of(1, host_seconds(attempts, row["hosts"], row["seconds"])) if price else None
         if source.kind != "job":
             row.update(dict.fromkeys(("samples_per_second", "training_seconds", "seconds", "cost")))
         rows.append(row)

@@ -32,7 +32,7 @@ def test_a_derived_job_in_its_place_leaves_the_results_of_a_job(tmp_path: Path, 
     assert aside, "the results were removed"
     assert (Path(aside) / "output/model").read_text() == "trained"
     assert reset.paths(tmp_path, "jobs") == sorted([tmp_path / f"jobs/.{name}.lock", made])
-    assert reset.paths(tmp_path, "previous") == [Path(aside)]
+    assert reset.paths(tmp_path, "results") == [Path(aside)]
 
 
 def test_a_job_keeps_its_results_whatever_its_name(tmp_path: Path) -> None:

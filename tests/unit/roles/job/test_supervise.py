@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Prepare
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
@@ -894,3 +894,80 @@ def test_ranks_that_go_on_without_their_supervisor_are_ended(run: Run) -> None:
     os.kill(first["pid"], signal.SIGKILL)
     assert run.ended()["state"] == "lost"
     assert is_gone(int((run.folder / "pid").read_text()))
+
+
+PREPARE = Prepare(script=Path("/mine/prepare.py"))
+
+
+def test_a_job_prepares_its_data_under_its_own_lock(run: Run) -> None:
+    """From before the script begins until it has ended, the job is seen to run, with its hosts."""
+    (run.folder / "prepare.py").write_text(
+        "import os, time\nprint('tokenising', flush=True)\nos.mkdir('data')\n"
+        "while not os.path.exists('go'): time.sleep(0.05)\nopen('data/rows', 'w').write('1')\n"
+    )
+    first = run.start("test -e data/rows && sleep 0.3\n" + WORLD + TRAIN, prepare=PREPARE, ranks=(2, 2))
+    assert first["preparing"]
+    until(lambda: (run.folder / "data").is_dir())
+    jobs = run.folder.parent
+    seen = directory.look(run.folder)
+    assert (seen["status"]["state"], seen["log"]) == ("running", "tokenising\n")
+    assert [used["hosts"] for used in in_use.in_use(jobs, "node0")] == [["node0", "node1"]]
+    assert in_use.environments_in_use(jobs) == ["env"]
+    locked = processes.locked(jobs, "node0", "other")
+    assert [lock["job"] for lock in locked["locked_by"]] == ["demo"]
+    assert list(locked["elsewhere"]) == ["node1"]
+    with pytest.raises(ValueError, match="was started a moment ago"), directory.replacing(run.folder, "node0", "B"):
+        pass
+    (run.folder / "go").touch()
+    status = run.ended()
+    assert "preparing" not in status
+    assert processes.locked(jobs, "node0", "other")["elsewhere"] == {}
+
+
+def test_a_script_that_prepares_fails(run: Run) -> None:
+    (run.folder / "prepare.py").write_text("raise SystemExit('train.jsonl, row 3: no text')")
+    status = run.ends(WORLD + TRAIN, prepare=PREPARE)
+    assert (status["state"], status["reason"], status["attempts"]) == (
+        "failed",
+        "prepare failed: train.jsonl, row 3: no text (exit code 1)",
+        [],
+    )
+    assert not (run.folder / "output").exists()
+
+
+def test_a_job_is_stopped_while_it_prepares(run: Run) -> None:
+    (run.folder / "prepare.py").write_text("import subprocess; subprocess.run(['sleep', '1000'])")
+    status = run.start(WORLD + TRAIN, prepare=PREPARE)
+    until(lambda: any("sleep" in process["command"] for process in processes.find(run.folder)))
+    os.kill(status["pid"], directory.STOP)
+    assert run.ended()["state"] == "stopped"
+    assert processes.find(run.folder) == []
+
+
+def test_a_script_that_prepares_outlives_its_supervisor(run: Run) -> None:
+    """Its process has the lock: nothing removes the directory below it, and `stop` ends it."""
+    (run.folder / "prepare.py").write_text("import time; time.sleep(1000)")
+    status = run.start(WORLD + TRAIN, prepare=PREPARE)
+    until(lambda: processes.find(run.folder))
+    os.kill(status["pid"], signal.SIGKILL)
+    until(lambda: is_gone(status["pid"]))
+    assert in_use.in_use(run.folder.parent, "node0")
+    assert directory.locked_by(run.folder.parent, "node0")
+    processes.end(run.folder, 5)
+    assert not in_use.in_use(run.folder.parent, "node0")
+    assert not directory.locked_by(run.folder.parent, "node0")
+
+
+def test_a_checkpoint_that_cannot_be_loaded_is_not_tried_for_ever(run: Run) -> None:
+    for step in (10, 20):
+        run.checkpoint(step)
+    status = run.ends("grep -q checkpoint-20 launch.sh && exit 1\n" + WORLD + TRAIN, restarts=3, ranks=(1,))
+    assert [attempt["from"] for attempt in status["attempts"]] == ["checkpoint-20", "checkpoint-10"], status
+    assert status["state"] == "succeeded"
+
+
+def test_the_only_checkpoint_is_tried_twice(run: Run) -> None:
+    run.checkpoint(10)
+    status = run.ends("exit 1", restarts=5, ranks=(1,))
+    assert [attempt["from"] for attempt in status["attempts"]] == ["checkpoint-10"] * 2
+    assert any("failed twice before its first step from checkpoint-10" in note for note in status["notes"])

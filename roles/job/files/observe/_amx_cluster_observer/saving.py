@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from typing import Any
@@ -45,7 +46,10 @@ def mark_saved(rank: Rank, directory: str) -> None:
 
 
 def mark_complete(directory: str, mark: str) -> None:
-    """Write into a checkpoint which files it has and how large they are: without that it is not resumed from."""
+    """Write into a checkpoint which files it has and how large they are: without that it is not resumed from.
+
+    They are on the disk by then: after a power cut no mark is there without the files that it lists.
+    """
     sizes = {}
     for place, _directories, names in os.walk(directory):
         for name in names:
@@ -53,7 +57,21 @@ def mark_complete(directory: str, mark: str) -> None:
             if name not in (COMPLETE, PART) and not name.startswith((f".{COMPLETE}", f".{PART}", SAVED)):
                 path = os.path.join(place, name)
                 sizes[os.path.relpath(path, directory)] = os.path.getsize(path)
+                keep(path)
+        keep(place)
     replace(os.path.join(directory, mark), json.dumps(sizes))
+
+
+def keep(path: str) -> None:
+    """Wait until a file, or the names in a directory, are on the disk; a file system that cannot tell has them."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def newest_part(rank: Rank) -> dict[str, list[str]]:

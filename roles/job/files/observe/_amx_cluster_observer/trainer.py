@@ -71,9 +71,9 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
             activity.note()
             with contextlib.suppress(OSError):  # then it does not count as complete
                 mark_saved(rank, os.path.join(args.output_dir, f"checkpoint-{state.global_step}"))
+                notices.note_saved(state.global_step)
                 if rank.sharding:
                     sharding.rotate(rank, args, state)
-            notices.note_saved(state.global_step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
             activity.step()

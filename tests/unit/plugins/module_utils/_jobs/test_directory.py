@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -386,3 +387,70 @@ def test_secrets_in_a_shared_directory_are_those_of_the_jobs_head(folder: Path) 
     write_status(folder, state="failed")
     assert directory.ended_with_secrets(folder.parent, "node2") == []
     assert directory.ended_with_secrets(folder.parent, "node0") == [str(secrets)]
+
+
+@pytest.mark.parametrize("exchanges", [True, False])
+def test_a_new_directory_takes_the_place_at_once(
+    folder: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also on a file system that cannot exchange two names. A start that did not begin is undone by the next one."""
+    if not exchanges:
+        monkeypatch.setattr("ctypes.CDLL", lambda *_words, **_more: object())
+    (folder / "status.json").write_text('{"state": "succeeded"}')
+    (folder / "model").write_text("trained")
+    aside = directory.set_aside(folder)
+    assert aside
+    about = {"job.json": json.dumps({"settings": {"head": "node0", "start": "1a"}})}
+    directory.create(folder, about, {}, aside=aside)
+    assert (aside / "model").exists()
+    assert not (folder / "model").exists()
+    assert not directory.restore(folder, "2b")
+    assert directory.restore(folder, "1a")
+    assert (folder / "model").exists()
+    assert not aside.exists()
+
+    directory.create(folder, about, {}, aside=aside)
+    os.utime(folder / "job.json", (0, 0))
+    with directory.replacing(folder, "node0", "2b"):
+        assert (folder / "model").exists()
+    directory.create(folder, about, {}, aside=aside)
+    (folder / "status.json").write_text('{"state": "failed"}')  # one that began is no start that failed
+    assert not directory.restore(folder, "1a")
+    assert not any(path.name.endswith((".part", ".between")) for path in folder.parent.iterdir())
+
+
+def test_one_directory_under_two_names_is_one_job(folder: Path, supervisor: int, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(folder.parent)
+    other = tmp_path / "other" / folder.name
+    write_status(folder, pid=supervisor)
+    for path in (folder, other, Path(f"{other}/"), tmp_path / "other/.." / folder.parent.name / folder.name):
+        assert directory.running(path), path
+        assert directory.look(path)["status"]["state"] == "running"
+    assert not directory.running(tmp_path / "none")
+
+
+def test_secrets_of_a_job_that_is_being_started_stay(tmp_path: Path) -> None:
+    """A host beside the head does not know that the job is prepared for a day; another start has the same path."""
+    (job := tmp_path / "jobs/demo").mkdir(parents=True)
+    secrets = job / "secrets.json"
+
+    def write(start: str, age: float = 0) -> None:
+        (job / "job.json").write_text(json.dumps({"settings": {"head": "node0", "start": start}}))
+        secrets.write_text("{}")
+        os.utime(secrets, (time.time() - age,) * 2)
+
+    def removed(state: str, start: str, *left: str) -> list[str]:
+        known = [{"start": start, "status": {"state": state, "secrets_left": list(left)}}]
+        return directory.remove_ended_secrets(job.parent, "node1", known)
+
+    write("1a", age=2 * directory.STARTED)
+    assert removed("running", "1a") == []
+    write("2b")
+    assert removed("failed", "1a", "node1") == []  # of the run before
+    assert removed("failed", "2b", "node2") == []
+    assert secrets.exists()
+    assert directory.remove_ended_secrets(job.parent, "node1", [], check=True) == []
+    assert removed("failed", "2b", "node1") == [str(secrets)]
+    assert not secrets.exists()
+    write("3c", age=2 * directory.STARTED)
+    assert removed("failed", "2b") == [str(secrets)]  # of a head that was lost

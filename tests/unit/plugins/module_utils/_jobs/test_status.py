@@ -56,9 +56,9 @@ def test_the_newest_comes_first_and_columns_without_content_are_left_out() -> No
 
 
 def test_what_runs_have_cost_is_a_column_where_one_is_known() -> None:
-    paid = job("paid", "succeeded", ended="2026-01-01T01:00:00+00:00", cost=cost.of_run("2.30 USD", 2, 3600))
+    paid = job("paid", "succeeded", ended="2026-01-01T01:00:00+00:00", cost=cost.of_run("2.30 USD", [], 2, 3600))
     head, first, second = overview([paid, job("free", "lost", "the head")], now=NOW).splitlines()
-    assert head.split()[-2:] == ["cost", "progress"]
+    assert head.split()[-3:] == ["cost", "(estimate)", "progress"]
     assert [first[head.index("cost") :].strip(), second[head.index("cost") :].split()] == [
         "4.60 USD",
         ["-", "the", "head"],

@@ -107,7 +107,7 @@ def test_a_file_without_variables_gets_its_first(text: str) -> None:
 
 
 def test_what_is_no_yaml_is_refused_without_its_words() -> None:
-    with pytest.raises(ValueError, match=r"^the file is not YAML, see its line \d$"):
+    with pytest.raises(ValueError, match=r"^the file: is not YAML: line \d"):
         job_text.changed("token: secret\n  other: [\n", {"x": 1})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import capacity
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import GIB
 from support.sound_cluster import found_on_node1
@@ -64,3 +65,22 @@ def test_existing_ancestor_behind_a_closed_folder(not_root: None) -> None:
         closed.chmod(0o600)
         assert capacity.existing_ancestor(closed / "in" / "prefix") == closed
         closed.chmod(0o700)
+
+
+def test_what_is_in_places_of_the_collection(tmp_path: Path) -> None:
+    """It is refused before the first change; links may be of another release, and other names are nobody's business."""
+    assert capacity.unmarked_places(tmp_path / "none") == {"prefix_unmarked": []}
+    _ownership.claim(tmp_path / "envs/ours", "virtual environment")
+    (tmp_path / "envs/ours/amx-cluster.json").touch()
+    (tmp_path / "envs/theirs/bin").mkdir(parents=True)
+    (tmp_path / "env").symlink_to(tmp_path / "envs/ours")
+    (tmp_path / "jobs").mkdir()
+    assert capacity.unmarked_places(tmp_path) == {"prefix_unmarked": []}
+    (tmp_path / "env").unlink()
+    (tmp_path / "env/bin").mkdir(parents=True)
+    (tmp_path / "cache").touch()
+    (tmp_path / "envs/theirs/amx-cluster.json").touch()
+    unmarked = [str(tmp_path / name) for name in ("env", "cache", "envs/theirs")]
+    assert capacity.unmarked_places(tmp_path) == {"prefix_unmarked": unmarked}
+    text = f"{tmp_path}/env was not made by this collection, which needs that place"
+    assert found_on_node1(capacity.unmarked, {"prefix_unmarked": [f"{tmp_path}/env"]}) == [text]

@@ -1,0 +1,107 @@
+"""Full disks, by real ones, of some KiB in memory. What was there stays, and the message names the host."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, fetched, reset
+from ansible_collections.amx.cluster.plugins.modules import job_directory
+from support import modules
+
+FULL = "No space left on device"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", place], check=False).returncode
+    ):
+        pytest.skip("it takes root to mount a file system")
+    yield place
+    subprocess.run(["umount", "--lazy", place], check=True)
+
+
+def fill(disk: Path) -> Path:
+    """Take all that is left of a disk."""
+    with (disk / "ballast").open("wb", buffering=0) as stream:
+        try:
+            while stream.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    return disk / "ballast"
+
+
+def start(path: Path, **options: Any) -> dict[str, Any]:
+    settings = {"head": "node0", "start": os.urandom(4).hex()}
+    files = {"job.json": json.dumps({"settings": settings}), "lib/a": "a" * 9000}
+    return modules.run(job_directory, path=str(path), host="node0", files=files, **options)
+
+
+def test_a_start_without_room_leaves_the_model_of_the_previous_run(disk: Path) -> None:
+    job = disk / "jobs/csv"
+    assert not start(job).get("failed")
+    (job / "output").mkdir()
+    (job / "output/model").write_text("trained")
+    (job / "status.json").write_text('{"state": "succeeded"}')
+    ballast = fill(disk)
+    answer = start(job)
+    assert answer["msg"].startswith(f"the job directory {job} cannot be created: the file system of {job.parent} ")
+    assert answer["msg"].endswith("on node0 is full: free some of it")
+    assert (job / "output/model").read_text() == "trained"
+    assert [path.name for path in job.parent.iterdir() if not path.name.endswith((".lock", ".json"))] == ["csv"]
+    # With room it is moved aside, and stays the model of this name until a later run has succeeded.
+    ballast.unlink()
+    aside = Path(start(job)["moved_to"])
+    assert (aside / "output/model").read_text() == "trained"
+    assert reset.paths(disk, "previous") == []
+    assert aside in reset.paths(disk, "results")
+    (job / "status.json").write_text('{"state": "failed"}')
+    assert reset.paths(disk, "previous") == []
+    (job / "status.json").write_text('{"state": "succeeded"}')
+    assert reset.paths(disk, "previous") == [aside]
+
+
+def test_results_without_room_for_them_leave_what_was_fetched(disk: Path, tmp_path: Path) -> None:
+    to = disk / "results/csv"
+    to.mkdir(parents=True)
+    (to / "results.json").write_text('{"started": "before"}')
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new/model").write_bytes(os.urandom(600 << 10))
+    packed = tmp_path / "new.tar"
+    subprocess.run(["tar", "-cf", packed, "-C", tmp_path / "new", "."], check=True)
+    with pytest.raises(ValueError, match=f"the file system of {to.parent} on .* is full"):
+        fetched.unpack(packed, to, "now")
+    assert [path.name for path in to.parent.iterdir()] == ["csv"]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (f"OSError: [Errno 28] {FULL}: '/scratch/a b/x'", "the file system of /scratch/a b/x on node1 is full"),
+        (f"cp: error writing '/opt/m': {FULL}", "the file system of /opt/m on node1 is full"),
+        ("I/O error: No space left on device (os error 28)", "the file system of /job on node1 is full"),
+        ("RuntimeError: [enforce fail] . unexpected pos 64 vs 0", "the file system of /job on node1 is full"),
+        ("OSError: [Errno 122] Disk quota exceeded", "the file system of /job on node1 has no more room for this user"),
+        ("OSError: [Errno 30] Read-only file system: '/x'", "the file system of /x on node1 is read-only"),
+        ("ValueError: no room", ""),
+    ],
+)
+def test_what_is_said_of_a_disk(line: str, problem: str) -> None:
+    said = _io.disk_problem(f"Traceback\n{line}\nmore", "node1", "/job")
+    assert said.startswith(problem)
+    assert bool(said) == bool(problem)
+    trace = f'Traceback (most recent call last):\n  File "a"\n{line}\n'
+    log = f"--- rank 1 on node1 failed ---\n{trace}--- end of rank 1 ---\n"
+    assert (f"; {problem}" in faults.disks(log, [], "/job", "one of its hosts")) is bool(problem)
+    assert faults.disks(log, ["node2"], "/job", "") == faults.full_disks(["node2"], "/job")
