@@ -21,7 +21,11 @@ while not os.path.exists("go"):
     time.sleep(0.1)
 pathlib.Path("data/rows").write_text("1")
 """
-SCRIPT = "import pathlib; pathlib.Path('output/model').write_text(pathlib.Path('data/rows').read_text())"
+SCRIPT = """
+import pathlib
+pathlib.Path("output").mkdir()
+pathlib.Path("output/model").write_text(pathlib.Path("data/rows").read_text())
+"""
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def of_job(job: Job) -> list[str]:
     if trains and goes_on and str(args.get("save_only_model", False)).lower() in ("true", "1", "yes", "on", "t", "y"):
         errors.append(
             f"args: save_only_model: leaves optimizer and learning rate schedule out of checkpoints, and "
-            f"{' and '.join(f'{name}:' for name in goes_on)} goes on from these: leave save_only_model out"
+            f"{' and '.join(f'{name}:' for name in goes_on)} would go on from these: leave save_only_model out"
         )
     if job.sharding != "none":
         errors += [

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import fetched
@@ -32,6 +34,20 @@ def test_results_of_another_run_are_moved_aside(tmp_path: Path) -> None:
     assert (aside / "mine").exists()
     assert json.loads((to / "results.json").read_text()) == {"started": "tuesday"}
     assert not (to / "mine").exists()
+
+
+def test_results_are_private_from_the_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    run = subprocess.run
+
+    def look(command: list[str], **options: Any) -> Any:
+        seen.extend(path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.name.startswith(".demo."))
+        return run(command, **options)
+
+    monkeypatch.setattr(subprocess, "run", look)
+    fetched.unpack(packed(tmp_path / "a", "monday"), tmp_path / "demo", "monday")
+    assert seen == [0o700]
+    assert not list(tmp_path.glob(".demo.*"))
 
 
 def test_a_file_that_cannot_be_unpacked(tmp_path: Path) -> None:

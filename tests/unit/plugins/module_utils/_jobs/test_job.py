@@ -233,6 +233,11 @@ WRONG_MEANING = [
         "checkpoints: and the argument save_steps say the same: leave one of them out",
     ),
     (
+        "checkpoints: {steps: 5}\nrestarts: 2\nargs: {save-only-model: true}",
+        "args: save_only_model: leaves optimizer and learning rate schedule out of checkpoints, and checkpoints: and "
+        "restarts: would go on from these: leave save_only_model out",
+    ),
+    (
         "sharding: full\nkind: torch",
         "sharding: is not for kind torch: the script shards its own model, if at all",
     ),

@@ -53,6 +53,19 @@ def test_the_model_of_a_job(jobs: Path) -> None:
     assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, True)
     assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, False)
     assert sorted(path.name for path in target.iterdir()) == found["files"]
+    # It is as private as the job, and what the job's file becomes in place does not change it.
+    assert target.stat().st_mode & 0o777 == 0o700
+    with (jobs / "demo/output/model.safetensors").open("r+") as stream:
+        stream.write("M")
+    assert (target / "model.safetensors").read_text() == "model.safetensors"
+    (jobs / "demo/output/model.safetensors").write_text("model.safetensors")
+    # One that was damaged, or linked by an earlier release, is made again.
+    (target / "model.safetensors").write_text("other")
+    assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, True)
+    (target / "model.safetensors").unlink()
+    (target / "model.safetensors").hardlink_to(jobs / "demo/output/model.safetensors")
+    assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, True)
+    assert (target / "model.safetensors").stat().st_nlink == 1
     # The job is run again, and its new model is another one.
     (jobs / "demo").rename(jobs / "demo.20260101T000000Z")
     assert (target / "model.safetensors").read_text() == "model.safetensors"
