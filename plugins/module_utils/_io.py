@@ -43,6 +43,14 @@ def disk_problem(text: str, host: str, path: str = "") -> str:
     return ""
 
 
+def is_same(one: Path, other: Path) -> bool:
+    """Tell whether two paths name one directory, whatever they are called: links and bind mounts have several names."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other
+
+
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the mapping in a JSON file; None when the file is missing, not complete JSON, or no mapping."""
     try:

@@ -26,7 +26,7 @@ from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
 
@@ -67,13 +67,6 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
     if not any(path.name == "supervise.py" for path in paths):
         return False
     return any(is_same(path, folder) for path in paths if path.is_absolute())
-
-
-def is_same(one: Path, other: Path) -> bool:
-    """Tell whether two paths name one directory, whatever they are called: links and bind mounts have several names."""
-    with contextlib.suppress(OSError):
-        return one.samefile(other)
-    return one == other
 
 
 def running(folder: Path, proc: Path = Path("/proc")) -> dict[str, Any] | None:

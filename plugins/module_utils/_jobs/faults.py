@@ -207,7 +207,7 @@ def of_script(text: str, code: int) -> str:
 
 
 def disks(log: str, full: Sequence[str], folder: str, host: str) -> str:
-    """Return what to add to the reason of a failure for want of room; an empty string where nothing tells of that.
+    """Return what to add to the reason of a failure where a disk was full; an empty string where nothing tells of that.
 
     log: what was printed. full: hosts that have no room now. host: which it is, where no rank's end tells.
     """

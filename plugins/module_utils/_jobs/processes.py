@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, wire
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
@@ -36,7 +36,6 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
     faults, for which the kernel has read from a disk), ports (TCP ports on which it listens), command}. Processes of
     other users cannot be seen and are left out, and so is the one that asks.
     """
-    wanted = None if folder is None else str(folder.resolve())
     tick = os.sysconf("SC_CLK_TCK")
     page = os.sysconf("SC_PAGE_SIZE")
     found = []
@@ -46,7 +45,7 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
             kind, job, rank = _of_a_job(entry, words)
-            if not job or (wanted is not None and job != wanted):
+            if not job or (folder is not None and not is_same(Path(job), folder)):
                 continue
             # The command's name stands in parentheses and may hold spaces and parentheses itself.
             stat = (entry / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
@@ -76,7 +75,8 @@ def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
 
 def find_in(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
     """Return what `find` does of the jobs whose directories lie in `jobs`."""
-    return [process for process in find(proc=proc) if Path(process["job"]).parent == jobs.resolve()]
+    found = [process for process in find(proc=proc) if is_same(Path(process["job"]).parent, jobs)]
+    return [{**process, "job": str(jobs.resolve() / Path(process["job"]).name)} for process in found]
 
 
 def _of_a_job(entry: Path, words: list[bytes]) -> tuple[str, str, int]:
@@ -125,7 +125,7 @@ def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
             place = str((entry / "cwd").readlink())
         except OSError:
             place = ""
-        if place and Path(place).parent == jobs.resolve():
+        if place and is_same(Path(place).parent, jobs):
             continue
         found.append({"pid": int(entry.name), "user": user_name(owner), "command": min(names), "directory": place})
     return sorted(found, key=lambda process: process["pid"])

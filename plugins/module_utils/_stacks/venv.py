@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, intel_mpi, venv_check, wheels
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked, size
 
@@ -199,11 +199,13 @@ def surplus(prefix: Path, keep: int, in_use: Iterable[str] = (), proc: Path = Pa
 
 def busy(env: Path, proc: Path = Path("/proc")) -> bool:
     """Whether a process on this host was started from a virtual environment, as far as this user may see."""
-    inside = os.fsencode(f"{env}{os.sep}")
+    name = os.fsencode(f"{os.sep}{env.name}{os.sep}")
     for path in proc.glob("[0-9]*/cmdline"):
         try:
-            if any(word.startswith(inside) for word in path.read_bytes().split(b"\0")):
-                return True
+            for word in path.read_bytes().split(b"\0"):
+                base, found, _rest = word.partition(name)
+                if found and word.startswith(b"/") and is_same(Path(os.fsdecode(base)) / env.name, env):
+                    return True
         except OSError:  # it has ended, or is another user's
             continue
     return False

@@ -37,7 +37,7 @@ def test_results_of_another_run_are_moved_aside(tmp_path: Path) -> None:
 
 
 def test_results_are_private_from_the_first_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
+    seen: list[int] = []
     run = subprocess.run
 
     def look(command: list[str], **options: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes, wire
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 from support.patience import started, until
 
 LISTEN = """
@@ -258,3 +259,31 @@ def test_launchers_that_are_not_of_our_jobs(tmp_path: Path) -> None:
 def test_locks_of_other_jobs() -> None:
     locks = [{"job": "demo", "user": "ann", "since": "x"}, {"job": "other", "user": "bob", "since": "2026-01-01"}]
     assert processes.locked_lines("node1", locks, "demo") == ["node1 is locked by job other of bob since 2026-01-01"]
+
+
+@pytest.mark.parametrize("way", ["link", "bind mount"])
+def test_a_job_is_found_by_every_name_of_its_directory(tmp_path: Path, way: str) -> None:
+    job = tmp_path / "real/jobs/demo"
+    job.mkdir(parents=True)
+    env = tmp_path / "real/envs/native"
+    env.mkdir(parents=True)
+    other = tmp_path / "other"
+    if way == "link":
+        other.symlink_to(tmp_path / "real")
+    else:
+        other.mkdir()
+        if os.geteuid() or subprocess.run(["mount", "--bind", tmp_path / "real", other], check=False).returncode:
+            pytest.skip("it takes root to mount")
+    command = [sys.executable, "-c", "print(flush=True); input()", str(env / "bin/python")]
+    try:
+        with started(command, env={**os.environ, processes.OF_JOB: str(job), "RANK": "0"}) as process:
+            for top in (tmp_path / "real", other, Path(f"{other}/")):
+                assert [found["pid"] for found in processes.find(top / "jobs/demo")] == [process.pid]
+                assert [found["job"] for found in processes.find_in(top / "jobs")] == [
+                    str((top / "jobs/demo").resolve())
+                ]
+                assert venv.busy(top / "envs/native")
+                assert not venv.busy(top / "envs/nat")
+    finally:
+        if way != "link":
+            subprocess.run(["umount", "--lazy", other], check=True)
