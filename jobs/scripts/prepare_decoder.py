@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from train_text import InputError, read_rows
+from train_text import InputError, is_blank, read_rows
 
 FOLDER = Path("data")
 PREPARED = "prepared.json"
@@ -119,7 +119,7 @@ def texts(row: dict[str, Any], render: Callable[[list[dict[str, Any]], bool], st
         raise InputError(f"has {', '.join(map(str, row)) or 'no columns'}; expected one of: {forms}")
     first, last = row[form[0]], row[form[-1]]
     for name in (form[-1], *(form[:1] if form[0] != "instruction" else ())):
-        if not row[name] or (isinstance(row[name], str) and not row[name].strip()):
+        if not row[name] or (isinstance(row[name], str) and is_blank(row[name])):
             raise InputError(f"{name} is empty")
     if form == ("text",):
         return [Text(_text(last, "text"), None, True)]

@@ -40,7 +40,7 @@ except ImportError:  # outside of a job: in a checkout, or in a collection that 
 
 # Something that the person who started the job has to change.
 InputError = rows.DataError
-read_rows = rows.placed
+read_rows, is_blank = rows.placed, rows.is_blank
 
 # Columns of each GLUE task's sentences, as https://huggingface.co/datasets/nyu-mll/glue has them.
 GLUE_COLUMNS: dict[str, tuple[str, ...]] = {

@@ -717,11 +717,16 @@ def text_problem(values: Mapping[str, Any], columns: Iterable[str], may_be_empty
             return f"has no value in the column {column}"
         if not isinstance(value, str):
             return f"has {short(value)} in the column {column}, where a text is expected"
-        if not may_be_empty and (not value.strip() or (len(value) < 20 and not visible(value))):
+        if not may_be_empty and is_blank(value):
             return f"has no text in the column {column}"
         if is_half(value):
             return f"has half of a character in the column {column}"
     return ""
+
+
+def is_blank(text: str) -> bool:
+    """Tell whether nothing of a text can be seen."""
+    return not text.strip() or (len(text) < 20 and not visible(text))
 
 
 def is_half(text: str) -> bool:

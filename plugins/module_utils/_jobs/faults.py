@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import signal
 from collections.abc import Mapping, Sequence
@@ -290,8 +291,23 @@ def wrong_world(plan: Mapping[str, Any], world: Mapping[str, Any] | None) -> str
     return ""
 
 
-def missed(expect: Mapping[str, float], metrics: Mapping[str, Any]) -> str:
-    """Say which metric is below what the job expects of it; an empty string when none is."""
+def missed(expect: Mapping[str, float], metrics: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> str:
+    """Say which metric is below what the job expects of it, or why what ended well is no training; else "".
+
+    progress: that of transformers' Trainer, None for what is no such training.
+    """
+    if progress is not None:
+        if progress.get("max_steps") and not progress.get("step"):
+            return (
+                f"the training made none of its {progress['max_steps']} steps: are there fewer rows than a batch of "
+                "all ranks?"
+            )
+        wrong = [name for name, value in metrics.items() if isinstance(value, float) and not math.isfinite(value)]
+        if wrong:
+            return (
+                f"{wrong[0]} is {metrics[wrong[0]]}: the training ended in numbers that are not finite; try a lower "
+                "learning_rate, and look for such numbers in the data"
+            )
     for name, least in expect.items():
         if not isinstance(metrics.get(name), (int, float)):
             return f"the script reported no {name}, which the job expects to be at least {least:g}"

@@ -18,6 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     cost,
     curves,
     directory,
+    faults,
     measured,
     profiles,
     utilization,
@@ -113,6 +114,13 @@ class Supervision:
             if time.monotonic() > end:
                 break  # the file system is gone: who asks is told that the supervisor is
             time.sleep(1)
+
+    def missed(self) -> str:
+        """Return what a job whose ranks have all ended well has missed, as faults.missed says it."""
+        metrics = read_json(self.folder / "output" / "all_results.json") or {}
+        trains = self.run.job.of_kind().takes_trainer_arguments
+        progress = (read_json(self.folder / PROGRESS) or {}) if trains else None
+        return faults.missed(self.run.job.expect, metrics, progress)
 
     def results(self) -> dict[str, Any]:
         """Return the content of results.json."""

@@ -167,8 +167,7 @@ class Supervisor(Supervision):
 
     def wrong(self) -> str:
         """Return what is wrong with a job whose ranks have all ended well."""
-        metrics = read_json(self.folder / "output" / "all_results.json") or {}
-        return self.watch.wrong_world() or faults.missed(self.run.job.expect, metrics)
+        return self.watch.wrong_world() or self.missed()
 
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""

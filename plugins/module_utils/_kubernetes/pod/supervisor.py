@@ -21,7 +21,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     batches,
     checkpoints,
-    faults,
     heartbeats,
     processes,
 )
@@ -236,8 +235,7 @@ class PodSupervisor(Supervision):
 
     def wrong(self) -> str:
         """Return what is wrong with a job whose ranks have all ended well."""
-        metrics = read_json(self.folder / "output" / "all_results.json") or {}
-        return self.watch.apart() or self.watch.wrong_world() or faults.missed(self.run.job.expect, metrics)
+        return self.watch.apart() or self.watch.wrong_world() or self.missed()
 
     def resumed(self) -> str:
         """Return what the next attempt begins with."""

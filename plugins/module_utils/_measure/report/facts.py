@@ -12,6 +12,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Pric
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
     Sources,
+    figure_or_name,
     mapping,
     number,
     text,
@@ -75,9 +76,9 @@ def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[s
         if price and cost is not None:
             found.append((price.shown(cost), "cost of the job"))
     for key, name in (("eval_accuracy", "accuracy"), ("eval_f1", "F1"), ("eval_loss", "evaluation loss")):
-        value, before = number(metrics.get(key)), number(metrics.get(key.replace("eval_", "eval_before_")))
+        value, before = (figure_or_name(metrics.get(one)) for one in (key, key.replace("eval_", "eval_before_")))
         if value is not None:
-            found.append((figure(value), name if before is None else f"{name}, {figure(before)} before"))
+            found.append((shown(value, "figure"), f"{name}, {shown(before, 'figure')} before" if before else name))
     restarts = number(job.content.get("restarts"))
     if restarts:
         found.append((f"{restarts:.0f}", "restart" if restarts == 1 else "restarts"))

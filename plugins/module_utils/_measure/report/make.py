@@ -76,7 +76,7 @@ class Report:
         places = {
             "Scaling": [page.details("All runs of the sweep", page.table(tables["runs"]))],
             "Where the time goes": [],
-            "Did it still learn?": [page.details("Metrics", page.table(tables["metrics"]))],
+            "Model quality": [page.details("Metrics", page.table(tables["metrics"]))],
             "Hosts": [
                 page.details("Hosts", page.table(tables["hosts"])),
                 page.details("Attempts", page.table(tables["attempts"])) if _restarted(tables["attempts"]) else "",
@@ -95,7 +95,7 @@ class Report:
         drawn["Network"] = page.table(tables["network_findings"]) + drawn["Network"]
         made = {title: page.section(title, drawn[title], *more) for title, more in places.items()}
         notes = page.section("Notes", page.notes(self.verdict.notes))
-        small = [made["Where the time goes"], made["Did it still learn?"], *([] if hosts else [made["Hosts"]])]
+        small = [made["Where the time goes"], made["Model quality"], *([] if hosts else [made["Hosts"]])]
         small = [section for section in small if section]
         # Notes stand beside a section that would be alone in its row.
         paired = len(small) % 2 == 0
@@ -278,7 +278,7 @@ def _figures(
             figures_of_sweeps.time_split(tables["time_split"]),
             figures_of_sweeps.operations(tables["operations"]),
         ],
-        "Did it still learn?": [figures_of_jobs.losses(tables["losses"])],
+        "Model quality": [figures_of_jobs.losses(tables["losses"])],
         "Hosts": _each(partial(figures_of_jobs.utilization, tables["utilization"], attempts), sources.of("job")),
         "Tuning": [figures_of_sweeps.trials(tables["trials"])],
         "Inference": [

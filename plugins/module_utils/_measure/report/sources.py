@@ -38,6 +38,13 @@ def number(value: Any) -> float | None:
     return value
 
 
+def figure_or_name(value: Any) -> float | str | None:
+    """Return a number as it is, one that is not finite by its name (nan, inf), anything else as None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return number(value)
+
+
 def mapping(value: Any) -> Mapping[str, Any]:
     """Return a mapping as it is, anything else as an empty one."""
     return value if isinstance(value, Mapping) else {}
@@ -248,6 +255,8 @@ def _source(kind: str, path: Path, content: Mapping[str, Any]) -> Source:
 def _losses(path: Path, results: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return {step, epoch, loss, eval_loss} by step, from the Trainer's state, or from what it printed.
 
+    not_finite: the name of a loss that is no finite number, where there was one at that step.
+
     The Trainer writes its state at the end if the script asks for that, and into every checkpoint.
     """
     states = [path / "output" / "trainer_state.json"]
@@ -271,11 +280,15 @@ def _points(logged: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the losses among the entries of a Trainer's history; of steps that were made again, the last."""
     found: dict[tuple[Any, Any], dict[str, Any]] = {}
     for entry in logged:
-        point = {key: number(entry.get(key)) for key in ("step", "epoch", "loss", "eval_loss")}
+        point: dict[str, Any] = {key: number(entry.get(key)) for key in ("step", "epoch", "loss", "eval_loss")}
+        losses = (figure_or_name(entry.get(key)) for key in ("loss", "eval_loss"))
+        bad = next((loss for loss in losses if isinstance(loss, str)), None)
+        if bad is not None:
+            point["not_finite"] = bad
         before = number(entry.get("eval_before_loss"))
         if before is not None and point["eval_loss"] is None:
             point.update(eval_loss=before, step=0)
-        if point["loss"] is None and point["eval_loss"] is None:
+        if point["loss"] is None and point["eval_loss"] is None and bad is None:
             continue
         if point["step"] is None and point["epoch"] is None:
             continue

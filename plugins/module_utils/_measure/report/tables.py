@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import csv_line
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import mapping, number, text
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration
 
@@ -103,12 +102,9 @@ class Table:
 
     def csv(self) -> str:
         """Return the table as CSV, with the keys as its first line and nothing for a missing value."""
-        stream = io.StringIO()
-        writer = csv.writer(stream, lineterminator="\n")
-        writer.writerow([column.key for column in self.columns])
-        for row in self.rows:
-            writer.writerow(["" if row.get(column.key) is None else row[column.key] for column in self.columns])
-        return stream.getvalue()
+        values = ([row.get(column.key) for column in self.columns] for row in self.rows)
+        cells = (["" if value is None else str(value) for value in row] for row in values)
+        return "".join(f"{csv_line(row)}\n" for row in [[column.key for column in self.columns], *cells])
 
     def to_json(self) -> dict[str, Any]:
         """Return the table as {title, columns: [{key, title}], rows, note}, every row with every key."""

@@ -16,6 +16,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     WORDS,
     Source,
     entries,
+    figure_or_name,
     mapping,
     number,
     short_cpu,
@@ -30,6 +31,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
     named,
     read_row,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 # Metrics that say how a script ran, not what a model learnt.
 _NOT_LEARNT = ("runtime", "samples", "steps_per_second", "preparation_time", "total_flos")
@@ -90,7 +92,9 @@ def losses(jobs: Sequence[Source]) -> Table:
         *named("epoch", "loss", form="figure"),
         Column("eval_loss", "evaluation loss", "figure"),
     )
-    return Table("losses", "Loss by step", columns, rows)
+    bad = sum("not_finite" in row for row in rows)
+    note = f"{count(bad, 'loss', 'losses')} {'is' if bad == 1 else 'are'} not finite (nan, inf)." if bad else ""
+    return Table("losses", "Loss by step", columns, rows, note)
 
 
 def metrics(jobs: Sequence[Source]) -> Table:
@@ -100,7 +104,7 @@ def metrics(jobs: Sequence[Source]) -> Table:
         found = mapping(job.content.get("metrics"))
         for key in sorted(found):
             name = key.removeprefix("eval_")
-            value = number(found[key])
+            value = figure_or_name(found[key])
             learnt = (key.startswith("eval_") and not name.startswith("before_")) or key == "train_loss"
             if value is None or not learnt or any(word in name for word in _NOT_LEARNT):
                 continue
@@ -108,7 +112,7 @@ def metrics(jobs: Sequence[Source]) -> Table:
                 {
                     "results": job.label,
                     "metric": "training loss, mean" if key == "train_loss" else name,
-                    "before": number(found.get(f"eval_before_{name}")),
+                    "before": figure_or_name(found.get(f"eval_before_{name}")),
                     "after": value,
                 }
             )

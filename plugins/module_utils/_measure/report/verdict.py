@@ -250,16 +250,17 @@ def _learned(metrics: Table, losses: Table) -> str:
     ]
     if said:
         words = "; ".join(said)
-        return f"Did it still learn? {words[0].upper()}{words[1:]}."
-    ends: dict[str, list[float]] = {}
+        return f"Model quality: {words}."
+    ends: dict[str, list[Any]] = {}
     for row in losses.rows:
-        if row["loss"] is not None:
-            ends.setdefault(str(row["results"]), []).append(row["loss"])
-    parts = [f"{label} {figure(values[0])} to {figure(values[-1])}" for label, values in ends.items()]
-    return f"Did it still learn? Training loss: {'; '.join(parts)}." if parts else ""
+        value = row.get("not_finite") or row["loss"]
+        if value is not None:
+            ends.setdefault(str(row["results"]), []).append(value)
+    parts = [f"{label} {shown(values[0], 'figure')} to {shown(values[-1], 'figure')}" for label, values in ends.items()]
+    return f"Model quality: training loss: {'; '.join(parts)}." if parts else ""
 
 
 def _before_and_after(row: Mapping[str, Any], named: bool) -> str:
-    before = f"{figure(row['before'])} → " if row["before"] is not None else ""
+    before = f"{shown(row['before'], 'figure')} → " if row["before"] is not None else ""
     result = f" ({row['results']})" if named else ""
-    return f"{before}{figure(row['after'])}{result}"
+    return f"{before}{shown(row['after'], 'figure')}{result}"

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -259,3 +260,24 @@ def test_what_cannot_be_compared_is_not_judged(other: dict[str, Any]) -> None:
 )
 def test_ranks_that_train_without_a_group(beats: dict[int, dict[str, Any]], ranks: int, said: str) -> None:
     assert faults.alone(beats, ranks) == said
+
+
+@pytest.mark.parametrize(
+    ("metrics", "progress", "reason"),
+    [
+        ({"eval_loss": 0.3}, {"step": 20, "max_steps": 20}, ""),
+        ({"eval_loss": 0.3}, {}, ""),
+        ({"eval_loss": 0.3}, {"step": 0, "max_steps": 20}, "the training made none of its 20 steps: "),
+        ({"eval_loss": math.nan}, {}, "eval_loss is nan: the training ended in numbers that are not finite"),
+        ({"eval_loss": math.inf}, {"step": 1, "max_steps": 1}, "eval_loss is inf: "),
+        ({"eval_loss": math.nan}, None, ""),
+        ({"eval_accuracy": 0.3}, {}, "eval_accuracy is 0.3 and the job expects at least 0.5"),
+    ],
+)
+def test_success_needs_a_step_and_finite_metrics(
+    metrics: dict[str, float], progress: dict[str, int] | None, reason: str
+) -> None:
+    expect = {"eval_accuracy": 0.5} if "eval_accuracy" in metrics else {}
+    found = faults.missed(expect, metrics, progress)
+    assert found.startswith(reason)
+    assert bool(found) is bool(reason)

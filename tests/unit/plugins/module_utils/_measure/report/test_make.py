@@ -155,7 +155,7 @@ def test_a_job_alone(tmp_path: Path) -> None:
     report, _files = make.write(sources.read([path]), tmp_path / "report")
     assert [one.name for one in report.drawn] == ["time_split", "losses", "utilization"]
     assert (report.verdict.number, report.verdict.unit) == ("270", "samples/s on 4 hosts, 8 ranks")
-    assert report.verdict.learned == "Did it still learn? Exact_match 76.4; f1 84.6; loss 1.19."
+    assert report.verdict.learned == "Model quality: exact_match 76.4; f1 84.6; loss 1.19."
     assert "Published results" not in report.title()
     assert not (tmp_path / "report" / "reference.csv").exists()
 

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._measure.report import sources
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
+from ansible_collections.amx.cluster.plugins.module_utils._measure.report import facts, sources, tables, tables_of_jobs
 from support import report_results
 
 
@@ -153,3 +154,24 @@ def test_the_model_of_a_job_file(tmp_path: Path) -> None:
     models = {"bert": {"hub": "google-bert/bert-base-cased", "package": ""}}
     (path / "job.json").write_text(json.dumps({"job": {"models": models}}))
     assert sources.read([path]).all[0].model == "google-bert/bert-base-cased"
+
+
+def test_what_is_not_finite_is_shown(tmp_path: Path) -> None:
+    report_results.write_job(tmp_path / "squad")
+    path = tmp_path / "squad/results.json"
+    results = json.loads(path.read_text())
+    results["metrics"] = {"eval_loss": float("nan"), "eval_before_loss": 0.7}
+    path.write_text(json.dumps(results))
+    (job,) = sources.read([tmp_path / "squad"]).of("job")
+    (row,) = tables_of_jobs.metrics([job]).rows
+    assert (row["before"], row["after"]) == (0.7, "nan")
+    assert ("nan", "evaluation loss, 0.700 before") in facts._of_job(job, None, False)
+    losses = sources._points([{"step": 1, "loss": 0.7}, {"step": 2, "loss": float("nan")}])
+    assert [point.get("not_finite") for point in losses] == [None, "nan"]
+
+
+def test_a_table_as_csv_reads_back_the_same(tmp_path: Path) -> None:
+    cells = ["a\rb", "", '"', " x", "\n", "a,b;c", "\ufeff", "\u2028"]
+    table = tables.Table("t", "t", tables.named("a", "b"), [{"a": cell, "b": None} for cell in cells])
+    (tmp_path / "t.csv").write_text(table.csv(), encoding="utf-8", newline="")
+    assert [record.values for record in rows.open_data(tmp_path / "t.csv")] == [{"a": cell, "b": ""} for cell in cells]
