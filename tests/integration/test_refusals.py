@@ -100,7 +100,7 @@ def test_fabrics(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        (None, ["-e", "job=job.yml"], "{folder}/job.yml: there is no such job file; {folder} holds hosts.yml\n"),
+        (None, ["-e", "job=job.yml"], "{folder}/job.yml: there is no such job file\n"),
         (None, [], "no job was named: add -e amx_job=FILE, such as -e amx_job=jobs/demo.yml\n"),
         (
             "name: demo\nscript: [a",

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -397,6 +399,17 @@ class JobFileError(ValueError):
         super().__init__(f"{path}: " + ("\n  ".join(["this job cannot be run:", *errors]) if errors[1:] else errors[0]))
 
 
+def _job_files(directory: Path) -> list[Path]:
+    """Return the job files in a directory, among whose files may be others of the same ending."""
+    pattern = re.compile(r"^(kind|script|ranks_per_node)[ \t]*:", re.MULTILINE)
+    found = []
+    for path in sorted(directory.glob("*.yml")):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            if pattern.search(path.read_text(encoding="utf-8")):
+                found.append(path)
+    return found
+
+
 def load(path: Path, override: object = None) -> Job:
     """Read and check the job file at `path`; a relative one is taken from the current directory.
 
@@ -407,8 +420,9 @@ def load(path: Path, override: object = None) -> Job:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        near = sorted(p.name for p in path.parent.glob("*.yml")) if path.parent.is_dir() else []
-        there = f"; {path.parent} holds {', '.join(near)}" if near else ""
+        # By their full paths: a bare site.yml would be taken for the playbook.
+        near = [str(one) for place in ("", "jobs") for one in _job_files(path.parent / place)][:10]
+        there = f"; job files are {', '.join(near)}" if near else ""
         raise JobFileError(path, [f"there is no such job file{there}"]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise JobFileError(path, [f"cannot be read: {error}"]) from error

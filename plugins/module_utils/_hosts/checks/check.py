@@ -47,8 +47,8 @@ class Cluster:
     """What the checks look at.
 
     results: by host, the head first, the results of the tasks that gathered facts there: facts (setup), info
-    (host_info), sudo, and where `wanted.full` listener (peer_listener) and peers (peer_info). None stands for one that
-    did not run.
+    (host_info), sudo, copied (a file that root runs where Ansible has copied it), and where `wanted.full` listener
+    (peer_listener) and peers (peer_info). None stands for one that did not run.
     """
 
     results: Mapping[str, Mapping[str, Any]]

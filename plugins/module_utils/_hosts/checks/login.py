@@ -83,6 +83,20 @@ def sudo(cluster: Cluster) -> Iterator[Found]:
 
 @check(
     FAILURE,
+    cause="site.yml fails between its changes (Source ... not found)",
+    advice="The home is closed to root, as on NFS with root_squash: set ansible_remote_tmp of the host to a directory "
+    "on a local disk for this user alone, such as /var/tmp/ansible-USER, and remove it if root has made it already",
+)
+def root_reads(cluster: Cluster) -> Iterator[Found]:
+    for host, answer in cluster.answers.items():
+        result = answer.get("copied") or {}
+        if cluster.wanted.become and (result.get("failed") or result.get("unreachable")):
+            why = " ".join(str(result.get("stderr") or "").split()) or message_of(result)
+            yield Found(host, f"root cannot read what Ansible copies to the user's temporary directory: {why[-300:]}")
+
+
+@check(
+    FAILURE,
     cause="scp fails (Received message too long), and a job reads the text as what its command has printed",
     advice="Have it print only where a person looks: write [[ $- == *i* ]] || return above the line in a file of bash, "
     "[[ -o interactive ]] || return in one of zsh; or remove the line",

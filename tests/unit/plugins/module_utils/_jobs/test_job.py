@@ -453,8 +453,13 @@ def test_every_error_is_told_at_once(folder: Path) -> None:
 
 def test_no_file(folder: Path) -> None:
     assert message(folder / "demo.yml") == f"{folder}/demo.yml: there is no such job file"
-    (folder / "smoke.yml").touch()
-    assert message(folder / "demo.yml") == (f"{folder}/demo.yml: there is no such job file; {folder} holds smoke.yml")
+    for name in ("site.yml", "smoke.yml", "jobs/other.yml"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("name: a\nkind: ranks\n")
+    (folder / "galaxy.yml").write_text("namespace: a\n")
+    (folder / "data.yml").write_bytes(b"\xff")
+    listed = ", ".join(f"{folder}/{name}" for name in ("site.yml", "smoke.yml", "jobs/other.yml"))
+    assert message(folder / "demo.yml") == f"{folder}/demo.yml: there is no such job file; job files are {listed}"
     assert message(folder / "none/demo.yml") == f"{folder}/none/demo.yml: there is no such job file"
 
 

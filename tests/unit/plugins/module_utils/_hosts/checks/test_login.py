@@ -67,6 +67,21 @@ def test_sudo() -> None:
     assert found(login.sudo, reported, dataclasses.replace(FULL, become=False)) == []
 
 
+def test_a_home_that_root_cannot_read() -> None:
+    """With the words of a shell on NFS with root_squash, and of Ansible where root has made the directory before."""
+    reported = results(2)
+    denied = "/bin/sh: 0: cannot open /home/me/.ansible/tmp/copied.sh: Permission denied"
+    reported["node0"]["copied"] = {"failed": True, "msg": "non-zero return code", "rc": 126, "stderr": f"{denied}\n"}
+    reported["node1"]["copied"] = {"unreachable": True, "msg": "Failed to create temporary directory."}
+    what = "root cannot read what Ansible copies to the user's temporary directory: "
+    assert found(login.root_reads, reported) == [
+        ("node0", what + denied),
+        ("node1", f"{what}Failed to create temporary directory"),
+    ]
+    assert found(login.root_reads, reported, dataclasses.replace(FULL, become=False)) == []
+    assert found(login.root_reads, results()) == []
+
+
 def test_a_login_that_prints() -> None:
     prints = {"text": "Welcome", "file": "/home/me/.bashrc:3"}
     assert found_on_node1(login.login_prints, {"login_prints": prints}) == [
