@@ -78,3 +78,8 @@ def test_a_trained_model_is_quantized_saved_and_predicts(trained: Path, tmp_path
 def test_layers_compute_what_those_of_fp32_do(environment: Path) -> None:
     """Linear layers and convolutions, with ranges of each token and of calibration, in fp32 and bf16; rows alone."""
     assert run(environment, f"{checkout.ROOT}/tests/integration/inference/int8_layers.py").split() == ["right"] * 14
+
+
+def test_no_row_changes_the_answer_to_another(environment: Path, trained: Path) -> None:
+    """Alone and in a batch, in fp32, bf16 and int8, of rows that are long, fail, or have NaN, infinity or no tokens."""
+    assert run(environment, f"{checkout.ROOT}/tests/integration/inference/rows_alone.py", str(trained)) == "right\n"

@@ -150,6 +150,17 @@ def _caller(loaded: Loaded, cell: Mapping[str, Any], model: Any) -> Callable[[In
     return call
 
 
+class _Numbers:
+    """Notes which texts of a batch had a logit that is NaN or infinite, of which generate() would choose a token."""
+
+    def __init__(self) -> None:
+        self.lost: Any = False
+
+    def __call__(self, _tokens: Any, logits: Any) -> Any:
+        self.lost = self.lost | (logits.isnan() | logits.isposinf()).any(dim=-1)
+        return logits
+
+
 class _Marks:
     """Writes down when each token came: generate() hands them to it (a streamer), first the prompt."""
 
@@ -182,14 +193,17 @@ def _generator(
 
     def call(inputs: Inputs) -> dict[str, Any]:
         marks.clear()
-        sequences = model.generate(**inputs, **options, streamer=_Marks(marks))
+        numbers = _Numbers()
+        sequences = model.generate(
+            **inputs, **options, streamer=_Marks(marks), logits_processor=transformers.LogitsProcessorList([numbers])
+        )
         tokens = sequences[:, inputs["input_ids"].shape[1] :]
         if cell.get("stop_at_end"):
             ends = model.generation_config.eos_token_id
             ended = torch.isin(tokens, torch.tensor(ends if isinstance(ends, list) else [ends] if ends else []))
             tokens = tokens.masked_fill(ended.int().cumsum(dim=1) > 0, -1)
             tokens = torch.nn.functional.pad(tokens, (0, new_tokens - tokens.shape[1]), value=-1)
-        return {"tokens": tokens}
+        return {"tokens": tokens.masked_fill(numbers.lost[:, None], -2)}
 
     return call
 

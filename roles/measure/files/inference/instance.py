@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
@@ -44,26 +46,35 @@ class Instance:
 
     def encode(self, records: Sequence[rows.Record]) -> tuple[Any, list[rows.Record], list[rows.Record]]:
         """Return (inputs, the rows that they are of, rows that cannot be encoded, with the problem)."""
-        values = [record.values for record in records]
         fixed = self.prepared.fixed_shapes
+
+        def encoded(some: Sequence[rows.Record]) -> Any:
+            return self.tasks.encode(self.loaded, [record.values for record in some], self.columns, self.length, fixed)
+
         try:
-            return self.tasks.encode(self.loaded, values, self.columns, self.length, fixed), list(records), []
+            inputs = encoded(records)
+            empty = without_tokens(inputs)
+            if not empty:
+                return inputs, list(records), []
+            reason = f"has no tokens for the model in the column {self.columns[0]}: give it some text"
+            broken = [replace(record, problem=reason) for number, record in enumerate(records) if number in empty]
+            good = [record for number, record in enumerate(records) if number not in empty]
         except self.unavailable:
             raise
         except Exception:
             good, broken = [], []
             for record in records:
                 try:
-                    self.tasks.encode(self.loaded, [record.values], self.columns, self.length, fixed)
+                    encoded([record])
                     good.append(record)
                 except Exception as error:  # whatever the tokenizer raises, it is this row's
-                    broken.append(rows.Record(record.line, record.values, "", f"cannot be encoded: {error}"))
+                    broken.append(replace(record, problem=f"cannot be encoded: {error}"))
             if not broken:  # each of them alone can be encoded
                 raise
-            if not good:
-                return None, [], broken
-            again = [record.values for record in good]
-            return self.tasks.encode(self.loaded, again, self.columns, self.length, fixed), good, broken
+        if not good:
+            return None, [], broken
+        inputs, good, more = self.encode(good)
+        return inputs, good, broken + more
 
     def predict(
         self, records: Sequence[rows.Record], report: Callable[[float], None]
@@ -72,35 +83,99 @@ class Instance:
 
         report: is called with how many of the rows are done after each batch.
         """
-        import torch
-
         problems = {record.line: problem_of(record, self.columns) for record in records}
-        broken = [
-            rows.Record(record.line, record.values, record.content, problems[record.line])
-            for record in records
-            if problems[record.line]
-        ]
+        broken = [replace(record, problem=problems[record.line]) for record in records if problems[record.line]]
         good = [record for record in records if not problems[record.line]]
         added: list[dict[str, Any]] = []
         if good:
-            inputs, good, more = self.encode(good)
+            good, added, more = self._outcome(good, report)
             broken += more
-            if good:
-                entries, count = 0, len(records)
+        return good, added, sorted(broken, key=lambda record: record.line)
 
-                def call(batch: Any) -> Any:
-                    nonlocal entries
-                    outputs = self.prepared(batch)
-                    entries += batch.entries()
-                    report(count * min(1.0, entries / inputs.entries()))
-                    return outputs
+    def _outcome(
+        self, records: Sequence[rows.Record], report: Callable[[float], None]
+    ) -> tuple[list[rows.Record], list[dict[str, Any]], list[rows.Record]]:
+        """Return as predict does. Rows on which the model fails are found by halves; raises if it fails on all."""
+        try:
+            return self._predicted(records, report)
+        except self.unavailable:
+            raise
+        except Exception:
+            if len(records) == 1:
+                raise
+            middle = len(records) // 2
+            good: list[rows.Record] = []
+            added: list[dict[str, Any]] = []
+            broken: list[rows.Record] = []
+            failed = 0
+            for half in (records[:middle], records[middle:]):
+                try:
+                    parts = self._outcome(half, report)
+                except self.unavailable:
+                    raise
+                except Exception as error:  # whatever the model raises, it is of these rows
+                    failed += 1
+                    reason = f"cannot be predicted on: {type(error).__name__}: {error}"
+                    parts = [], [], [replace(record, problem=reason) for record in half]
+                good += parts[0]
+                added += parts[1]
+                broken += parts[2]
+            if failed == 2:
+                raise
+            return good, added, broken
 
-                with torch.inference_mode():
-                    fixed = self.prepared.fixed_shapes
-                    outputs = self.tasks.in_batches(call, inputs, self.cell["batch_size"], fixed)
-                values = [record.values for record in good]
-                added = self.tasks.decode(self.loaded, outputs, inputs, values, self.columns)
-        return good, [rounded(one) for one in added], sorted(broken, key=lambda record: record.line)
+    def _predicted(
+        self, records: Sequence[rows.Record], report: Callable[[float], None]
+    ) -> tuple[list[rows.Record], list[dict[str, Any]], list[rows.Record]]:
+        import torch
+
+        inputs, good, broken = self.encode(records)
+        if not good:
+            return [], [], broken
+        entries, count = 0, len(records)
+
+        def call(batch: Any) -> Any:
+            nonlocal entries
+            outputs = self.prepared(batch)
+            entries += batch.entries()
+            report(count * min(1.0, entries / inputs.entries()))
+            return outputs
+
+        with torch.inference_mode():
+            fixed = self.prepared.fixed_shapes
+            outputs = self.tasks.in_batches(call, inputs, self.cell["batch_size"], fixed)
+        lost = without_number(outputs, inputs)
+        added = self.tasks.decode(self.loaded, outputs, inputs, [record.values for record in good], self.columns)
+        for number, one in enumerate(added):
+            if not all(math.isfinite(value) for value in one.values() if isinstance(value, float)):
+                lost.add(number)
+        reason = "cannot be predicted on: what the model computes of it is not a number (NaN or infinity)"
+        broken += [replace(record, problem=reason) for number, record in enumerate(good) if number in lost]
+        kept = [number for number in range(len(good)) if number not in lost]
+        return [good[number] for number in kept], [rounded(added[number]) for number in kept], broken
+
+
+def without_tokens(inputs: Any) -> set[int]:
+    """Return which rows have no token that the model would read."""
+    mask = inputs.get("attention_mask")
+    if mask is None:
+        return set()
+    there = {row for row, tokens in zip(inputs.rows, mask.sum(dim=1).tolist()) if tokens}
+    return set(inputs.rows) - there
+
+
+def without_number(outputs: Mapping[str, Any], inputs: Any) -> set[int]:
+    """Return which rows have outputs that are NaN or infinity: logits, and tokens chosen by such (-2).
+
+    Minus infinity is a logit that a model masks. What is at padding does not count.
+    """
+    lost: set[int] = set()
+    for name, tensor in outputs.items():
+        there = tensor == -2 if name == "tokens" else tensor.isnan() | tensor.isposinf()
+        if name in ("start_logits", "end_logits"):
+            there &= inputs["attention_mask"][:, : tensor.shape[1]].bool()
+        lost.update(row for row, one in zip(inputs.rows, there.flatten(1).any(dim=1).tolist()) if one)
+    return lost
 
 
 def rounded(predicted: Mapping[str, Any]) -> dict[str, Any]:

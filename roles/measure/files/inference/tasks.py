@@ -3,7 +3,7 @@
 Inputs are a mapping of tensors that a model's forward() takes, all with the same first dimension. Outputs are a mapping
 of tensors with that dimension too, whatever the engine: `logits` (text-classification, image-classification),
 `start_logits` and `end_logits` (question-answering), `tokens` (text-generation: the new tokens, shape (entries,
-new_tokens), -1 after the end of a text).
+new_tokens), -1 after the end of a text, -2 where logits were NaN or infinite).
 """
 
 from __future__ import annotations
