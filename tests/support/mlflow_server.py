@@ -22,6 +22,7 @@ class Store:
         self.runs: dict[str, dict[str, Any]] = {}
         self.fails = ""
         self.token = ""
+        self.redirect: tuple[int, str] | None = None
 
     def answer(self, path: str, given: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if path == self.fails:
@@ -38,7 +39,10 @@ class Store:
             return 200, {"experiment_id": self.experiments[given["name"]]}
         if path == "runs/search":
             found = [
-                {"info": {"run_id": name}, "data": {"tags": [{"key": key} for key in run["tags"]]}}
+                {
+                    "info": {"run_id": name},
+                    "data": {"tags": [{"key": key, "value": value} for key, value in run["tags"].items()]},
+                }
                 for name, run in self.runs.items()
                 if not run["deleted"] and given["filter"] == f"tags.`amx_cluster.start` = '{run['start']}'"
             ]
@@ -82,7 +86,11 @@ def running() -> Iterator[tuple[str, Store]]:
             code, content = (404, {}) if before or not path else store.answer(path, given)
             if store.token and self.headers["Authorization"] != store.token:
                 code, content = 401, {}
+            if store.redirect:
+                code = store.redirect[0]
             self.send_response(code)
+            if store.redirect:
+                self.send_header("Location", store.redirect[1])
             self.end_headers()
             self.wfile.write(json.dumps(content).encode())
 

@@ -4,15 +4,18 @@
 """Fetched results as a run of an MLflow server (https://mlflow.org/docs/latest/api_reference/rest-api.html, 2.0).
 
 A run has a tag with the start of its job, by which it is found again: results are uploaded once. A run of an upload
-that was interrupted lacks the tag that they are all there, and is replaced.
+that was interrupted lacks the tag that they are all there, and is replaced, unless another control node may be at it.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import math
+import platform
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,16 +24,19 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urljoin, urlsplit
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import curves
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import curves, on_end
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 # Variables of the control node, MLflow's own.
 URI, EXPERIMENT = "MLFLOW_TRACKING_URI", "MLFLOW_EXPERIMENT_NAME"
 TOKEN, USER, PASSWORD = "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_USERNAME", "MLFLOW_TRACKING_PASSWORD"
-START, COMPLETE = "amx_cluster.start", "amx_cluster.complete"
+START, COMPLETE, BY = "amx_cluster.start", "amx_cluster.complete", "amx_cluster.uploaded_by"
+LOCK = ".upload.lock"
+# Seconds after which an upload of another control node, which is not complete, was interrupted.
+PATIENCE = 3600
 SECONDS = 30.0
 # What a server takes at a time, and how long a parameter may be in every version.
 METRICS, PARAMETERS, LONGEST = 1000, 100, 250
@@ -69,7 +75,7 @@ class Server:
         data = None if content is None else json.dumps(content).encode()
         try:
             request = urllib.request.Request(url, data, self._headers)
-            with urllib.request.build_opener().open(request, timeout=SECONDS) as answer:
+            with urllib.request.build_opener(on_end.no_redirect()).open(request, timeout=SECONDS) as answer:
                 found = json.loads(answer.read() or b"{}")
         except urllib.error.HTTPError as error:
             raise self._refused(path, error) from None
@@ -84,6 +90,12 @@ class Server:
         return found
 
     def _refused(self, path: str, error: urllib.error.HTTPError) -> ValueError:
+        if 300 <= error.code < 400:
+            place = masked(urljoin(error.url or "", error.headers.get("Location") or ""))
+            return ValueError(
+                f"upload=mlflow: {self.shown} answered {path} with HTTP {error.code}, a redirect to {place}, where no "
+                f"login is sent: set {URI} to the server's new address"
+            )
         try:
             said = json.loads(error.read())
             code, message = str(said["error_code"]), str(said["message"]).strip().splitlines()[0]
@@ -121,6 +133,12 @@ def upload(server: Server, results: Path, experiment: str = "") -> Uploaded:
 
     results: its directory. experiment: by default named as the job. Raises ValueError and OSError.
     """
+    with (results / LOCK).open("w") as lock:  # another upload from here ends first
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _upload(server, results, experiment)
+
+
+def _upload(server: Server, results: Path, experiment: str) -> Uploaded:
     outcome = read_json(results / "results.json")
     run = read_json(results / "job.json")
     if not outcome or not run:
@@ -129,10 +147,22 @@ def upload(server: Server, results: Path, experiment: str = "") -> Uploaded:
     start = str(run["settings"].get("start") or outcome["started"])
     for found in _runs(server, number, start):
         known = found["info"]["run_id"]
-        if any(tag["key"] == COMPLETE for tag in found["data"].get("tags", [])):
+        marks = {tag["key"]: tag.get("value", "") for tag in found["data"].get("tags", [])}
+        if COMPLETE in marks:
             return Uploaded(known, _page(server, number, known), False)
+        where, _space, since = marks.get(BY, "").partition(" ")
+        ago = max(0.0, time.time() - float(since or 0))
+        if since and where != platform.node() and ago < PATIENCE:
+            raise ValueError(
+                f"upload=mlflow: {where} uploads this job to {server.shown} since {ago:.0f} s "
+                f"(run {known}): wait for its end, or delete that run if it was interrupted"
+            )
         server.ask("runs/delete", {"run_id": known})
-    tags = {START: start, **{name: outcome[name] for name in TAGS if outcome.get(name) not in (None, "")}}
+    tags = {
+        START: start,
+        BY: f"{platform.node()} {time.time():.0f}",
+        **{name: outcome[name] for name in TAGS if outcome.get(name) not in (None, "")},
+    }
     times = {"start_time": _milliseconds(outcome["started"]), "end_time": _milliseconds(outcome["ended"])}
     made = server.ask(
         "runs/create",

@@ -121,16 +121,21 @@ class Failed(Exception):
         self.again = again
 
 
+def no_redirect() -> Any:
+    """Return a handler for urllib that follows no redirect, which leads logins to other hosts."""
+    import urllib.request
+
+    class NoRedirect(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *_arguments: Any, **_more: Any) -> None:
+            return None
+
+    return NoRedirect
+
+
 def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
     """Send JSON to a URL; return what came of it. Raises Failed, without what may be a secret of the URL."""
     import urllib.error
     import urllib.request  # only here: it takes long, and every look at a job imports this file
-
-    class NoRedirect(urllib.request.HTTPRedirectHandler):
-        """A redirected POST would become a GET without the content."""
-
-        def redirect_request(self, *_arguments: Any, **_more: Any) -> None:
-            return None
 
     headers = {"Content-Type": "application/json", "User-Agent": "amx.cluster"}
     parts = urlsplit(url)
@@ -140,7 +145,7 @@ def post(url: str, content: bytes, seconds: float = REQUEST) -> str:
     try:
         bare = parts._replace(netloc=address).geturl()
         request = urllib.request.Request(bare, data=content, headers=headers, method="POST")
-        with urllib.request.build_opener(NoRedirect).open(request, timeout=seconds) as answer:
+        with urllib.request.build_opener(no_redirect()).open(request, timeout=seconds) as answer:
             return f"HTTP {answer.status}"
     except urllib.error.HTTPError as error:
         raise Failed(f"HTTP {error.code}", error.code >= 500 or error.code in (408, 425, 429)) from None

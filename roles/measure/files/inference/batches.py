@@ -5,18 +5,24 @@
 
 from __future__ import annotations
 
-import queue
+import contextlib
+import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 
 class Busy(Exception):
-    """So many rows wait already that no more are taken."""
+    """So much waits already that no more is taken."""
+
+
+class TooMuch(ValueError):
+    """A request whose rows are more entries of the model than one may have."""
 
 
 class Broken(ValueError):
@@ -27,6 +33,10 @@ class Broken(ValueError):
         self.problems = problems
 
 
+class GivenUp(BaseException):
+    """Nobody waits for the answers of the batch any more. No error of the model, so that none takes it for one."""
+
+
 Predict = Callable[
     [Sequence[rows.Record], Callable[[float], None]],
     "tuple[list[rows.Record], list[dict[str, Any]], list[rows.Record]]",
@@ -34,10 +44,20 @@ Predict = Callable[
 """As Instance.predict: rows, a function that is told of progress -> (rows, what is predicted of each, broken ones)."""
 
 
-@dataclass
-class _Request:
-    values: Sequence[Any]
-    answer: Future[list[dict[str, Any]]] = field(default_factory=Future)
+class Answer(Future):
+    """The coming predictions of a request's rows. values: of each row, by column. since: when it came (monotonic)."""
+
+    def __init__(self, values: Sequence[Any], since: float) -> None:
+        super().__init__()
+        self.values, self.since = values, since
+        self.bytes = sum(sys.getsizeof(value) for row in values for value in row.values())
+        self.entries = len(values)
+        self.unwanted = False
+
+    def cancel(self) -> bool:
+        """Give it up, also while it is computed."""
+        self.unwanted = True
+        return super().cancel()
 
 
 class Batches:
@@ -47,68 +67,139 @@ class Batches:
     thread that starts them, and another one's would be further threads on the same cores.
     """
 
-    def __init__(self, predict: Predict, batch_size: int, most: int) -> None:
-        """batch_size: rows from which on no further request is added to a batch. most: rows that may wait."""
-        self.predict, self.batch_size, self.most = predict, batch_size, most
-        self.rows = 0  # that were predicted
-        self._waiting: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
-        self._count, self._lock = 0, threading.Lock()
+    def __init__(
+        self,
+        predict: Predict,
+        batch_size: int,
+        most: int,
+        most_bytes: int = 64 << 20,
+        entries: Callable[[Sequence[Any]], int] = len,
+        most_entries: int = sys.maxsize,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """batch_size: entries from which on no further request is added to a batch.
 
-    def submit(self, values: Sequence[Any]) -> Future[list[dict[str, Any]]]:
-        """Return the coming predictions of a request's rows, in their order; its exception may be Broken.
+        most, most_bytes: rows, and the memory of their texts, that may wait. entries: returns how many entries of the
+        model the rows of a request are, of which it may have `most_entries`.
+        """
+        self.predict, self.batch_size, self.most, self.most_bytes = predict, batch_size, most, most_bytes
+        self.entries, self.most_entries, self.clock = entries, most_entries, clock
+        self.rows = 0  # that were predicted
+        self.slowest = 0.0  # seconds of a call of the model
+        self._waiting: deque[Answer] = deque()
+        self._running: list[Answer] = []
+        self._progress: float | None = None  # when the batch that runs was begun, or went on
+        self._count = self._bytes = 0
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def submit(self, values: Sequence[Any]) -> Answer:
+        """Return the coming predictions of a request's rows, in their order; its exception may be Broken or TooMuch.
 
         values: of each row, by column. Raises Busy.
         """
-        request = _Request(values)
-        with self._lock:
-            if self._count and self._count + len(values) > self.most:
+        request = Answer(values, self.clock())
+        with self._changed:
+            full = self._count + len(values) > self.most or self._bytes + request.bytes > self.most_bytes
+            if self._count and full:
                 raise Busy
             self._count += len(values)
-        self._waiting.put(request)
-        return request.answer
+            self._bytes += request.bytes
+            self._waiting.append(request)
+            self._changed.notify()
+        request.add_done_callback(self._forget)
+        return request
+
+    def _forget(self, request: Future[Any]) -> None:
+        """Take a request that was given up out of those that wait."""
+        assert isinstance(request, Answer)
+        with self._changed:
+            if request in self._waiting:
+                self._waiting.remove(request)
+                self._taken(request)
+
+    def _taken(self, request: Answer) -> None:
+        self._count -= len(request.values)
+        self._bytes -= request.bytes
+
+    def waited(self) -> float:
+        """Return for how many seconds the oldest request waits for its answer; 0 when none does."""
+        with self._changed:
+            since = [request.since for request in (*self._running, *self._waiting) if not request.done()]
+            since += [self._progress] if self._progress is not None else []
+        return self.clock() - min(since) if since else 0.0
+
+    def silent(self) -> float:
+        """Return for how many seconds the model has computed on one batch of entries; 0 when it does nothing."""
+        progress = self._progress
+        return self.clock() - progress if progress is not None else 0.0
 
     def close(self) -> None:
         """Have `run` return, once what was submitted before is answered."""
-        self._waiting.put(None)
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
 
     def run(self) -> None:
         """Answer requests until `close`."""
         while True:
-            first = self._waiting.get()
-            if first is None:
-                return
-            batch, closed = self._more(first)
-            self._answer(batch)
-            if closed:
-                return
-
-    def _more(self, first: _Request) -> tuple[list[_Request], bool]:
-        """Return the next batch, of what waits already, and whether `close` was called meanwhile."""
-        batch, count = [first], len(first.values)
-        while count < self.batch_size:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if not self._waiting:
+                    self._closed = False
+                    return
+                self._progress = self.clock()
             try:
-                one = self._waiting.get_nowait()
-            except queue.Empty:
-                break
-            if one is None:
-                return batch, True
-            batch.append(one)
-            count += len(one.values)
-        return batch, False
+                self._answer(self._next())
+            finally:
+                with self._changed:
+                    self._running, self._progress = [], None
 
-    def _answer(self, batch: Sequence[_Request]) -> None:
-        with self._lock:
-            self._count -= sum(len(request.values) for request in batch)
-        batch = [request for request in batch if request.answer.set_running_or_notify_cancel()]
+    def _next(self) -> list[Answer]:
+        """Return the requests of the next batch, of what waits already."""
+        count = 0
+        while count < self.batch_size:
+            with self._changed:
+                if not self._waiting:
+                    break
+                request = self._waiting.popleft()
+                self._taken(request)
+            if not request.set_running_or_notify_cancel():
+                continue
+            with contextlib.suppress(Exception):  # whatever a tokenizer raises: prediction finds the row
+                request.entries = self.entries(request.values)
+            if request.entries > self.most_entries:
+                request.set_exception(TooMuch(request.entries))
+                continue
+            with self._changed:
+                self._running.append(request)
+            count += request.entries
+        return list(self._running)
+
+    def _answer(self, batch: Sequence[Answer]) -> None:
+        def report(_done: float) -> None:
+            if all(request.unwanted for request in batch):
+                raise GivenUp
+            now = self.clock()
+            self.slowest = max(self.slowest, now - (self._progress or now))
+            self._progress = now
+
         values = [row for request in batch for row in request.values]
         if not batch:
             return
+        records = [rows.Record(number, value) for number, value in enumerate(values)]
         try:
-            records = [rows.Record(number, value) for number, value in enumerate(values)]
-            good, added, broken = self.predict(records, lambda _done: None)
-        except Exception as error:  # whatever the model raises, others are answered all the same
+            good, added, broken = self.predict(records, report)
+        except GivenUp as error:
             for request in batch:
-                request.answer.set_exception(error)
+                request.set_exception(error)
+            return
+        except Exception as error:  # whatever the model raises, others are answered all the same
+            if len(batch) == 1:
+                batch[0].set_exception(error)
+            for request in batch if batch[1:] else ():  # each has its own error
+                self._answer([request])
             return
         predicted = {record.line: one for record, one in zip(good, added)}
         problems = {record.line: record.problem for record in broken}
@@ -118,7 +209,7 @@ class Batches:
             first += len(request.values)
             mine = {number - numbers.start: problems[number] for number in numbers if number in problems}
             if mine:
-                request.answer.set_exception(Broken(mine))
+                request.set_exception(Broken(mine))
             else:
                 self.rows += len(request.values)
-                request.answer.set_result([predicted[number] for number in numbers])
+                request.set_result([predicted[number] for number in numbers])

@@ -76,6 +76,20 @@ class Instance:
         inputs, good, more = self.encode(good)
         return inputs, good, broken + more
 
+    def entries(self, values: Sequence[Mapping[str, Any]]) -> int:
+        """Return how many entries of the model rows are, at least: a question's context may be several."""
+        if self.cell["task"] != "question-answering" or self.loaded.tokenizer is None:
+            return len(values)
+        length = self.length or self.loaded.longest() or 512
+        stride = min(self.tasks.STRIDE, length // 4)
+        texts = [row[column] for column in self.columns for row in values]
+        found = self.loaded.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
+        count = 0
+        for question, context in zip(found, found[len(values) :]):
+            step = max(1, length - min(len(question), length // 2) - stride)
+            count += max(1, -(-(len(context) - stride) // step))
+        return count
+
     def predict(
         self, records: Sequence[rows.Record], report: Callable[[float], None]
     ) -> tuple[list[rows.Record], list[dict[str, Any]], list[rows.Record]]:

@@ -10,7 +10,7 @@ were predicted: a line as soon as the model is served, and now and then. Its end
 kernel divides new connections among the instances of a host (SO_REUSEPORT, socket(7)).
 
     GET /            what is served, as JSON
-    GET /health      200 once the model is loaded; before, no connection is accepted
+    GET /health      200 once the model is loaded (before, no connection is accepted), 503 while rows wait for long
     POST /predict    a row {"text": "..."}, or a list of rows -> what is predicted of it, or a list
 """
 
@@ -20,6 +20,7 @@ import argparse
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -27,23 +28,41 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import batches
+import h11
 import models
+import rows
 import tasks
 import uvicorn
-from instance import Instance
+from instance import Instance, problem_of
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# Of one request; and rows that wait in an instance.
-MOST_BYTES, MOST_ROWS, MOST_WAITING = 8 << 20, 1024, 4096
+# Of one request; rows that wait in an instance; entries of the model that the rows of a request may be.
+MOST_BYTES, MOST_ROWS, MOST_WAITING, MOST_ENTRIES = 8 << 20, 1024, 4096, 1024
+# Bytes of requests that are being received, and of rows that wait.
+MOST_HELD = 64 << 20
+# Connections of an instance; descriptors that are left for all else.
+CONNECTIONS, DESCRIPTORS = 1000, 128
+# Connections that asyncio accepts at a time, fewer than descriptors are left; and those that wait for that.
+ACCEPTED, BACKLOG = 16, 1024
+# Seconds in which the head of a request has to come, and its body; and that a connection is kept between two requests:
+# longer than balancers keep theirs (60), so that these close them.
+RECEIVE, IDLE = 20, 75
 # Seconds that requests have which are under way when the job is stopped.
 GRACE = 5
+# Exit code of an instance whose model hangs.
+HUNG = 75
+# Seconds, which serve_limits may set; or so many times those of the slowest call of the model, where that is more.
+LIMITS = {"health": 30.0, "hung": 300.0, "request": 300.0}
+SLOWER = {"health": 5, "hung": 20}
 # Seconds between two looks at how many rows were predicted.
 TELL = 1.0
 
@@ -74,27 +93,175 @@ def bound(address: str, port: int, host: str) -> socket.socket:
     return made
 
 
-def application(waiting: batches.Batches, about: Mapping[str, Any]) -> Starlette:
-    """Return what answers requests. about: what is served, for GET /."""
+class Protocol(H11Protocol):
+    """uvicorn's protocol, with a time limit for the head of a request, and connections that are limited in number."""
+
+    most = CONNECTIONS
+    head: asyncio.TimerHandle | None = None
+    crowded = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Close the connection that is idle for longest where there are too many, or refuse this one."""
+        super().connection_made(transport)
+        self.used = self.loop.time()
+        self.head = self.loop.call_later(RECEIVE, self.end_slow)
+        open_ones = [one for one in self.connections if not one.transport.is_closing()]
+        if len(open_ones) > self.most:
+            idle = [one for one in open_ones if one is not self and one.is_idle()]
+            self.crowded = not idle
+            if idle:
+                min(idle, key=lambda one: one.used).transport.abort()
+            elif len(open_ones) > self.most + DESCRIPTORS // 2:
+                transport.abort()
+
+    def is_idle(self) -> bool:
+        """Tell whether no request is under way."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def data_received(self, data: bytes) -> None:
+        """Limit the time in which the head of a request comes."""
+        self.used = self.loop.time()
+        if self.crowded:
+            self.refuse(
+                "503 Service Unavailable", f"there are {self.most} connections: try again", "retry-after: 1\r\n"
+            )
+            return
+        if self.head is None:
+            self.head = self.loop.call_later(RECEIVE, self.end_slow)
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self.end_head()
+
+    def end_head(self) -> None:
+        """End the time limit of the head."""
+        if self.head is not None:
+            self.head.cancel()
+            self.head = None
+
+    def end_slow(self) -> None:
+        """Close a connection on which no head of a request has come."""
+        self.head = None
+        if self.is_idle():
+            self.refuse("408 Request Timeout", f"the head of the request did not come within {RECEIVE} s")
+
+    def refuse(self, status: str, error: str, headers: str = "") -> None:
+        """Answer what is no request yet, and close the connection."""
+        if not self.transport.is_closing():
+            body = json.dumps({"error": error})
+            headers += f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            self.transport.write(f"HTTP/1.1 {status}\r\n{headers}{body}".encode())
+            self.transport.close()
+            self.loop.call_later(GRACE, self.transport.abort)
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close an idle connection, also one whose client reads no answer."""
+        super().timeout_keep_alive_handler()
+        self.loop.call_later(GRACE, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end_head()
+        super().connection_lost(exc)
+
+
+def settings(app: Any) -> uvicorn.Config:
+    """Return uvicorn's settings, and have so many connections that descriptors are left."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < CONNECTIONS + DESCRIPTORS <= hard or hard == resource.RLIM_INFINITY:
+        soft = CONNECTIONS + DESCRIPTORS
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    Protocol.most = max(16, min(CONNECTIONS, soft - DESCRIPTORS))
+    return uvicorn.Config(
+        app,
+        http=Protocol,
+        ws="none",
+        backlog=ACCEPTED,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        timeout_keep_alive=IDLE,
+        timeout_graceful_shutdown=GRACE,
+    )
+
+
+def limit(name: str, limits: Mapping[str, float], slowest: float) -> float:
+    """Return the seconds of a limit: the one that was set, or one that fits to the slowest call of the model."""
+    return limits[name] if name in limits else max(LIMITS[name], SLOWER.get(name, 0) * slowest)
+
+
+def application(
+    waiting: batches.Batches, about: Mapping[str, Any], limits: Mapping[str, float] = MappingProxyType({})
+) -> Starlette:
+    """Return what answers requests. about: what is served, for GET /. limits: of LIMITS, those that were set."""
+    held = 0  # bytes of bodies that are being received
+    again = {"Retry-After": "1"}
 
     async def show(_request: Request) -> Response:
         return JSONResponse({**about, "rows": waiting.rows})
 
     async def health(_request: Request) -> Response:
+        seconds = waiting.waited()
+        if seconds > limit("health", limits, waiting.slowest):
+            return PlainTextResponse(f"the oldest row waits for {seconds:.0f} s\n", 503, again)
         return PlainTextResponse("ok\n")
+
+    async def read(request: Request) -> Any:
+        """Return the JSON of a request's body. Raises HTTPException."""
+        nonlocal held
+        body = bytearray()
+
+        async def receive() -> None:
+            nonlocal held
+            async for part in request.stream():
+                body.extend(part)
+                held += len(part)
+                if len(body) > MOST_BYTES:
+                    raise HTTPException(
+                        413, f"a request has at most {MOST_BYTES >> 20} MiB: divide the rows among several"
+                    )
+                if held > MOST_HELD and held > len(body):
+                    raise HTTPException(503, "other requests are being received: try again", headers=again)
+
+        try:
+            await asyncio.wait_for(receive(), RECEIVE)
+            return json.loads(body)
+        except ClientDisconnect:
+            raise HTTPException(400, "the connection ended before the body of the request") from None
+        except asyncio.TimeoutError:
+            text = f"the body of the request did not come within {RECEIVE} s"
+            raise HTTPException(408, text, headers={"Connection": "close"}) from None
+        except (ValueError, RecursionError) as error:
+            raise HTTPException(400, f"the body of the request is not JSON: {error}") from None
+        finally:
+            held -= len(body)
 
     async def predict(request: Request) -> Response:
         given = await read(request)
-        values = given if isinstance(given, list) else [given]
-        check(values, about["columns"])
+        values = check(given if isinstance(given, list) else [given], about["columns"])
         try:
-            predicted = await asyncio.wrap_future(waiting.submit(values))
+            answer = asyncio.wrap_future(waiting.submit(values))
         except batches.Busy:
             raise HTTPException(
-                503, f"{waiting.most} rows wait already: try again", headers={"Retry-After": "1"}
+                503, "so many rows wait already that no more are taken: try again", headers=again
             ) from None
+        gone = asyncio.ensure_future(request.receive())  # after the body, the end of the connection
+        seconds = limit("request", limits, 0)
+        done, _pending = await asyncio.wait({answer, gone}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        gone.cancel()
+        if answer not in done:
+            answer.cancel()  # the model goes on with others
+            raise HTTPException(
+                503, f"there is no answer within {seconds:g} s: send fewer rows, or try again", headers=again
+            )
+        try:
+            predicted = answer.result()
         except batches.Broken as error:
             raise HTTPException(422, str(error)) from None
+        except batches.TooMuch as error:
+            raise HTTPException(
+                413,
+                f"the texts are {error} chunks of what the model reads at once, and a request has at most "
+                f"{waiting.most_entries}: divide or shorten them",
+            ) from None
         return JSONResponse(predicted if isinstance(given, list) else predicted[0])
 
     async def refuse(_request: Request, error: Exception) -> Response:
@@ -112,21 +279,8 @@ def application(waiting: batches.Batches, about: Mapping[str, Any]) -> Starlette
     return Starlette(routes=routes, exception_handlers={HTTPException: refuse, Exception: fail})
 
 
-async def read(request: Request) -> Any:
-    """Return the JSON of a request's body. Raises HTTPException."""
-    body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MOST_BYTES:
-            raise HTTPException(413, f"a request has at most {MOST_BYTES >> 20} MiB: divide the rows among several")
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"the body of the request is not JSON: {error}") from None
-
-
-def check(values: list[Any], columns: list[str]) -> None:
-    """Raise HTTPException for what are not rows; what each row has is checked with the others of its batch."""
+def check(values: list[Any], columns: list[str]) -> list[dict[str, str]]:
+    """Return the columns of rows that the model reads. Raises HTTPException for what are not rows, or lack one."""
     example = json.dumps(dict.fromkeys(columns, "..."))
     if not values:
         raise HTTPException(422, f"there are no rows: send {example}, or a list of such rows")
@@ -135,6 +289,11 @@ def check(values: list[Any], columns: list[str]) -> None:
     for number, row in enumerate(values):
         if not isinstance(row, dict):
             raise HTTPException(422, f"row {number} is not an object such as {example}")
+    problems = {number: problem_of(rows.Record(number, row), columns) for number, row in enumerate(values)}
+    if any(problems.values()):
+        broken = batches.Broken({number: problem for number, problem in problems.items() if problem})
+        raise HTTPException(422, str(broken))
+    return [{column: row[column] for column in columns} for row in values]
 
 
 def serve(
@@ -161,21 +320,18 @@ def serve(
         "rank": rank,
         "instances": len(mine["ranks"]),
     }
-    waiting = batches.Batches(instance.predict, cell["batch_size"], MOST_WAITING)
+    limits = request.get("limits") or {}
+    waiting = batches.Batches(
+        instance.predict, cell["batch_size"], MOST_WAITING, MOST_HELD, instance.entries, MOST_ENTRIES
+    )
     # The first call takes longest: libraries choose their kernels, and torch.compile compiles.
     warm = waiting.submit([dict.fromkeys(columns, "the first row")])
     waiting.close()
     waiting.run()
     warm.result()
     waiting.rows = 0
-    settings = uvicorn.Config(
-        application(waiting, about),
-        log_level="warning",
-        access_log=False,
-        lifespan="off",
-        timeout_graceful_shutdown=GRACE,
-    )
-    server = uvicorn.Server(settings)
+    waiting.slowest = 0.0
+    server = uvicorn.Server(settings(application(waiting, about, limits)))
 
     def end(*_signal: object) -> None:
         server.should_exit = True
@@ -195,8 +351,10 @@ def serve(
         time.sleep(0.05)
     if not server.started:
         sys.exit(f"no requests are accepted at http://{address}:{port} on {host}")
+    listening.listen(BACKLOG)
     tell(0)
     threading.Thread(target=tell_now_and_then, args=(waiting, tell), daemon=True).start()
+    threading.Thread(target=end_when_hung, args=(waiting, limits, host), daemon=True).start()
     waiting.run()
     thread.join(GRACE)
 
@@ -209,6 +367,16 @@ def tell_now_and_then(waiting: batches.Batches, tell: Callable[[int], None]) -> 
         if waiting.rows != told:
             told = waiting.rows
             tell(told)
+
+
+def end_when_hung(waiting: batches.Batches, limits: Mapping[str, float], host: str) -> None:
+    """End this process when one call of the model takes longer than the limit; run_server.py starts another one."""
+    while True:
+        time.sleep(TELL)
+        seconds = waiting.silent()
+        if seconds > limit("hung", limits, waiting.slowest):
+            print(f"the model on {host} has computed for {seconds:.0f} s on one batch: it hangs", flush=True)
+            os._exit(HUNG)
 
 
 def end_with_rank() -> None:

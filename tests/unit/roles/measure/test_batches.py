@@ -62,9 +62,9 @@ def test_a_model_that_fails_answers_the_next_ones() -> None:
     after = waiting.submit(texts("b"))
     waiting.close()
     waiting.run()
-    for answer in together:
-        with pytest.raises(RuntimeError, match="out of memory"):
-            answer.result(0)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        together[0].result(0)
+    assert together[1].result(0) == [{"label": "A"}]  # the error is that of the other request
     assert after.result(0) == [{"label": "B"}]
 
 
@@ -87,6 +87,72 @@ def test_a_request_that_was_given_up_is_not_computed() -> None:
     waiting.run()
     assert model.asked == [1]
     assert other.result(0) == [{"label": "B"}]
+
+
+def test_so_many_bytes_may_wait() -> None:
+    waiting = batches.Batches(Model(), batch_size=2, most=100, most_bytes=3000)
+    first = waiting.submit(texts("a" * 2000))
+    with pytest.raises(batches.Busy):
+        waiting.submit(texts("b" * 2000))
+    first.cancel()  # what is given up makes room at once
+    assert waiting.submit(texts("c" * 2000))
+
+
+def test_entries_are_counted_and_limited() -> None:
+    model = Model()
+    waiting = batches.Batches(
+        model, batch_size=4, most=100, entries=lambda values: sum(len(row["text"]) for row in values), most_entries=9
+    )
+    answers = [waiting.submit(texts(word)) for word in ("aaaa", "b" * 10, "cc", "d")]
+    waiting.close()
+    waiting.run()
+    with pytest.raises(batches.TooMuch, match="10"):
+        answers[1].result(0)
+    assert [answers[at].result(0) for at in (0, 2, 3)] == [[{"label": "AAAA"}], [{"label": "CC"}], [{"label": "D"}]]
+    assert model.asked == [1, 2]
+
+
+def test_how_long_rows_wait_and_the_model_is_silent() -> None:
+    now = [100.0]
+    seen: list[tuple[float, float]] = []
+
+    def predict(records: Sequence[rows.Record], report: Callable[[float], None]) -> Any:
+        now[0] += 7
+        seen.append((waiting.waited(), waiting.silent()))
+        report(0.5)
+        now[0] += 2
+        seen.append((waiting.waited(), waiting.silent()))
+        return list(records), [{"label": "x"} for _record in records], []
+
+    waiting = batches.Batches(predict, batch_size=1, most=100, clock=lambda: now[0])
+    assert (waiting.waited(), waiting.silent()) == (0, 0)
+    waiting.submit(texts("a"))
+    now[0] += 5
+    waiting.submit(texts("b"))
+    assert (waiting.waited(), waiting.silent()) == (5, 0)
+    waiting.close()
+    waiting.run()
+    assert seen == [(12, 7), (14, 2), (16, 7), (18, 2)]
+    assert (waiting.waited(), waiting.silent(), waiting.slowest) == (0, 0, 7)
+
+
+def test_a_batch_ends_when_nobody_waits_for_it() -> None:
+    went_on: list[int] = []
+
+    def predict(records: Sequence[rows.Record], report: Callable[[float], None]) -> Any:
+        for step in range(3):
+            if step == 1:
+                first.cancel()
+            report(step)
+            went_on.append(step)
+        return list(records), [{"label": "x"} for _record in records], []
+
+    waiting = batches.Batches(predict, batch_size=1, most=100)
+    first, second = waiting.submit(texts("a")), waiting.submit(texts("b"))
+    waiting.close()
+    waiting.run()
+    assert went_on == [0, 0, 1, 2]
+    assert second.result(0) == [{"label": "x"}]
 
 
 def test_many_threads_ask_at_once() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import base64
+import platform
 import re
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +33,7 @@ def test_a_run(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
         "targets": "['q', 'v']",
         "long": "x" * 250,
     }
+    assert run["tags"].pop(mlflow_run.BY).startswith(f"{platform.node()} ")
     assert run["tags"] == {
         **{"amx_cluster.start": "s1", "amx_cluster.complete": "true", "job": "demo", "state": "succeeded"},
         **{"hosts": "2", "ranks": "4", "restarts": "1", "seconds": "600.0"},
@@ -127,3 +131,40 @@ def test_credentials(server: tuple[str, mlflow_server.Store], environ: dict[str,
 def test_results_that_were_not_fetched(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
     with pytest.raises(ValueError, match=r"has no results of a job: fetch them first$"):
         mlflow_run.upload(mlflow_run.Server({mlflow_run.URI: server[0]}), tmp_path)
+
+
+@pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
+def test_a_redirect_gets_no_login(server: tuple[str, mlflow_server.Store], code: int) -> None:
+    uri, store = server
+    store.redirect = (code, "http://localhost:1/api/2.0/mlflow/experiments/search")
+    with pytest.raises(ValueError, match=rf"HTTP {code}, a redirect to http://localhost:1/.* set MLFLOW_TRACKING_URI"):
+        mlflow_run.check({mlflow_run.URI: uri, mlflow_run.TOKEN: "t0ken"})
+
+
+def test_two_uploads_at_a_time_make_one_run(tmp_path: Path, server: tuple[str, mlflow_server.Store]) -> None:
+    uri, store = server
+    results = curves_results.write(tmp_path / "demo")
+    done: list[mlflow_run.Uploaded] = []
+    made = mlflow_run.Server({mlflow_run.URI: uri})
+    both = [threading.Thread(target=lambda: done.append(mlflow_run.upload(made, results))) for _number in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(30)
+    assert sorted(each.made for each in done) == [False, True]
+    assert [run["deleted"] for run in store.runs.values()] == [False]
+
+
+def test_the_upload_of_another_control_node_is_not_deleted(
+    tmp_path: Path, server: tuple[str, mlflow_server.Store]
+) -> None:
+    uri, store = server
+    results, made = curves_results.write(tmp_path / "demo"), mlflow_run.Server({mlflow_run.URI: uri})
+    mlflow_run.upload(made, results)
+    del store.runs["run0"]["tags"][mlflow_run.COMPLETE]
+    store.runs["run0"]["tags"][mlflow_run.BY] = f"elsewhere {time.time():.0f}"
+    with pytest.raises(ValueError, match=r"elsewhere uploads this job to .* since 0 s"):
+        mlflow_run.upload(made, results)
+    assert not store.runs["run0"]["deleted"]
+    store.runs["run0"]["tags"][mlflow_run.BY] = f"elsewhere {time.time() - 7200:.0f}"
+    assert mlflow_run.upload(made, results).made
