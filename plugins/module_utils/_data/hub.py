@@ -20,7 +20,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +111,27 @@ class _Store:
         """Whether all files of a commit were verified here and have not changed since."""
         return self.record(commit).is_current()
 
+    def check(self, commit: str, names: Iterable[str]) -> None:
+        """Raise HubError for a name that would lead out of the snapshot, or two that some file systems take for one."""
+        seen: dict[str, str] = {}
+        for name in names:
+            problem = problem_of_name(name)
+            other = seen.setdefault(name.casefold(), name)
+            if not problem and other != name:
+                problem = f"differs from {other!r} in upper and lower case alone"
+            if not problem and not self._within(self.snapshot(commit) / name):
+                problem = "is, in the snapshot, a link to another place"
+            if problem:
+                raise HubError(f"lists the file {name[:200]!r}, which {problem}: nothing was changed; look at the hub")
+
+    def _within(self, path: Path) -> bool:
+        """Tell whether a file, and what it links to, is in the snapshots or blobs of the repository."""
+        allowed = [(self.directory / part).resolve() for part in ("snapshots", "blobs")]
+        return all(
+            any(top in place.parents for top in allowed)
+            for place in (path.parent.resolve() / path.name, path.resolve())
+        )
+
     def differences(self, commit: str, files: Mapping[str, _File]) -> dict[str, str]:
         """Return {file: MISSING or DAMAGED}; where there are none, record that the commit is complete."""
         record = self.record(commit)
@@ -134,6 +155,8 @@ class _Store:
         path = self.snapshot(commit) / name
         if not self.own:
             raise HubError(f"is damaged: remove {path}, in a directory that this collection has not made")
+        if not self._within(path):
+            raise HubError(f"has the file {name!r} outside of its directory {self.directory}: remove {path}")
         path.resolve().unlink(missing_ok=True)
         path.unlink(missing_ok=True)
 
@@ -213,6 +236,7 @@ def _complete(store: _Store, commit: str, files: Mapping[str, _File], download: 
     """Download the missing files of a commit, and once more what has arrived damaged."""
     if not files:
         raise HubError("has no files: check its name")
+    store.check(commit, files)
     found = store.differences(commit, files)
     for _attempt in range(2):
         if found:
@@ -224,6 +248,15 @@ def _complete(store: _Store, commit: str, files: Mapping[str, _File], download: 
     if found:
         first = describe(dict(sorted(found.items())[:3]))
         raise HubError(f"failed verification twice: {first}. Look for a proxy or mirror that alters or caches files")
+
+
+def problem_of_name(name: str) -> str:
+    """Return why a file of this name, which a server or an archive lists, is not written; empty when it may be."""
+    if any(part in ("", ".", "..") for part in name.split("/")):
+        return "is absolute, or has an empty part, `.` or `..`"
+    if "\\" in name or any(ord(letter) < 32 or ord(letter) == 127 for letter in name):
+        return "has a backslash or a control character"
+    return ""
 
 
 def _library(address: str) -> Any:

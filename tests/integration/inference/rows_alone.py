@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 import transformers
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import Record
 from answers import save
 from instance import Instance
-from rows import Record
 from train_small import texts
 
 # The most by which a score moves when a batch has another shape. int8: a value between two levels takes the other.

@@ -34,9 +34,9 @@ from typing import Any
 import batches
 import h11
 import models
-import rows
 import tasks
 import uvicorn
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from instance import Instance, problem_of
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException

@@ -201,3 +201,57 @@ def test_the_server_that_has_the_large_files_is_named() -> None:
 )
 def test_when_what_was_fetched_before_may_be_used(error: Exception, expected: bool) -> None:
     assert hub._is_unavailable(error) is expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../../../thesis.tex",
+        "/etc/passwd",
+        "sub/../../../x",
+        "a//b",
+        "./a",
+        "a/.",
+        "",
+        "a\\..\\b",
+        "a\nb",
+        "..",
+        "a/",
+    ],
+)
+def test_names_that_lead_elsewhere_are_refused_before_any_change(store: _Store, tmp_path: Path, name: str) -> None:
+    victim = tmp_path / "thesis.tex"
+    victim.write_text("years")
+    fetched: list[str] = []
+    with pytest.raises(hub.HubError, match="nothing was changed"):
+        hub._complete(store, COMMIT, {"model.bin": _File(3, "0" * 40), name: _File(3, "0" * 40)}, fetched.append)
+    assert victim.exists()
+    assert (store.snapshot(COMMIT) / "model.bin").exists()
+    assert not fetched
+
+
+def test_names_of_one_spelling_are_refused(store: _Store) -> None:
+    with pytest.raises(hub.HubError, match=r"'Model.bin', which differs from 'model.bin' in upper and lower case"):
+        hub._complete(store, COMMIT, {**FILES, "Model.bin": _File(4, "")}, lambda _name: None)
+
+
+@pytest.mark.parametrize("target", ["../../../../outside", "/outside", "../../../models--other/blobs/1"])
+def test_a_link_that_leads_elsewhere_is_neither_followed_nor_removed(
+    store: _Store, tmp_path: Path, target: str
+) -> None:
+    target = target.replace("/outside", f"{tmp_path}/outside") if target.startswith("/") else target
+    for outside in (tmp_path / "outside", tmp_path / "hub/outside", store.cache / "models--other/blobs/1"):
+        outside.parent.mkdir(parents=True, exist_ok=True)
+        outside.write_text("years")
+    path = store.snapshot(COMMIT) / "model.bin"
+    path.unlink()
+    path.symlink_to(target)
+    with pytest.raises(hub.HubError, match="a link to another place"):
+        hub._complete(store, COMMIT, FILES, lambda _name: None)
+    with pytest.raises(hub.HubError, match="outside of its directory"):
+        store.drop(COMMIT, "model.bin")
+    directory = store.snapshot(COMMIT) / "linked"
+    directory.symlink_to(tmp_path)
+    with pytest.raises(hub.HubError, match="a link to another place"):
+        hub._complete(store, COMMIT, {"linked/outside": _File(3, "0" * 40)}, lambda _name: None)
+    assert (tmp_path / "outside").read_text() == "years"
