@@ -15,6 +15,7 @@ options:
   prefix: {type: str, default: "", description: C(cluster_prefix)}
   root: {type: path, default: /, description: The root of the host}
   keep: {type: path, default: /run/amx-cluster-image, description: "Where they are meanwhile, in memory"}
+  host: {type: str, default: "", description: The host's name in the inventory}
   seconds: {type: int, default: 600, description: After how long they are moved back anyway}
 """
 EXAMPLES = "\n# Internal\n"
@@ -34,6 +35,7 @@ def main() -> None:
             "prefix": {"type": "str", "default": ""},
             "root": {"type": "path", "default": "/"},
             "keep": {"type": "path", "default": "/run/amx-cluster-image"},
+            "host": {"type": "str", "default": ""},
             "seconds": {"type": "int", "default": 600},
         },
         supports_check_mode=True,
@@ -46,7 +48,7 @@ def main() -> None:
         if module.check_mode:
             found = image.paths(root, options["homes"], options["prefix"])
             module.exit_json(changed=True, paths=[f"/{path.relative_to(root)}" for path in found])
-        moved = image.hide(root, options["homes"], options["prefix"], keep, options["seconds"])
+        moved = image.hide(root, options["homes"], options["prefix"], keep, options["seconds"], options["host"])
     except subprocess.CalledProcessError as error:
         module.fail_json(msg=f"{' '.join(error.cmd)} failed: {error.stderr.decode(errors='replace').strip()}")
     except (OSError, ValueError) as error:

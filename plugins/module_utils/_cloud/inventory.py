@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def files(request: Request, file: str, network: str, price: Price, path: Path) -
     }
     groups: dict[str, Any] = {"cluster": {"children": {"head": {}, "workers": {}}}}
     # A new host's key is taken over at its first login, and pinned from then on.
-    ssh = f"-o UserKnownHostsFile={path / KNOWN_HOSTS} -o StrictHostKeyChecking=accept-new"
+    ssh = f"-o {_quoted(path / KNOWN_HOSTS)} -o StrictHostKeyChecking=accept-new"
     variables: dict[str, Any] = {
         "ansible_user": request.image.user,
         "ansible_ssh_common_args": ssh,
@@ -65,6 +66,19 @@ def files(request: Request, file: str, network: str, price: Price, path: Path) -
         "group_vars/cluster/cloud.yml": f"{made}\n# Variables of your own: in another file beside this one.\n"
         f"{_yaml(variables)}",
     }
+
+
+def _quoted(known: Path) -> str:
+    """Return ssh's option UserKnownHostsFile for a shell: ssh divides it at spaces, and has %, ~ and quotes of its own.
+
+    Raises ValueError for a path that cannot be written in it. YAML's values are templates, too.
+    """
+    text = str(known)
+    bad = [letter for letter in text if letter in "\"'\\$`{}" or not letter.isprintable()]
+    if bad:
+        raise ValueError(f"{text} has {bad[0]!r}, which ssh cannot read in a path: set inventory to another directory")
+    value = text.replace("%", "%%")
+    return shlex.quote(f'UserKnownHostsFile="{value}"' if " " in value else f"UserKnownHostsFile={value}")
 
 
 def write(path: Path, texts: Mapping[str, str], check: bool) -> bool:

@@ -162,7 +162,18 @@ def _image(request: Request, facts: Mapping[str, Any], errors: list[str]) -> dic
 def _hosts(request: Request, instances: list[dict[str, Any]], errors: list[str]) -> tuple[list[str], int]:
     """Return the names of the hosts that are missing, and how many instances have no name."""
     wanted = [request.host(number) for number in range(request.hosts)]
-    by_name = {tags(one)["Name"]: one for one in instances if "Name" in tags(one)}
+    by_name: dict[str, dict[str, Any]] = {}
+    of_name: dict[str, list[str]] = {}
+    for one in instances:
+        if "Name" in tags(one):
+            by_name[tags(one)["Name"]] = one
+            of_name.setdefault(tags(one)["Name"], []).append(one["InstanceId"])
+    for name, ids in of_name.items():
+        if ids[1:]:
+            errors.append(
+                f"{name} is the name of {count(len(ids), 'instance')}, all of which bill: {names(sorted(ids))}. "
+                f"Terminate all but one: aws ec2 terminate-instances --region {request.region} --instance-ids ID"
+            )
     unnamed = [one["InstanceId"] for one in instances if "Name" not in tags(one)]
     more = sorted(set(by_name) - set(wanted))
     if more:

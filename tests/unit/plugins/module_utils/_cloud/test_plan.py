@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -188,6 +190,26 @@ def test_inventory(tmp_path: Path) -> None:
     (path / "group_vars/cluster/mine.yml").write_text("cluster_verify: false\n")
     assert inventory.remove(path, texts, check=False)
     assert [str(each.relative_to(path)) for each in path.rglob("*.*")] == ["group_vars/cluster/mine.yml"]
+
+
+@pytest.mark.parametrize("place", ["/home/me/spr", "/home/me/My Projects/spr", "/home/me/5% of/s", "/srv/a#b;c&d/s"])
+def test_any_path_of_the_inventory_is_one_word_for_ssh(place: str) -> None:
+    texts = inventory.files(ASKED, "spr.yml", "10.0.0.0/24", prices.Price(None, ""), Path(place))
+    words = shlex.split(yaml.safe_load(texts["group_vars/cluster/cloud.yml"])["ansible_ssh_common_args"])
+    shown = subprocess.run(["ssh", "-G", *words, "host"], capture_output=True, text=True, check=True).stdout
+    assert f"userknownhostsfile {place}/known_hosts" in shown.splitlines()
+
+
+@pytest.mark.parametrize("place", ['/home/a"b', "/home/a'b", "/home/a\\b", "/home/{{ a }}", "/home/a\nb", "/a/$HOME"])
+def test_a_path_that_ssh_cannot_read_is_refused(place: str) -> None:
+    with pytest.raises(ValueError, match="which ssh cannot read in a path: set inventory to another directory"):
+        inventory.files(ASKED, "spr.yml", "10.0.0.0/24", prices.Price(None, ""), Path(place))
+
+
+def test_two_instances_of_a_name() -> None:
+    both = [instance("i-1", "spr-node0"), instance("i-2", "spr-node1"), instance("i-3", "spr-node0")]
+    with pytest.raises(ValueError, match=r"spr-node0 is the name of 2 instances, all of which bill: i-1, i-3"):
+        plan.plan(ASKED, facts(own={**NOTHING, "instances": both}))
 
 
 def test_an_inventory_of_another(tmp_path: Path) -> None:
