@@ -10,9 +10,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, kinds, project_files, provided, purposes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    derive,
+    kinds,
+    project_files,
+    provided,
+    purposes,
+    training_data,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import JobFileError, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import (
     Run,
@@ -89,6 +96,9 @@ class ActionModule(ControlNodeAction):
             job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
         found = project_files.read(job)
         on_hosts = not (LAUNCHERS[job.launcher].elsewhere() and purpose.anywhere)
+        wrong = training_data.problems(job) if on_hosts else []
+        if wrong:
+            raise JobFileError(job.file, wrong)
         result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), "hosts": [], "members": [], **found}
         if options["hosts"]:
             Price.read(options["settings"].get("host_price"), "cluster_host_price_per_hour")

@@ -362,10 +362,13 @@ def _kept(raw: bytes) -> str:
     return raw.decode(errors="replace").strip("\r\n")[:KEPT]
 
 
-def parse_json(text: str) -> Any:
-    """Return what JSON text says. Raises DataError, also for what Python reads and JSON or other readers do not: a key
-    twice, numbers that are not finite or have thousands of digits, and more than MOST_LEVELS levels.
+def parse_json(source: str | bytes) -> Any:
+    """Return what JSON says, of bytes in UTF-8.
+
+    Raises DataError, also for what Python reads and JSON or other readers do not: a key twice, numbers that are not
+    finite or have thousands of digits, and more than MOST_LEVELS levels.
     """
+    text = _decoded(source) if isinstance(source, bytes) else source
     try:
         value = json.loads(
             text, object_pairs_hook=_pairs, parse_constant=_constant, parse_float=_float, parse_int=_whole
@@ -463,7 +466,7 @@ class JsonLines(Lines):
 
 def _object(line: int, raw: bytes) -> Record:
     try:
-        values = parse_json(_decoded(raw))
+        values = parse_json(raw)
         if not isinstance(values, dict):
             raise DataError("is JSON, but no object with columns")
         return Record(line, values)
@@ -551,7 +554,7 @@ def _open_json(path: Path) -> Data:
     if not first:
         return JsonLines(path)
     try:
-        content = parse_json(_decoded(first))
+        content = parse_json(first)
     except DataError:
         pass  # the first line of several that are one value, or a broken row
     else:
@@ -560,7 +563,7 @@ def _open_json(path: Path) -> Data:
     if first[:1] not in b"[{" or (path.stat().st_size > MOST_BYTES and first[:1] == b"{"):
         return JsonLines(path)
     try:
-        content = parse_json(_decoded(path.read_bytes()[len(MARK) if mark else 0 :]))
+        content = parse_json(path.read_bytes()[len(MARK) if mark else 0 :])
     except DataError as error:
         if first[:1] == b"[":
             raise DataError(f"{path} {error}") from None

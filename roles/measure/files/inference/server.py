@@ -223,14 +223,14 @@ def application(
 
         try:
             await asyncio.wait_for(receive(), RECEIVE)
-            return json.loads(body)
+            return rows.parse_json(bytes(body))
         except ClientDisconnect:
             raise HTTPException(400, "the connection ended before the body of the request") from None
         except asyncio.TimeoutError:
             text = f"the body of the request did not come within {RECEIVE} s"
             raise HTTPException(408, text, headers={"Connection": "close"}) from None
-        except (ValueError, RecursionError) as error:
-            raise HTTPException(400, f"the body of the request is not JSON: {error}") from None
+        except rows.DataError as error:
+            raise HTTPException(400, f"the body of the request {error}") from None
         finally:
             held -= len(body)
 

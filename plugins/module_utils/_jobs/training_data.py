@@ -1,0 +1,109 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the collection's own training scripts would refuse of a job, found on the control node before files are copied.
+
+Only where the script is the collection's, byte for byte: what another one takes is not known. The scripts check the
+same once more, and what lies on the head or in the hub is checked by them alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError
+
+if TYPE_CHECKING:
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+
+SCRIPTS = Path(__file__).parents[3] / "jobs/scripts"
+# Scripts that train, and the one whose class Arguments has their arguments.
+ARGUMENTS = {"train_text.py": "train_text.py", "train_decoder.py": "prepare_decoder.py"}
+FILES = {"train": "train_file", "validation": "validation_file"}
+# Those of transformers' TrainingArguments that job files set most; all others are left to the script.
+USUAL = (
+    *("learning_rate", "num_train_epochs", "max_steps", "per_device_train_batch_size", "per_device_eval_batch_size"),
+    *("gradient_accumulation_steps", "weight_decay", "warmup_steps", "warmup_ratio", "lr_scheduler_type"),
+    *("logging_steps", "save_strategy", "save_steps", "eval_strategy", "eval_steps", "output_dir", "seed"),
+)
+# Files above so many bytes are left to the script.
+MOST = 32 << 20
+
+
+def problems(job: Job) -> list[str]:
+    """Say what is wrong with the arguments and files of a job with one of the scripts; empty for another job."""
+    name = job.script.name
+    ours = SCRIPTS / name
+    if name not in ARGUMENTS or not (job.script.is_file() and ours.is_file()):
+        return []
+    if job.script.read_bytes() != ours.read_bytes():
+        return []
+    args = {key.replace("-", "_"): value for key, value in job.args.items()}
+    paths = {split: _path(job, args[key]) for split, key in FILES.items() if args.get(key)}
+    found = [*_misspelt(args, SCRIPTS / ARGUMENTS[name]), *_absent(job, args, paths)]
+    if not found and name == "train_text.py":
+        found += _refused(args, paths)
+    return found
+
+
+def _path(job: Job, argument: Any) -> Path | None:
+    """Return where a file of datasets/ is on this machine; None where that is not known."""
+    parts = Path(str(argument)).parts
+    source = job.data.get(parts[1]) if len(parts) > 2 and parts[0] == "datasets" else None
+    if source is None or not source.directory or source.at != "control" or ".." in parts or "*" in str(argument):
+        return None
+    return Path(source.directory).joinpath(*parts[2:]) if Path(source.directory).is_dir() else None
+
+
+def _misspelt(args: Mapping[str, Any], script: Path) -> list[str]:
+    """Say which arguments are nearly those of a script."""
+    tree = ast.parse(script.read_text(encoding="utf-8"))
+    fields = next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == "Arguments").body
+    own = [node.target.id for node in fields if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)]
+    known = (*own, *USUAL)
+    found = []
+    for name in args:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.9) if name not in known else []
+        if near and not name.startswith("per_gpu_"):
+            found.append(f"args: {name}: the script has no such argument: did you mean {near[0]}?")
+    return found
+
+
+def _absent(job: Job, args: Mapping[str, Any], paths: Mapping[str, Path | None]) -> list[str]:
+    found = [
+        f"args: {FILES[split]}: there is no file {path}" for split, path in paths.items() if path and not path.is_file()
+    ]
+    # Without --do_train and --do_eval, train_text.py evaluates as well.
+    elsewhere = any(args.get(name) for name in ("dataset_name", "task_name", "validation_split_percentage"))
+    if "validation" not in paths and "train" in paths and not elsewhere and not args.get("do_train"):
+        found.append("args: there are no validation data: set validation_file, or do_train to train without them")
+    return found
+
+
+def _refused(args: Mapping[str, Any], paths: Mapping[str, Path | None]) -> list[str]:
+    files = {split: path for split, path in paths.items() if path is not None}
+    if (
+        not files
+        or len(files) < len(paths)
+        or args.get("task_name")
+        or sum(_size(path) for path in files.values()) > MOST
+    ):
+        return []
+    most = {"train": args.get("max_train_samples") or 0, "validation": args.get("max_eval_samples") or 0}
+    task = args.get("task", row_checks.AUTO)
+    try:
+        row_checks.training_tables(files, str(task), most={name: int(value) for name, value in most.items()})
+    except DataError as error:
+        return [] if "has no pyarrow" in str(error) else [f"args: {error}"]
+    except (TypeError, ValueError):
+        pass  # an argument that is no number, which the script refuses
+    return []
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size
