@@ -332,6 +332,15 @@ def attention_looks_like_pytorchs() -> None:
                     )
                 )
                 judge(f"a changed {changed}, {dtype}, dropout {dropout}", is_same)
+    for dropout in (0.0, 0.2):
+        found = []
+        for way in (mine, theirs):
+            torch.manual_seed(3)
+            out = way(*tensors, dropout_p=dropout)
+            given = torch.stack([torch.ones_like(out), 2 * torch.ones_like(out)])
+            found.append(torch.autograd.grad(out, tensors, given, is_grads_batched=True))
+        is_same = all(torch.allclose(a, b, rtol=0.05, atol=0.05) for a, b in zip(*found))
+        judge(f"a batch of gradients, dropout {dropout}", is_same)
     judge("view", mine(*tensors, dropout_p=0.2).view(-1).shape == (2 * 3 * 64 * 8,))
     for scale in (0.0, -0.5, math.nan, math.inf):
         found = []
@@ -466,7 +475,16 @@ def optimizers_stay_the_scripts() -> None:
         judge("no scaling of gradients by the optimizer", not hasattr(mine_, "_step_supports_amp_scaling"))
         again = pickle.loads(pickle.dumps(mine_))
         judge("pickled", again.state_dict()["param_groups"] == saved["param_groups"])
+        held = weights.weight.square().sum()
+        mine_.step()
+        try:
+            held.backward()
+            judge("a weight that a graph has saved, after a step", False)
+        except RuntimeError as error:
+            judge("a weight that a graph has saved, after a step", "inplace operation" in str(error))
+        mine_.zero_grad()
     compiled = torch.optim.AdamW(weights.parameters())
+    weights(torch.randn(3, 30)).sum().backward()
     torch.compile(compiled.step, backend="eager")()
     judge("compiled", compiled.state[weights.weight]["step"].item() == 1)
 

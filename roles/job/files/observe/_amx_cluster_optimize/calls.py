@@ -48,6 +48,7 @@ def is_plain(tensor: Any) -> bool:
         and not tensor.is_neg()
         and not tensor._is_zerotensor()
         and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and not torch._C._functorch.is_legacy_batchedtensor(tensor)
     )
 
 

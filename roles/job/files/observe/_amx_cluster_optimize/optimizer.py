@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import sys
 from typing import Any
 
@@ -27,6 +28,9 @@ def install(torch: Any) -> None:
     """Have PyTorch's function of a step fuse what can be. Raises KeyError, AttributeError where PyTorch has not it."""
     module = sys.modules["torch.optim.adam"]
     theirs = module.adam
+    calls.try_checks()
+    for name in ("_fused_adam_", "_fused_adamw_", "_foreach_norm", "autograd.graph.increment_version"):
+        operator.attrgetter(name)(torch)
 
     @functools.wraps(theirs)
     def adam(*args: Any, **words: Any) -> None:
@@ -37,6 +41,9 @@ def install(torch: Any) -> None:
             lists = [[each for each, is_so in zip(tensors, chosen) if is_so is fused] for tensors in args]
             if lists[0]:
                 theirs(*lists, **{**words, "fused": fused or None})
+            if fused:
+                # The fused implementation does not: a graph that has saved a weight would go on with another one.
+                torch.autograd.graph.increment_version([each for at in (0, 2, 3) for each in lists[at]])
         return None
 
     module.adam = adam  # type: ignore[attr-defined]
