@@ -81,6 +81,8 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Se
 
 # The pattern with which a play says itself that this time there is nothing to do for it.
 NO_HOSTS = ["!all"]
+# What prints the progress of a job itself.
+FOLLOWING = ("amx.cluster.job_start", "amx.cluster.job_log")
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 
 
@@ -108,6 +110,7 @@ class CallbackModule(Default):
         super().__init__()
         self._began = time.monotonic()
         self._live: screen.Live | None = None
+        self._reminder = screen.Reminder()
         self._section: Section | None = None
         # Of strategies in which hosts run different tasks at a time, sections end with the play.
         self._sections: dict[str, Section] = {}
@@ -262,6 +265,7 @@ class CallbackModule(Default):
     @compactly
     def v2_playbook_on_stats(self, stats: Any) -> None:
         self._end_sections()
+        self._reminder.end()
         if self._live:
             self._live.clear()
         hosts = {host: stats.summarize(host) for host in sorted(stats.processed)}
@@ -297,6 +301,10 @@ class CallbackModule(Default):
         if self._live:
             self._live.screen = screen.measure()
             self._live.clear()
+        elif task.action not in FOLLOWING:
+            self._reminder.begin(task.get_name(include_role_fqcn=False))
+        else:
+            self._reminder.end()
         self._draw(task)
 
     def _new_section(self, name: str, task: Any) -> Section:

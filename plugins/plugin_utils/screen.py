@@ -14,6 +14,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from ansible.utils.color import ANSIBLE_COLOR
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
+from ansible_collections.amx.cluster.plugins.module_utils._text import duration
 from ansible_collections.amx.cluster.plugins.plugin_utils import ansible_core, inventory_in_use
 
 display = Display()
@@ -68,6 +70,32 @@ def write(text: str, stderr: bool = False) -> None:
 def send_progress(content: Mapping[str, Any]) -> None:
     """Have a job's progress drawn at the bottom of the screen, in the place of the previous one. Empty: remove it."""
     display.display(_PROGRESS + json.dumps(dict(content)), screen_only=True, newline=False)
+
+
+class Reminder:
+    """Prints now and then that a task still runs, where no line of the screen is drawn again."""
+
+    SECONDS = 30.0
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+
+    def begin(self, name: str, began: float | None = None) -> None:
+        """Note which task runs from now on. began: when it has begun (time.monotonic), if it was noted before."""
+        self.end()
+        since = time.monotonic() if began is None else began
+        self._timer = threading.Timer(self.SECONDS, self._remind, (name, since))
+        self._timer.daemon = True
+        self._timer.start()
+
+    def end(self) -> None:
+        """Print nothing of the task any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _remind(self, name: str, began: float) -> None:
+        display.display(f"  {name}: {duration(time.monotonic() - began)} so far")
+        self.begin(name, began)
 
 
 class Live:

@@ -56,6 +56,7 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
         *named("results", "kind", "state", "model", "stack", "backend", "precision"),
         Column("cpu", "CPU"),
         *named("hosts", "ranks", form="int"),
+        Column("samples_per_step", "global batch", "int"),
         SPEED,
         Column("training_seconds", "training", "seconds", "metrics.train_runtime"),
         Column("seconds", "in all", "seconds"),
