@@ -145,9 +145,10 @@ def _of_communication(measured: Mapping[str, Any], share: float, link_mbit: floa
         return _cause("unknown", f"{head[0].upper()}{head[1:]}, and its calls and bytes were not counted.")
     speed = size / seconds / 1e6
     each = size / calls
+    link = f" of a link of {link_mbit:.0f} Mbit/s" if link_mbit else ""
     figures = (
-        f"{_bytes(size)} in {calls:.3g} calls per step take {1000 * seconds:.0f} ms ({speed:.0f} MB/s per rank, "
-        f"{_bytes(each)} per call)"
+        f"{_bytes(size)} in {calls:.3g} calls per step take {1000 * seconds:.0f} ms ({_bytes(each)} per call, "
+        f"{speed:.0f} MB/s per rank{link})"
     )
     loaded = link_mbit is not None and 8 * speed >= LOADED * link_mbit
     if each < SMALL and not loaded:
@@ -155,9 +156,8 @@ def _of_communication(measured: Mapping[str, Any], share: float, link_mbit: floa
         fewer = "in fewer, larger buckets (ddp_bucket_cap_mb), or " if calls >= FEW else ""
         text = f"Latency: {head}: {figures}; exchange gradients {fewer}less often (gradient_accumulation_steps)."
         return _cause("latency", text)
-    link = f" of a link of {link_mbit:.0f} Mbit/s" if link_mbit else ""
     text = (
-        f"Bandwidth: {head}: {figures}{link}; exchange fewer bytes (gradient_compression, "
+        f"Bandwidth: {head}: {figures}; exchange fewer bytes (gradient_compression, "
         "gradient_accumulation_steps, larger batches), or use a faster network."
     )
     return _cause("bandwidth", text)

@@ -270,4 +270,4 @@ def test_what_was_measured_on_the_most_hosts_says_what_holds_it_back() -> None:
     limits = sweep.summarised(content, 1000).limits
     assert limits
     assert limits["cause"] == "bandwidth"
-    assert "100 MB/s and rank of a link of 1000 Mbit/s" in limits["text"]
+    assert "100 MB/s per rank of a link of 1000 Mbit/s" in limits["text"]
