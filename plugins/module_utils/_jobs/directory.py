@@ -142,15 +142,27 @@ def replacing(folder: Path, head: str = "", start: str = "") -> Iterator[None]:
 def starting(folder: Path) -> float:
     """Return the seconds that the supervisor of a job whose directory was created has left to be started, else 0.
 
-    Until it is, no process of the start is on this host. Each of the job's hosts gets its directory meanwhile.
+    Each of the job's hosts gets its directory meanwhile. A process that works in the directory is one of the start,
+    however long it takes.
     """
     with contextlib.suppress(OSError):
         if not (folder / "status.json").exists():
             hosts = (read_json(folder / "plan.json") or {}).get("hosts") or []
             most = STARTING + STARTING_HOST * len(hosts)
             left = most - (time.time() - (folder / "job.json").stat().st_mtime)
-            return left if 0 < left <= most else 0.0
+            return left if 0 < left <= most else float(most if _is_worked_in(folder) else 0)
     return 0.0
+
+
+def _is_worked_in(folder: Path, proc: Path = Path("/proc")) -> bool:
+    """Tell whether the working directory of a process, as far as this user may see, is a directory or in it."""
+    place = folder.resolve()
+    for entry in proc.glob("[0-9]*/cwd"):
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            works_in = entry.readlink()
+            if entry.parent.name != str(os.getpid()) and (works_in == place or place in works_in.parents):
+                return True
+    return False
 
 
 def restore(folder: Path, start: str) -> bool:

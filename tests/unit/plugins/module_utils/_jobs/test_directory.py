@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory, in_use
 from support.patience import started
 
 
@@ -454,3 +454,20 @@ def test_secrets_of_a_job_that_is_being_started_stay(tmp_path: Path) -> None:
     assert not secrets.exists()
     write("3c", age=2 * directory.STARTED)
     assert removed("failed", "2b") == [str(secrets)]  # of a head that was lost
+
+
+def test_a_start_whose_process_works_in_the_directory_goes_on(folder: Path) -> None:
+    (folder / "job.json").write_text(json.dumps({"settings": {"head": "node0", "start": "1a", "user": "anna"}}))
+    (folder / "host").write_text("node0\n")
+    os.utime(folder / "job.json", (time.time() - 3600,) * 2)
+    assert not directory.starting(folder)
+    (folder / "data").mkdir()
+    with started([sys.executable, "-IS", "-c", "print(flush=True); input()"], cwd=folder / "data"):
+        assert [used["job"] for used in in_use.in_use(folder.parent, "node0")] == [folder.name]
+        with (
+            pytest.raises(ValueError, match=r"^anna is starting the job"),
+            directory.replacing(folder, "node0", "2b"),
+        ):
+            pass
+        write_status(folder, pid=1, state="succeeded")  # such as a shell of a user's, in a job that has ended
+        assert not in_use.in_use(folder.parent, "node0")
