@@ -48,6 +48,7 @@ with socket.create_connection((address, int(port))) as connection:
 # STAND-INS for ssh and scp (no real hosts here, molecule/faults has those): each host is this machine, unless there is
 # a file down.HOST; then it does not answer. What is copied is only noted: all "hosts" have the same job directory.
 SSH = """#!/bin/bash
+[ "$1" != -x ] || shift
 while [ "$1" = -o ]; do shift 2; done
 [ ! -e "$HOSTS/down.$1" ] || { echo "ssh: connect to host $1 port 22: No route to host" >&2; exit 255; }
 shift
@@ -924,7 +925,17 @@ def test_a_job_prepares_its_data_under_its_own_lock(run: Run) -> None:
     (run.folder / "go").touch()
     status = run.ended()
     assert "preparing" not in status
+    assert status["reason"].startswith("the ranks formed another group than planned"), "node0 alone is not all"
     assert processes.locked(jobs, "node0", "other")["elsewhere"] == {}
+
+
+def test_prepared_data_cannot_be_copied_to_a_host(run: Run) -> None:
+    (run.folder / "prepare.py").write_text("import os; os.mkdir('data')")
+    (run.hosts / "down.node1").touch()
+    status = run.ends(WORLD + TRAIN, prepare=PREPARE, ranks=(1, 1))
+    assert status["state"] == "failed"
+    assert status["reason"].startswith("the prepared data could not be copied to all hosts: node1: ")
+    assert "No route to host" in status["reason"]
 
 
 def test_a_script_that_prepares_fails(run: Run) -> None:
