@@ -178,7 +178,7 @@ def is_sound(path: Path) -> bool:
         if first.startswith(b"PK\3\4") and path.suffix != ".distcp":
             with zipfile.ZipFile(path):  # its directory is at the end
                 return True
-        return path.suffix not in NEVER_EMPTY or any(first)
+        return path.suffix not in NEVER_EMPTY or (any(first) and not b"PK\3\4".startswith(first))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile):
         return False
 

@@ -39,7 +39,7 @@ class Price:
         return f"{written}{f' {self.currency}' if self.currency else ''}"
 
 
-def host_seconds(attempts: Iterable[Mapping[str, Any]], hosts: int | None, seconds: float | None) -> float | None:
+def host_seconds(attempts: Iterable[Mapping[str, Any]], hosts: float | None, seconds: float | None) -> float | None:
     """Return the seconds of all hosts of a run together: each attempt has its own hosts.
 
     attempts: as results.json has them. hosts, seconds: of the run, which count where its attempts tell neither.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price, host_seconds
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.sources import (
     Source,
     Sources,
@@ -72,9 +72,11 @@ def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[s
         training, steps = number(metrics.get("train_runtime")), number(job.content.get("steps"))
         if training is not None:
             found.append((shown(training, "seconds"), f"training, {steps:.0f} steps" if steps else "training"))
-        cost = price.of(number(job.content.get("hosts")), number(job.content.get("seconds"))) if price else None
+        hosts, seconds = number(job.content.get("hosts")), number(job.content.get("seconds"))
+        attempts = [mapping(attempt) for attempt in job.content.get("attempts") or []]
+        cost = price.of(1, host_seconds(attempts, hosts, seconds)) if price else None
         if price and cost is not None:
-            found.append((price.shown(cost), "cost of the job"))
+            found.append((price.shown(cost), "cost of the job (estimate)"))
     for key, name in (("eval_accuracy", "accuracy"), ("eval_f1", "F1"), ("eval_loss", "evaluation loss")):
         value, before = (figure_or_name(metrics.get(one)) for one in (key, key.replace("eval_", "eval_before_")))
         if value is not None:

@@ -167,7 +167,13 @@ SOUND = {"optimizer.pt": archive(), "model.safetensors": safetensors(), "trainer
 @pytest.mark.parametrize("name", SOUND)
 def test_a_file_that_was_not_written_to_its_end(tmp_path: Path, name: str) -> None:
     path, content = tmp_path / name, SOUND[name]
-    for damaged in (*(content[:end] for end in range(0, len(content), 7)), bytes(len(content)), content[:-1]):
+    for damaged in (
+        content[:1],
+        content[:3],
+        *(content[:end] for end in range(0, len(content), 7)),
+        bytes(len(content)),
+        content[:-1],
+    ):
         path.write_bytes(damaged)
         assert not checkpoints.is_sound(path), len(damaged)
     path.write_bytes(content)
