@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
     for place in (made, made / "other"):
         place.mkdir(exist_ok=True)
         sizes = ("--train_pairs", "32", "--validation_pairs", "16", "--seed", "1")
-        generate = [f"{environment}/bin/python", SCRIPTS / "generated_pairs.py", "--output_dir", "data", *sizes]
+        generate = [f"{environment}/bin/python", str(SCRIPTS / "generated_pairs.py"), "--output_dir", "data", *sizes]
         subprocess.run(generate, cwd=place, check=True, capture_output=True)
     return made
 
