@@ -49,6 +49,7 @@ USES = (
     "twice",
     "double",
     "double of the sum",
+    "double of the sum",
     "forward",
     "view",
     "some of it",
@@ -75,7 +76,7 @@ USES = (
     "detached change",
 )
 # Fields of which the first choice is drawn half as often.
-VARIED = ("related", "use", "mask", "dropout", "seed")
+VARIED = ("related", "use", "dropout", "seed")
 FIELDS: dict[str, tuple[Any, ...]] = {
     "dtype": ("bfloat16", "float32", "float32", "float16", "float64", "mixed"),
     "dropout": (0.0, 0.1, 0.1, 0.1, 0.5, 0.9, 0.01, 0.99, 1.0, -0.1, 1.5, 1 / 64, 1e-9),
@@ -111,6 +112,7 @@ FIELDS: dict[str, tuple[Any, ...]] = {
     ),
     "use": USES,
     "changed after": ("nothing", "query", "key", "value", "mask"),
+    "words": ("names", "positions", "as integers", "default type"),
     "small": (True, False, False),
     "seed": tuple(range(50)),
 }
@@ -135,15 +137,26 @@ def run(record: Record, p: dict[str, Any]) -> None:
         words["enable_gqa"] = True
 
     def call(*inputs: Any) -> Any:
-        return F.scaled_dot_product_attention(*inputs, mask, **words)
+        if p["words"] == "positions":
+            found = mask, words["dropout_p"], words.get("is_causal", False)
+            rest = {name: words[name] for name in ("scale", "enable_gqa") if name in words}
+            return F.scaled_dot_product_attention(*inputs, *found, **rest)
+        if p["words"] == "as integers":
+            numbers = {name: int(each) if each in (0, 1) else each for name, each in words.items()}
+            return F.scaled_dot_product_attention(*inputs, mask, **numbers)
+        return F.scaled_dot_product_attention(*inputs, attn_mask=mask, **words)
 
-    with _context(record, p["context"]):
-        _use(record, p, call, (query, key, value), mask, leaves)
+    torch.set_default_dtype(torch.float64 if p["words"] == "default type" else torch.float32)
+    try:
+        with _context(record, p["context"]):
+            _use(record, p, call, (query, key, value), mask, leaves)
+    finally:
+        torch.set_default_dtype(torch.float32)
     for name, leaf in leaves.items():
         if leaf.is_leaf:
             record.tensor(f"{name}.grad after backward", leaf.grad)
     if not record.is_exact:
-        record.note("generator", "is as far", torch.rand(1).item())
+        record.note("generator", "is as far", torch.rand(1, dtype=torch.float32).item())
 
 
 def _thresholds(is_small: bool) -> None:
