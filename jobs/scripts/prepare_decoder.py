@@ -23,7 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from train_text import InputError, is_blank, read_rows
+from train_text import InputError, is_blank, read_rows, show_failure
 
 FOLDER = Path("data")
 PREPARED = "prepared.json"
@@ -549,7 +549,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         prepare(data, FOLDER)
     except InputError as error:
-        print(f"prepare_decoder: {error}", file=sys.stderr, flush=True)
+        show_failure(f"prepare_decoder: {error}")
         return 2
     return 0
 

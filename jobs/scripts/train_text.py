@@ -625,6 +625,7 @@ def run(data: Arguments, training: Any) -> None:
 def show_failure(message: str) -> None:
     """Print why the script ends, in a job so that it becomes the job's reason, whichever rank ends first."""
     observer = getattr(sys.modules.get("_amx_cluster_observer"), "observer", None)
+    message = message.encode(errors="backslashreplace").decode()  # of a file perhaps, with half of a character
     if observer is None:
         print(message, file=sys.stderr, flush=True)
     else:

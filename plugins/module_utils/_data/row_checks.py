@@ -60,7 +60,7 @@ class Table:
 
 def named(found: Sequence[str]) -> str:
     """Return columns for a message: with quotes where a name has what cannot be seen."""
-    return ", ".join(name if name == visible(name) else repr(name) for name in found)
+    return ", ".join(name if name == visible(name) and not is_half(name) else repr(name) for name in found)
 
 
 def choose_columns(

@@ -106,3 +106,8 @@ def test_glue_metrics(
 
 def test_equal_values_share_their_mean_rank(script: ModuleType) -> None:
     assert script.ranking([3.0, 1.0, 3.0, 2.0, 3.0]) == [4.0, 1.0, 4.0, 2.0, 4.0]
+
+
+def test_a_message_with_half_of_a_character_is_printed(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    script.show_failure("train_text: \ud83d")
+    assert capsys.readouterr().err == "train_text: \\ud83d\n"
