@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import textwrap
 from collections.abc import Sequence
@@ -21,6 +22,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue impo
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUE = ROOT / "roles/torch_stack/vars/stacks.yml"
+# What tests/integration/optimize/judge_zoo.py --write has found.
+ZOO = ROOT / "tests/integration/optimize/zoo.json"
 # The index of the site: groups of pages, each page with the question that it answers.
 INDEX = ROOT / "docs/docsite/index.md"
 ENTRY = re.compile(r"^(?::caption: (?P<caption>.+)|(?:(?P<question>.+) <)?/(?P<page>docs/\w+)>?)$", re.MULTILINE)
@@ -180,6 +183,19 @@ def pages(index: Path = INDEX) -> str:
             title = (ROOT / page).read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
             text += f"- [{title.partition(':')[0]}]({page.removeprefix('docs/')}): {entry['question']}\n"
     return text.strip()
+
+
+def scripts_compared() -> str:
+    """Return the table of training scripts with and without the parts of optimize, as judge_zoo.py has written it."""
+    found = json.loads(ZOO.read_text(encoding="utf-8"))
+    by_parts: dict[str, list[str]] = {}
+    for row in sorted(found["rows"], key=lambda row: -row["difference"]):
+        parts = ", ".join(f"`{part}`" for part in row["acted"]) or "none"
+        by_parts.setdefault(parts, []).append(f"{row['script'].replace('_', ' ')} {row['difference']:.0e}")
+    rows = [["parts that acted", "scripts, and the largest relative difference of a loss"]]
+    rows += [[parts, ", ".join(scripts)] for parts, scripts in sorted(by_parts.items(), key=lambda item: -len(item[1]))]
+    machine = "one core of an AMD EPYC with avx512_bf16 (2 cores)"
+    return f"{len(found['rows'])} scripts of 20 steps, {machine}, {found['date']}:\n\n{table(rows)}"
 
 
 def role_metadata() -> dict[Path, str]:

@@ -40,6 +40,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "cloud fields": doc_tables.cloud_fields,
     "types with AMX": doc_tables.types_with_amx,
     "gradients on servers": step_table.table,
+    "scripts compared": doc_tables.scripts_compared,
 }
 BLOCK = re.compile(
     r"<!-- begin (?P<name>[^:\n]+): written by `make docs` -->\n(?P<text>.*?)<!-- end (?P=name) -->", re.S
