@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import dataclasses
+import getpass
+import platform
+import secrets
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,6 +29,9 @@ class ActionModule(ControlNodeAction):
         "leaving": {"type": "list", "elements": "str", "default": []},
         # What carried the mark before a run that failed: what is removed then is the rest, and nothing is shown.
         "before": {"type": "dict"},
+        # The run that locks the cluster, and what it makes: with `before`, only that is removed. unlock: ends its lock.
+        "run": {"type": "str", "default": ""},
+        "unlock": {"type": "bool", "default": False},
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
@@ -39,8 +45,24 @@ class ActionModule(ControlNodeAction):
         asked = request.load(Path(options["file"]))
         aws.check_installed(module_loader.find_plugin("amazon.aws.ec2_instance") is not None)
         ec2 = aws.Ec2(asked)
+        if options["unlock"]:
+            ec2.unlock(options["run"])
+            return {"changed": False}
+        if options["before"] is not None or options["run"] or self._task.check_mode:
+            return self.answer(asked, ec2, options)
+        run = secrets.token_hex(6)
+        ec2.lock(run, f"{getpass.getuser()}@{platform.node()}")
+        try:
+            return {**self.answer(asked, ec2, {**options, "run": run}), "run": run}
+        except BaseException:
+            ec2.unlock(run)
+            raise
+
+    def answer(self, asked: request.Request, ec2: aws.Ec2, options: dict[str, Any]) -> dict[str, Any]:
+        """Return what is made, or removed, and show it."""
         if options["state"] == "absent":
-            return self.absent(asked, ec2.own(), options)
+            own = ec2.own(options["run"] if options["before"] else "")
+            return self.absent(asked, own, options)
         facts = ec2.facts()
         own = facts["own"]
         leaving = [one for one in own["instances"] if one["InstanceId"] in options["leaving"]]
@@ -52,6 +74,7 @@ class ActionModule(ControlNodeAction):
         return {
             "changed": bool(self._task.check_mode and made.changes),
             **self.common(asked, own),
+            "run_tags": {aws.RUN: options["run"]},
             "leaving": [one["InstanceId"] for one in leaving],
             "plan": dataclasses.asdict(made),
             "price": dataclasses.asdict(price),

@@ -18,6 +18,7 @@ class ActionModule(ControlNodeAction):
         "serve_name": {"type": "str", "default": ""},
         "serve_address": {"type": "str", "default": ""},
         "serve_port": {"type": "raw"},
+        "serve_limits": {"type": "dict", "default": {}},
     }
     # What a user can set with -e.
     OPTIONS = (*(set(ARGUMENTS) - {"hosts", "results"}), "format", "query", "output")
@@ -27,4 +28,5 @@ class ActionModule(ControlNodeAction):
         wanted = predictions.read_model(options, serving.SUFFIX, "server")
         address = serving.read_address(options["serve_address"])
         port = serving.read_port(options["serve_port"])
-        return {"request": {**wanted.to_json(), "address": address, "port": port}}
+        limits = serving.read_limits(options["serve_limits"] or {})
+        return {"request": {**wanted.to_json(), "address": address, "port": port, "limits": limits}}

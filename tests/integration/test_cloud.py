@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._cloud import aws, plan, request
 from support import checkout, ec2, playbooks
 from support.local_cluster import LocalCluster
 
@@ -347,9 +349,54 @@ def test_a_host_that_is_taken_back_is_replaced_and_the_job_goes_on(account: Acco
     status["left"] = {"spr-node0": {"at": "12:00:00 UTC", "instance": first["InstanceId"]}}
     (prefix / "jobs/tiny/status.json").write_text(json.dumps(status))
 
+    assert "the head, with the log and the results of job tiny, which were not fetched" in account.fail(
+        *words, playbook="cloud_train"
+    )
+    account.succeed("-i", "inventories/spr", "-e", "job=tiny", playbook="results")
+    supervisor = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(300)", "supervise.py", str(prefix / "jobs/tiny")]
+    )
+    running = {**status, "state": "running", "pid": supervisor.pid}
+    (prefix / "jobs/tiny/status.json").write_text(json.dumps(running))
+    assert "job tiny is running, and goes on without spr-node0" in account.fail(*words, playbook="cloud_train")
+    supervisor.kill()
+    supervisor.wait()
+    assert [one["InstanceId"] for one in account.instances().values()] == [first["InstanceId"]]
+    (prefix / "jobs/tiny/status.json").write_text(json.dumps(status))
+
     shown = account.succeed(*words, playbook="cloud_train")
     assert re.search(rf"host +spr-node0 \({first['InstanceId']}\) +to give back: EC2 takes it back", shown)
     (second,) = account.instances().values()
     assert second["InstanceId"] != first["InstanceId"]
     status = json.loads((prefix / "jobs/tiny/status.json").read_text())
     assert (status["state"], status["attempts"][0]["from"]) == ("succeeded", "checkpoint-3")
+
+
+def test_two_runs_at_a_time(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one is refused with who and since; what is undone is what the run has made, and nothing else."""
+    for name, value in account.env.items():
+        monkeypatch.setenv(name, value)
+    asked = request.load(account.folder / "spr.yml")
+    first, second, client = aws.Ec2(asked), aws.Ec2(asked), account.api.client()
+    first.lock("aaaa", "anna@control")
+    first.lock("aaaa", "anna@control")  # an answer that got lost
+    with pytest.raises(ValueError, match=r"run aaaa of anna@control, since 20.* --key-name amx-spr-lock$"):
+        second.lock("bbbb", "ben@ci")
+    second.unlock("bbbb")
+    assert [one["KeyName"] for one in client.describe_key_pairs()["KeyPairs"]] == ["amx-spr-lock"]
+    refused = account.fail()
+    assert "run aaaa of anna@control" in refused
+    assert not account.instances()
+    account.fail("-e", "state=absent")
+    monkeypatch.setattr(aws, "STALE", timedelta(seconds=-1))
+    second.lock("bbbb", "ben@ci")  # the other run has died
+    second.unlock("bbbb")
+    for run in ("aaaa", "bbbb"):
+        marks = [{"Key": key, "Value": value} for key, value in {request.MARK: "spr", aws.RUN: run}.items()]
+        for kind, call in (("key-pair", client.create_key_pair), ("security-group", client.create_security_group)):
+            named = {"KeyName": run} if kind == "key-pair" else {"GroupName": run, "Description": run}
+            call(**named, TagSpecifications=[{"ResourceType": kind, "Tags": marks}])
+    before: dict[str, Any] = {kind: [] for kind in plan.WORDS}
+    undone = plan.removal(second.own("bbbb"), before, False)
+    assert [one["name"] for kind in ("keys", "security_groups") for one in undone[kind]] == ["bbbb", "bbbb"]
+    assert len(second.own()["keys"]) == 2

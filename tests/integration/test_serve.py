@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import signal
@@ -124,6 +125,23 @@ def test_refusals(served: tuple[int, str]) -> None:
     assert refused(port, [{"text": "a"}] * 1025)[0] == 413
     assert refused(port, b'"' + b"a" * (9 << 20) + b'"')[0] == 413
     assert ask(port, "/predict", {"text": "the cat sat"})  # it goes on
+
+
+def test_connections_have_time_limits_and_are_kept(served: tuple[int, str]) -> None:
+    """A balancer's idle ones outlive 5 s; those on which no head or no whole body comes are closed."""
+    kept = http.client.HTTPConnection("127.0.0.1", served[0])
+    slow = [socket.create_connection(("127.0.0.1", served[0])) for _number in range(2)]
+    slow[0].sendall(b"GET /he")
+    slow[1].sendall(b'POST /predict HTTP/1.1\r\nhost: a\r\ncontent-length: 99\r\n\r\n{"text"')
+    kept.request("GET", "/health")
+    assert kept.getresponse().read() == b"ok\n"
+    local = kept.sock.getsockname()
+    for one in slow:
+        one.settimeout(60)
+        assert one.recv(4096).startswith(b"HTTP/1.1 408 ")
+    kept.request("GET", "/health")
+    assert kept.getresponse().read() == b"ok\n"
+    assert kept.sock.getsockname() == local
 
 
 def test_the_same_command_again_and_another_setting(served: tuple[int, str], folder: Path) -> None:

@@ -1,13 +1,15 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What EC2 is asked before anything is changed. Every call here only reads."""
+"""What EC2 is asked before anything is changed, and the lock that keeps a second run of a cluster out."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
 from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._cloud.request import 
 BOTO3 = "boto3>=1.34"
 # The region of the price list's endpoint, whatever region the prices are of.
 PRICE_LIST = "us-east-1"
+# Tags: of the run that made something, and of the key pair that locks a cluster.
+RUN, LOCK = f"{MARK}-run", f"{MARK}-lock"
+# A lock that is older is of a run that died.
+STALE = timedelta(hours=3)
 _GONE = ("terminated", "shutting-down")
 
 
@@ -28,6 +34,18 @@ def check_installed(amazon_aws: bool) -> None:
         )
     if not amazon_aws:
         raise ValueError("the collection amazon.aws is not installed: ansible-galaxy collection install amazon.aws")
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc).replace(microsecond=0)
+
+
+def _is_stale(since: str) -> bool:
+    """Tell whether a lock is so old that its run has died."""
+    try:
+        return _now() - datetime.fromisoformat(since) > STALE
+    except (ValueError, TypeError):
+        return False
 
 
 class Ec2:
@@ -96,12 +114,54 @@ class Ec2:
         )
         return list(self._ask("describe_images", "Images", **wanted))
 
-    def own(self) -> dict[str, list[Any]]:
+    def lock(self, run: str, who: str) -> None:
+        """Lock the cluster for a run: by a key pair of its own, which EC2 makes for one only. Raises ValueError."""
+        request, name = self.request, f"{self.request.resource()}-lock"
+        marks = {LOCK: request.name, RUN: run, "amx-cluster-who": who, "amx-cluster-since": _now().isoformat()}
+        tagged = [{"Key": key, "Value": value[:250]} for key, value in marks.items()]
+        for _attempt in range(2):
+            try:
+                self._ec2.import_key_pair(
+                    KeyName=name,
+                    PublicKeyMaterial=request.key.encode(),
+                    TagSpecifications=[{"ResourceType": "key-pair", "Tags": tagged}],
+                )
+                return
+            except self._errors as error:
+                if "InvalidKeyPair.Duplicate" not in str(error):
+                    where = f"{request.type} in {request.zone or request.region}"
+                    raise ValueError(errors.of_text(str(error), where)) from None
+            found = self._lock()
+            if found.get(RUN) == run:  # an answer of EC2 got lost
+                return
+            since = found.get("amx-cluster-since", "")
+            if found.get(LOCK) != request.name or not _is_stale(since):
+                break
+            self.unlock(found.get(RUN, ""))
+        whose = f"run {found.get(RUN)} of {found.get('amx-cluster-who', 'somebody')}, since {since or '?'}"
+        raise ValueError(
+            f"{request.name} is being changed by another run ({whose}): wait for its end. If it "
+            f"has died, remove its lock: aws ec2 delete-key-pair --region {request.region} --key-name {name}"
+        )
+
+    def unlock(self, run: str) -> None:
+        """Remove the lock of a run; none of another one."""
+        if self._lock().get(RUN) == run:
+            with contextlib.suppress(*self._errors):
+                self._ec2.delete_key_pair(KeyName=f"{self.request.resource()}-lock")
+
+    def _lock(self) -> dict[str, str]:
+        name = f"{self.request.resource()}-lock"
+        return next((tags(one) for one in self._ask("describe_key_pairs", "KeyPairs") if one["KeyName"] == name), {})
+
+    def own(self, run: str = "") -> dict[str, list[Any]]:
         """Return what carries the mark of this cluster: {kind: [its id, or name where it is known by that]}.
 
-        Instances are as DescribeInstances has them, without those that are gone; images {"id", "name"}.
+        run: only what this run has made. Instances are as DescribeInstances has them, without those that are gone;
+        images {"id", "name"}.
         """
-        mark = [{"Name": f"tag:{MARK}", "Values": [self.request.name]}]
+        wanted = {MARK: self.request.name, **({RUN: run} if run else {})}
+        mark = [{"Name": f"tag:{name}", "Values": [value]} for name, value in wanted.items()]
         found = {
             "instances": [
                 instance
@@ -115,7 +175,7 @@ class Ec2:
                 for one in self._ask("describe_images", "Images", Owners=["self"], Filters=mark)
             ],
         }
-        return {**found, **self._named(lambda tags: tags.get(MARK) == self.request.name)}
+        return {**found, **self._named(lambda tags: wanted.items() <= tags.items())}
 
     def _foreign(self) -> dict[str, list[Any]]:
         """Return what has the name of what this cluster needs once, without its mark."""

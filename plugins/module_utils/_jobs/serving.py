@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, predictions
@@ -24,6 +25,8 @@ PORT = 8000
 REQUIREMENTS = ("uvicorn==0.39.0", "starlette==0.49.3")
 # A server runs for months, and is of no use once it gives up.
 RESTARTS = 1000
+# Of server.py: seconds until /health is 503, until an instance hangs, and until a request is given up.
+LIMITS = ("health", "hung", "request")
 ADDRESS = re.compile(r"[0-9A-Fa-f:.]{2,45}")
 
 
@@ -42,6 +45,19 @@ def read_address(given: str) -> str:
     return given
 
 
+def read_limits(given: Mapping[str, Any]) -> dict[str, float]:
+    """Return the time limits that were set, in seconds. Raises ValueError."""
+    limits = {}
+    for name, value in given.items():
+        try:
+            limits[str(name)] = float(value)
+        except (TypeError, ValueError):
+            limits[str(name)] = 0.0
+        if name not in LIMITS or not 0 < limits[name] < float("inf"):
+            raise ValueError(f"serve_limits: {name}={value} is not seconds above 0 for {', '.join(LIMITS)}")
+    return limits
+
+
 def request(
     cell: Mapping[str, Any],
     model: Mapping[str, Any],
@@ -49,11 +65,12 @@ def request(
     hosts: Sequence[str],
     address: str,
     port: int,
+    limits: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return what the ranks are asked to serve. Raises ValueError.
 
     cell: how the model is run, as predictions.cell returns it. model: as prediction_files.of_job returns it. columns:
-    those that the user named. hosts: that serve.
+    those that the user named. hosts: that serve. limits: see read_limits.
     """
     if cell["int8"] == "static" and not model["config"].get(predictions.INT8):
         raise ValueError(
@@ -67,6 +84,7 @@ def request(
         "trained_on": list(model["trained_on"]),
         "address": address,
         "port": port,
+        **({"limits": dict(limits)} if limits else {}),
     }
     told = json.dumps([content, model["sha256"], list(hosts)], sort_keys=True)
     return {**content, "digest": hashlib.sha256(told.encode()).hexdigest()[:32]}

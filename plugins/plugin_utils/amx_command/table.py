@@ -231,6 +231,7 @@ COMMANDS = (
             *ASKED,
             Option("serve_port", "the port (8000)", "PORT"),
             Option("serve_address", "the address (of each host in the cluster); 0.0.0.0: all of a host", "ADDRESS"),
+            Option("serve_limits", "seconds, such as health=30,hung=300,request=300", "LIMITS"),
             Option("serve_name", "the name of the server", "NAME"),
             OVERRIDE,
             *JSON,

@@ -103,3 +103,15 @@ def test_what_a_person_is_told() -> None:
         'Ask it:   curl -s http://10.0.0.1:8000/predict -d \'{"text": "..."}\'',
         "Stop it:  playbooks/stop.yml -e job=csv-serve",
     ]
+
+
+@pytest.mark.parametrize(
+    "given", [{"health": 0}, {"hung": "soon"}, {"helth": 3}, {"request": "nan"}, {"request": "inf"}]
+)
+def test_limits_that_are_none(given: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=r"^serve_limits: .* is not seconds above 0 for health, hung, request$"):
+        serving.read_limits(given)
+
+
+def test_limits() -> None:
+    assert serving.read_limits({"health": "10", "hung": 60}) == {"health": 10.0, "hung": 60.0}
