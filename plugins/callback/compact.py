@@ -75,7 +75,7 @@ from ansible.plugins.callback.default import CallbackModule as Default
 from ansible_collections.amx.cluster.plugins.module_utils import _screen
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
 from ansible_collections.amx.cluster.plugins.plugin_utils import ansible_core as tasks
-from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils import compact_text, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.launch import STARTED_BY
 from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Section
 
@@ -83,6 +83,8 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.compact_text import Se
 NO_HOSTS = ["!all"]
 # What prints the progress of a job itself.
 FOLLOWING = ("amx.cluster.job_start", "amx.cluster.job_log")
+# The play on the control node (playbooks/inventory.yml) that others can do without where --limit names hosts.
+SKIPPED_BY_LIMIT = "Check the inventory"
 DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 
 
@@ -174,6 +176,15 @@ class CallbackModule(Default):
 
     @compactly
     def v2_playbook_on_no_hosts_matched(self) -> None:
+        limit = context.CLIARGS.get("subset")
+        if limit and self._play.hosts == ["localhost"] and self._play_name() != SKIPPED_BY_LIMIT:
+            said = inventory_in_use.commands(
+                f"--limit {limit} cannot be used here: what this command does is checked on the control node, for all "
+                "hosts of the inventory, and nothing was done. Leave --limit out. A job runs on its first N hosts with "
+                "-e '{override: {hosts: N}}'; for others, name an inventory that has these alone"
+            )
+            print(f"[ERROR]: {said}", file=sys.stderr)
+            sys.exit(2)
         if self._play.hosts != NO_HOSTS:
             self._show(_screen.painted(f"{self._play_name()}: no host of the inventory", _screen.DIM, self._colours()))
 

@@ -9,6 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
 from support import checkout, playbooks
 from support.local_cluster import LocalCluster
 
@@ -70,3 +71,14 @@ def test_the_status_on_the_hosts_of_a_limit(tmp_path: Path) -> None:
     ran = playbooks.play(tmp_path, checkout.ROOT / "playbooks/status.yml", "--limit", "node0")
     assert ran.returncode == 0, ran.stdout
     assert "No job was started on this cluster." in ran.stdout
+
+
+@pytest.mark.parametrize("playbook", ["network", "train"])
+def test_a_limit_that_leaves_out_the_control_node(tmp_path: Path, playbook: str) -> None:
+    """Nothing would be done, with exit code 0."""
+    playbooks.write_inventory(tmp_path, tmp_path / "prefix", {"node0": playbooks.LOCAL}, {"node1": {}})
+    environ = {**checkout.environment(), "ANSIBLE_STDOUT_CALLBACK": "amx.cluster.compact"}
+    words = ("-l", "node0", "-e", "job=job.yml")
+    ran = playbooks.play(tmp_path, checkout.ROOT / f"playbooks/{playbook}.yml", *words, env=environ)
+    assert ran.returncode == 2
+    assert "--limit node0 cannot be used here" in ran.stdout

@@ -47,7 +47,7 @@ def losses(table: Table) -> Drawn | None:
             axes.plot(
                 [row[key] for row in points],
                 [row[name] for row in points],
-                linestyle=look,
+                linestyle=look if len(points) > 2 else "none",  # two points are no curve
                 linewidth=2,
                 marker="o" if look == "none" or len(points) < 3 else None,
                 markersize=7,
@@ -56,6 +56,7 @@ def losses(table: Table) -> Drawn | None:
                 color=of_series(place),
                 label=style.short(f"{label}, {what}" if len(groups) > 1 else what),
                 zorder=3 + (name == "eval_loss"),
+                clip_on=False,  # a marker on an axis is drawn whole
             )
             ends = " to ".join(figure(point[name]) for point in (points[0], points[-1])[: len(points)])
             said.append(f"{label}, {what}: {ends}")

@@ -94,9 +94,19 @@ class Source:
 
     @property
     def cpu(self) -> str:
-        """Return the CPU's model name, or the instruction sets of the job's hosts."""
+        """Return the CPU's model name, where the results have it."""
+        return text(self.content.get("cpu"))
+
+    @property
+    def isa(self) -> str:
+        """Return the instruction sets of the job's hosts."""
         isas = self.content.get("isas")
-        return text(self.content.get("cpu")) or (", ".join(map(text, isas)) if isinstance(isas, list) else "")
+        return ", ".join(map(text, isas)) if isinstance(isas, list) else ""
+
+    @property
+    def processor(self) -> str:
+        """Return what tells results on different machines apart."""
+        return short_cpu(self.cpu) or self.isa
 
 
 @dataclass(frozen=True)
@@ -193,10 +203,10 @@ def _labelled(found: Sequence[Source]) -> tuple[Source, ...]:
     made = []
     for source in found:
         same = [other for other in found if other.kind == source.kind]
-        cpus = {other.cpu for other in same}
+        cpus = {other.processor for other in same}
         jobs = {other.job for other in same}
-        parts = [source.job or source.path.name] if len(jobs) > 1 or len(cpus) == 1 or not source.cpu else []
-        parts += [short_cpu(source.cpu)] if len(cpus) > 1 and source.cpu else []
+        parts = [source.job or source.path.name] if len(jobs) > 1 or len(cpus) == 1 or not source.processor else []
+        parts += [source.processor] if len(cpus) > 1 and source.processor else []
         made.append((source, ", ".join(parts)))
     labels = [(source.kind, label) for source, label in made]
     return tuple(

@@ -55,6 +55,7 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
     columns = (
         *named("results", "kind", "state", "model", "stack", "backend", "precision"),
         Column("cpu", "CPU"),
+        Column("isa", "instruction set"),
         *named("hosts", "ranks", form="int"),
         Column("samples_per_step", "global batch", "int"),
         SPEED,
@@ -72,6 +73,7 @@ def overview(sources: Sequence[Source], price: Price | None) -> Table:
             kind=WORDS[source.kind],
             model=source.model,
             cpu=short_cpu(source.cpu),
+            isa=source.isa,
             samples_per_second=throughput(source),
             directory=str(source.path),
         )

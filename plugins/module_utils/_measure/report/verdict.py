@@ -17,7 +17,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.source
     entries,
     mapping,
     number,
-    short_cpu,
     text,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables import (
@@ -113,7 +112,7 @@ def _measured(sources: Sources) -> str:
     kinds = {text(sweep.content.get("scaling")) for sweep in sources.of("sweep")} - {""}
     parts += [f"{kind} scaling" for kind in sorted(kinds)]
     of_first = [source for source in sources.all if source.kind == first.kind]
-    cpus = list(dict.fromkeys(short_cpu(source.cpu) for source in of_first if source.cpu))
+    cpus = list(dict.fromkeys(source.processor for source in of_first if source.processor))
     parts += [" and ".join(cpus)] if cpus else []
     return ", ".join(filter(None, parts)) + "."
 
@@ -160,7 +159,6 @@ def _job(job: Source, epochs: Table) -> tuple[str, str, str]:
     sentence = f"Job {name} {state}{f' ({reason})' if reason else ''}"
     sentence += f" on {where}" if where else ""
     sentence += f" in {duration(seconds)}" if seconds is not None else ""
-    sentence += f": {figure(speed)} samples/s" if speed is not None else ""
     sentence += f", after {count(int(restarts), 'restart')}" if restarts else ""
     epoch = next((row for row in epochs.rows if row["results"] == job.label and row["extrapolated"]), None)
     if epoch:

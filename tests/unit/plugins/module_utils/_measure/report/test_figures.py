@@ -169,6 +169,7 @@ def test_losses_over_each_other(tmp_path: Path) -> None:
     )
     (axes,) = figure(report(*paths), "losses").figure.axes
     lines = {line.get_label(): line for line in axes.lines}
+    assert not any(line.get_clip_on() for line in axes.lines), "a marker on an axis is drawn whole"
     assert axes.get_xlabel() == "epoch", "jobs of different lengths are compared by epoch"
     for name, history in (("one", report_results.losses()), ("other", report_results.losses(150, seed=2))):
         expected = [(entry["epoch"], entry["loss"]) for entry in history if "loss" in entry]

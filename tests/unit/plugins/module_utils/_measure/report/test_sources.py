@@ -175,3 +175,10 @@ def test_a_table_as_csv_reads_back_the_same(tmp_path: Path) -> None:
     table = tables.Table("t", "t", tables.named("a", "b"), [{"a": cell, "b": None} for cell in cells])
     (tmp_path / "t.csv").write_bytes(table.csv().encode())
     assert [record.values for record in rows.open_data(tmp_path / "t.csv")] == [{"a": cell, "b": ""} for cell in cells]
+
+
+def test_an_instruction_set_is_no_cpu() -> None:
+    source = sources.Source("job", Path("a"), {"isas": ["amx", "avx512"]})
+    assert (source.cpu, source.isa, source.processor) == ("", "amx, avx512", "amx, avx512")
+    known = sources.Source("job", Path("a"), {"isas": ["amx"], "cpu": "Intel(R) Xeon(R) Platinum 8480+ CPU @ 2.0GHz"})
+    assert known.processor == "Xeon Platinum 8480+"
