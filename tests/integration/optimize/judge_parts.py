@@ -175,16 +175,19 @@ def attention_is_exact() -> None:
 def attention_is_exact_with_dropout() -> None:
     """Also of values that are all near another number than 0: differences of their products are what counts."""
     for dtype in (torch.float32, torch.bfloat16):
-        for shift in (0, 5):
+        for shift, scale in ((0, 0.25), (5, 0.25), (5, 2.0)):
             for is_causal in (True, False):
                 tensors = inputs(dtype)
                 tensors[2] = (tensors[2] + shift).detach()
-                words: dict[str, Any] = {"dropout_p": 0.3, "is_causal": is_causal}
+                words: dict[str, Any] = {"dropout_p": 0.3, "is_causal": is_causal, "scale": scale}
                 found, their_own = (gradients(way, tensors, **words) for way in (mine, theirs))
                 right = gradients(theirs, [each.double() for each in tensors], **words)
                 far, theirs_far = farthest(found, right), farthest(their_own, right)
                 most = 2e-6 if dtype is torch.float32 else 2 * theirs_far
-                judge(f"with dropout, {dtype}, values near {shift}: {far:.7f} ({theirs_far:.7f})", far < most)
+                judge(
+                    f"with dropout, {dtype}, values near {shift}, scale {scale}: {far:.7f} ({theirs_far:.7f})",
+                    far < most,
+                )
 
 
 def attention_is_exact_for_decoders() -> None:

@@ -105,11 +105,17 @@ def _gradients(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, kept: 
             _product(used.transpose(1, 2), given, factor, of_value[part])
         if keys is None or values is None:
             continue
-        of_scores = _product(given, values[part].flatten(0, 1).transpose(1, 2), factor)
+        second = values[part].flatten(0, 1).transpose(1, 2)
         if ctx.dropout:
+            # As exact as PyTorch's, which has this in float32: differences within a row are what counts.
+            of_scores, softmax = _exactly(given, second, factor), softmax.float()
             _drop(of_scores, softmax)
             softmax = _absolute(softmax)
-        of_scores = torch._softmax_backward_data(of_scores, softmax, -1, softmax.dtype)
+            if kept.dtype is not softmax.dtype:
+                softmax = softmax.div_(softmax.sum(-1, keepdim=True))
+        else:
+            of_scores = _product(given, second, factor)
+        of_scores = torch._softmax_backward_data(of_scores, softmax, -1, softmax.dtype).to(kept.dtype)
         if of_query is not None:
             _product(of_scores, keys[part].flatten(0, 1), ctx.scale, of_query[part])
         if of_key is not None:
@@ -198,13 +204,18 @@ def blocks(shape: Any) -> Iterator[tuple[slice, slice, int]]:
 
 def _scores(query: Any, key: Any, mask: Any, scale: float) -> Any:
     """Return the scores in float32."""
-    first, second = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)
-    found = _product(first, second, scale)
-    if found.dtype is not torch.float32:
-        rest = torch.baddbmm(found, first, second, beta=-1, alpha=scale)
-        found = found.float().add_(rest)
+    found = _exactly(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2), scale)
     found = found.view(*query.shape[:3], key.shape[2])
     return found if mask is None else found.add_(mask)
+
+
+def _exactly(first: Any, second: Any, factor: float) -> Any:
+    """Return the product of matrices times a factor in float32."""
+    found = _product(first, second, factor)
+    if found.dtype is torch.float32:
+        return found
+    rest = torch.baddbmm(found, first, second, beta=-1, alpha=factor)
+    return found.float().add_(rest)
 
 
 def _product(first: Any, second: Any, factor: float, out: Any = None) -> Any:
