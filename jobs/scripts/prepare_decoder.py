@@ -25,6 +25,15 @@ from typing import Any
 
 from train_text import InputError, is_blank, read_rows, show_failure
 
+from ansible_collections.amx.cluster.plugins.module_utils._data.chats import (  # isort: skip (train_text finds it)
+    instruction_of,
+    messages_of,
+    rendered,
+    text_of,
+    tools,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._data.model_files import check_tokens, positions  # isort: skip
+
 FOLDER = Path("data")
 PREPARED = "prepared.json"
 # Not counted by the loss: the number that transformers' models and PyTorch's cross_entropy pass over.
@@ -38,8 +47,6 @@ FORMS = (
     ("question", "answer"),
     ("text",),
 )
-ROLES = {"human": "user", "gpt": "assistant", "developer": "system", "function": "tool"}
-KNOWN_ROLES = ("system", "user", "assistant", "tool")
 # Architectures (model_type) that keep packed texts apart by their positions, as a test compares for each of them.
 PACKS = ("gemma3_text", "llama", "mistral", "olmo2", "phi3", "qwen2", "qwen3", "smollm3")
 BATCH = 1000
@@ -122,76 +129,15 @@ def texts(row: dict[str, Any], render: Callable[[list[dict[str, Any]], bool], st
         if not row[name] or (isinstance(row[name], str) and is_blank(row[name])):
             raise InputError(f"{name} is empty")
     if form == ("text",):
-        return [Text(_text(last, "text"), None, True)]
+        return [Text(text_of(last, "text"), None, True)]
     if form == ("prompt", "completion") and isinstance(first, str):
-        whole = first + _text(last, "completion")
+        whole = first + text_of(last, "completion")
         return [Text(whole, [(len(first), len(whole))], True)]
     if form == ("prompt", "completion"):
-        return chat([*_messages(first, "prompt"), *_messages(last, "completion")], render)
+        return chat([*messages_of(first, "prompt"), *messages_of(last, "completion")], render)
     if len(form) == 1:
-        return chat(_messages(last, form[0]), render)
-    asked = "\n\n".join(_text(part, name) for part, name in ((first, form[0]), (row.get("input"), "input")) if part)
-    system = [{"role": "system", "content": row["system"]}] if row.get("system") else []
-    answer = {"role": "assistant", "content": _text(last, form[-1])}
-    return chat([*system, {"role": "user", "content": asked}, answer], render)
-
-
-def _text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{name} is not a text: {value!r:.60}")
-    return value
-
-
-def _messages(value: Any, name: str) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise InputError(f"{name} is not a list of messages")
-    found = []
-    for number, one in enumerate(value, 1):
-        role = one.get("role") or one.get("from")
-        if ROLES.get(role, role) not in KNOWN_ROLES:
-            raise InputError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
-        role = ROLES.get(role, role)
-        content = _joined(one.get("value") if one.get("content") is None else one["content"])
-        if content is None and role == "system":
-            continue
-        if content is None and role != "tool" and not one.get("tool_calls"):
-            raise InputError(f"{name}, message {number} ({role}): there is no text in it")
-        rest = {key: item for key, item in one.items() if key not in ("from", "value") and item is not None}
-        if one.get("tool_calls"):
-            rest["tool_calls"] = [_call(call) for call in one["tool_calls"]]
-        found.append({**rest, "role": role, "content": content or ""})
-    return found
-
-
-def _joined(content: Any) -> str | None:
-    """Return the text of a message, also one in parts as OpenAI's; None where there is none, or more than text."""
-    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-        content = "".join(str(part.get("text") or "") for part in content)
-    return content if isinstance(content, str) and content.strip() else None
-
-
-def _call(call: Any) -> Any:
-    """Return the call of a tool with arguments as templates write them: OpenAI has them as JSON text."""
-    function = call.get("function", call) if isinstance(call, dict) else None
-    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
-        return call
-    try:
-        function = {**function, "arguments": json.loads(function["arguments"])}
-    except ValueError:
-        return call
-    return {**call, "function": function} if "function" in call else function
-
-
-def tools(row: dict[str, Any]) -> list[Any] | None:
-    """Return the tools that a row declares, a list or JSON text; None where it declares none. Raises InputError."""
-    found = row.get("tools") or None
-    try:
-        found = json.loads(found) if isinstance(found, str) else found
-    except ValueError as error:
-        raise InputError(f"tools: {error}") from error
-    if found is not None and not isinstance(found, list):
-        raise InputError(f"tools is not a list of tools: {found!r:.60}")
-    return found or None
+        return chat(messages_of(last, form[0]), render)
+    return chat([*instruction_of(row, form[0]), {"role": "assistant", "content": text_of(last, form[-1])}], render)
 
 
 def chat(messages: list[dict[str, Any]], render: Callable[[list[dict[str, Any]], bool], str]) -> list[Text]:
@@ -237,6 +183,8 @@ class Counts:
     answers: int = 0
     cut: int = 0
     left_out: int = 0
+    chats: int = 0
+    largest: int = 0
 
 
 def tokens(
@@ -247,22 +195,12 @@ def tokens(
     The tokenizer works on many texts at a time, on all cores. Raises InputError with the place of the row.
     """
     rows = iter(rows)
-
-    def render(declared: list[Any] | None, messages: list[dict[str, Any]], asks: bool) -> str:
-        if not tokenizer.chat_template:
-            raise InputError("the tokenizer has no chat template: name a file with one by --chat_template")
-        try:
-            return str(
-                tokenizer.apply_chat_template(messages, tools=declared, tokenize=False, add_generation_prompt=asks)
-            )
-        except Exception as error:  # Jinja's, and what a template raises itself
-            raise InputError(f"the chat template refuses it: {error}") from error
-
     while batch := list(islice(rows, BATCH)):
         found: list[Text] = []
         for where, row in batch:
             try:
-                of_row = texts(row, partial(render, tools(row)))
+                of_row = texts(row, partial(rendered, tokenizer, tools(row)))
+                counts.chats += any(not one.special for one in of_row)
                 "".join(one.text for one in of_row).encode()  # half a surrogate pair is no character
                 found += of_row
             except UnicodeEncodeError:
@@ -278,6 +216,7 @@ def tokens(
                 encoded = tokenizer(
                     [one.text for one in chosen], add_special_tokens=special, return_offsets_mapping=True
                 )
+                counts.largest = max(counts.largest, *map(max, filter(None, encoded["input_ids"])), 0)
                 for one, ids, offsets in zip(chosen, encoded["input_ids"], encoded["offset_mapping"]):
                     yield from _samples(one, ids, offsets, tokenizer, max_length, counts)
 
@@ -464,8 +403,8 @@ def load_tokenizer(data: Arguments) -> Any:
     return tokenizer
 
 
-def check_model(data: Arguments) -> None:
-    """Raise InputError where the model's configuration contradicts the arguments. Loads no weights."""
+def check_model(data: Arguments) -> Any:
+    """Return the model's configuration. Raises InputError where it contradicts the arguments. Loads no weights."""
     from transformers import AutoConfig
 
     try:
@@ -473,9 +412,9 @@ def check_model(data: Arguments) -> None:
         layers = linear_layers(config)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(f"model {data.model_name_or_path}: {error}") from error
-    positions = getattr(config, "max_position_embeddings", None)
-    if positions and data.max_length > positions:
-        raise InputError(f"--max_length {data.max_length}: the model has {positions} positions")
+    longest = positions(config.to_dict())
+    if longest and data.max_length > longest:
+        raise InputError(f"--max_length {data.max_length}: the model has {longest} positions")
     if data.max_length < 2:
         raise InputError(f"--max_length {data.max_length}: expected 2 or more")
     if data.packing and config.model_type not in PACKS:
@@ -484,6 +423,7 @@ def check_model(data: Arguments) -> None:
             f"{', '.join(PACKS)}"
         )
     check_lora(data, layers)
+    return config
 
 
 # ---------------------------------------------------------------------------------------------------------- running
@@ -498,7 +438,7 @@ def prepare(data: Arguments, folder: Path) -> dict[str, Any]:
             raise InputError(f"--{name} {getattr(data, name)}: expected 0, which is all, or more")
     if not 0 <= data.validation_split_percentage < 100:
         raise InputError(f"--validation_split_percentage {data.validation_split_percentage}: expected 0 to 99")
-    check_model(data)
+    config = check_model(data)
     tokenizer = load_tokenizer(data)
     splits = {}
     for split, name, most in (
@@ -521,6 +461,7 @@ def prepare(data: Arguments, folder: Path) -> dict[str, Any]:
     }
     for split, rows in splits.items():
         counts = write_split(folder / f"{split}.arrow", rows, data, tokenizer)
+        check_tokens([[counts.largest]], config, tokenizer)
         done["splits"][split] = vars(counts)
         print(described(split, counts), flush=True)
     (folder / PREPARED).write_text(json.dumps(done, indent=4) + "\n", encoding="utf-8")

@@ -33,6 +33,8 @@ from train_text import (
     write_results,
 )
 
+from ansible_collections.amx.cluster.plugins.module_utils._data.model_files import TRAINED_ON, load_weights  # isort: skip (as above)
+
 
 def load_prepared(data: Arguments, folder: Path = FOLDER) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return (what prepare_decoder.py said, {split: dataset}), mapped into memory. Raises InputError."""
@@ -90,12 +92,12 @@ def load_model(data: Arguments, training: Any) -> Any:
     dtype = getattr(torch, names.get(data.dtype, data.dtype))
     try:
         config = AutoConfig.from_pretrained(data.model_name_or_path)
-        if data.from_scratch:
-            model = AutoModelForCausalLM.from_config(config).to(dtype)
-        else:
-            model = AutoModelForCausalLM.from_pretrained(data.model_name_or_path, dtype=dtype)
     except (OSError, ValueError) as error:
         raise InputError(f"model {data.model_name_or_path}: {error}") from error
+    if data.from_scratch:
+        model = AutoModelForCausalLM.from_config(config).to(dtype)
+    else:
+        model, _new = load_weights(AutoModelForCausalLM, data.model_name_or_path, config, dtype=dtype)
     model.config.use_cache = False  # which only generating needs
     if not data.use_peft:
         return model
@@ -116,6 +118,25 @@ def load_model(data: Arguments, training: Any) -> Any:
     return get_peft_model(model, config)
 
 
+def merged(model: Any, data: Arguments) -> Any:
+    """Return the whole model with what its adapters have learnt, in fp32: what they do not change is as it came.
+
+    The weights that were trained beside them may be of fewer bits, in which a small change would leave no trace.
+    """
+    import torch
+    from peft import get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    if data.from_scratch:  # there are no others
+        return model.float().merge_and_unload()
+    config = AutoConfig.from_pretrained(data.model_name_or_path)
+    fresh, _new = load_weights(AutoModelForCausalLM, data.model_name_or_path, config, dtype=torch.float32)
+    setattr(fresh.config, TRAINED_ON, getattr(model.config, TRAINED_ON, None))
+    fresh = get_peft_model(fresh, model.peft_config["default"])
+    set_peft_model_state_dict(fresh, get_peft_model_state_dict(model))
+    return fresh.merge_and_unload()
+
+
 def save(trainer: Any, data: Arguments, tokenizer: Any) -> None:
     """Write the trained model on rank 0, in the number format of its configuration; all ranks have to call it."""
     import torch
@@ -130,7 +151,7 @@ def save(trainer: Any, data: Arguments, tokenizer: Any) -> None:
         if trainer.is_world_process_zero():
             model = trainer.accelerator.unwrap_model(trainer.model)
             if data.use_peft:
-                model = model.merge_and_unload()
+                model = merged(model, data)
                 state = model.state_dict()
             dtype = AutoConfig.from_pretrained(data.model_name_or_path).dtype or torch.float32
             model.config.use_cache = True
@@ -164,6 +185,8 @@ def run(data: Arguments, training: Any) -> None:
     tokenizer = agreed(lambda: load_tokenizer(data))
     transformers.set_seed(training.seed)
     model = agreed(lambda: load_model(data, training))
+    chats = any(split.get("chats") for split in said["splits"].values())
+    setattr(model.config, TRAINED_ON, "chats" if chats else "texts")
     # The collator needs the lengths of packed texts, which the model does not take.
     training.remove_unused_columns = False
     training.prediction_loss_only = True

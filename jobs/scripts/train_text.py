@@ -32,11 +32,11 @@ from pathlib import Path
 from typing import Any
 
 try:
-    from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks, rows
+    from ansible_collections.amx.cluster.plugins.module_utils._data import model_files, row_checks, rows
 except ImportError:  # outside of a job: in a checkout, or in a collection that is installed
     _HERE = Path(__file__).resolve().parents
     sys.path += [str(_HERE[2] / ".collections"), *map(str, _HERE[5:6])]
-    from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks, rows
+    from ansible_collections.amx.cluster.plugins.module_utils._data import model_files, row_checks, rows
 
 # Something that the person who started the job has to change.
 InputError = rows.DataError
@@ -79,7 +79,8 @@ class Arguments:
     train_file: str = field(default="", metadata={"help": "CSV, JSON, JSON lines or Parquet"})
     validation_file: str = field(default="", metadata={"help": "CSV, JSON, JSON lines or Parquet"})
     max_seq_length: int = field(
-        default=128, metadata={"help": "tokens; longer texts are cut (classification) or split"}
+        default=0,
+        metadata={"help": "tokens; longer texts are cut (classification) or split; 0: 128, or what the model has"},
     )
     doc_stride: int = field(default=64, metadata={"help": "tokens that two parts of a split context share"})
     max_answer_length: int = field(default=30, metadata={"help": "tokens of a predicted answer"})
@@ -287,7 +288,8 @@ def prepare(data: Arguments) -> Prepared:
             config.update_from_string(data.config_overrides)
     except ValueError as error:
         raise InputError(f"--config_overrides {data.config_overrides}: expected name=value,...: {error}") from error
-    data.max_seq_length = min(data.max_seq_length, tokenizer.model_max_length)
+    data.max_seq_length = model_files.sequence_length(data.max_seq_length, config, tokenizer)
+    model_files.set_padding(tokenizer, config)
     if task == row_checks.QA:
         return prepare_questions(splits, data, config, tokenizer)
     return prepare_texts(splits, columns, task == row_checks.REGRESSION, data, config, tokenizer)
@@ -319,6 +321,7 @@ def prepare_texts(
 
     def tokenise(batch: Any) -> dict[str, Any]:
         encoded = tokenizer(*(batch[column] for column in columns), truncation=True, max_length=data.max_seq_length)
+        model_files.check_tokens(encoded["input_ids"], config, tokenizer)
         return {**encoded, "labels": [number_of(label) for label in batch["label"]]}
 
     def compute_metrics(evaluated: Any) -> dict[str, float]:
@@ -357,6 +360,7 @@ def prepare_questions(splits: dict[str, Any], data: Arguments, config: Any, toke
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
         )
+        model_files.check_tokens(encoded["input_ids"], config, tokenizer)
         sources = encoded.pop("overflow_to_sample_mapping")
         offsets = encoded.pop("offset_mapping")
         where = [
@@ -480,12 +484,12 @@ def load_model(data: Arguments, prepared: Prepared) -> Any:
     from transformers import AutoModelForQuestionAnswering, AutoModelForSequenceClassification
 
     kind = AutoModelForQuestionAnswering if prepared.question_answering else AutoModelForSequenceClassification
-    try:
-        if data.from_scratch:
-            return kind.from_config(prepared.config).float()
-        return kind.from_pretrained(data.model_name_or_path, config=prepared.config).float()
-    except (OSError, ValueError) as error:
-        raise InputError(f"model {data.model_name_or_path}: {error}") from error
+    if data.from_scratch:
+        return kind.from_config(prepared.config).float()
+    model, new = model_files.load_weights(kind, data.model_name_or_path, prepared.config, new_head=True)
+    if new and os.environ.get("RANK", "0") == "0":
+        print(f"new weights, to be trained: {model_files.listed(new)}", flush=True)
+    return model.float()
 
 
 def be_quiet(training: Any) -> None:

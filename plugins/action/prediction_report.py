@@ -81,6 +81,9 @@ def text(content: dict[str, Any]) -> str:
     if restarts > 0:
         why = "; ".join(attempt["reason"] for attempt in content["attempts"] if attempt.get("reason"))
         lines.append(f"started again {count(restarts, 'time')}: {why}")
+    if content.get("cut"):
+        longer = count(content["cut"], "prompt")
+        lines.append(f"{longer} had more tokens than sequence_length and went in without the beginning: set more")
     if content["rejected_rows"]:
         rejected = count(content["rejected"], "row")
         lines.append(f"{rejected} could not be predicted: line numbers and reasons are in {content['rejected_rows']}")

@@ -12,24 +12,31 @@ options:
   path: {type: path, required: true, description: The directory}
   record: {type: path,
     description: "A file that keeps the SHA-256 of the files, so that files that have not changed are not read again"}
+  of_model: {type: bool, default: false, description: "Whether they are of a model, whose weights have to be whole"}
 """
 EXAMPLES = "\n# Internal\n"
 
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents, file_set
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "record": {"type": "path"}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "record": {"type": "path"},
+            "of_model": {"type": "bool", "default": False},
+        },
         supports_check_mode=True,
     )
     try:
         record = Record(Path(module.params["record"]) if module.params["record"] else None)
-        files = file_set.listing(Path(module.params["path"]), record)
+        path = Path(module.params["path"])
+        files = file_set.listing(path, record)
+        contents.check(path, (entry["file"] for entry in files), module.params["of_model"])
         if not module.check_mode:
             record.save()
     except (OSError, ValueError) as error:

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _yaml
-from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents, file_set
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_text
@@ -177,8 +177,8 @@ def _model(options: Mapping[str, Any], this: str) -> tuple[str, str]:
             raise ValueError(f"model: {model} is not head:/PATH with an absolute path on the head")
         return "", model.rstrip("/")
     place = Path(model).expanduser().absolute()
-    if not (place / "config.json").is_file():
-        what = "has no config.json" if place.is_dir() else "is not there"
+    what = contents.lacks(path.name for path in place.iterdir()) if place.is_dir() else "is not there"
+    if what:
         raise ValueError(f"model: {place} {what}: name a directory on the control node as save_pretrained writes it")
     return "", str(place)
 

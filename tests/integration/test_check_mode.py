@@ -9,6 +9,7 @@ import pytest
 from support import checkout, playbooks
 from support.at_length import only_at_length
 from support.local_cluster import installed_here
+from support.weights import safetensors
 
 TRAINING = "name: tiny\nscript: tiny.py\nkind: torch\nranks_per_node: 1\n"
 INFERENCE = "{name: speed, kind: inference, inference: {models: [distilbert-small], precisions: [fp32]}}"
@@ -27,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "model/config.json").write_text(
         '{"architectures": ["BertForSequenceClassification"], "model_type": "bert"}'
     )
-    (folder / "model/model.safetensors").write_bytes(b"weights")
+    (folder / "model/model.safetensors").write_bytes(safetensors(b"weights"))
     return folder
 
 

@@ -23,6 +23,7 @@ import yaml
 from support import checkout, playbooks
 from support.at_length import only_at_length
 from support.hub import Hub
+from support.weights import safetensors
 
 ROOT = Path(__file__).resolve().parents[2]
 TOKEN = "hf_ThisMustNeverBeSeen"
@@ -54,7 +55,7 @@ class Control:
         (self.model / "vocabulary").mkdir(parents=True)
         (self.model / "config.json").write_text('{"layers": 1}')
         (self.model / "vocabulary/words.txt").write_text("one\ntwo\n")
-        (self.model / "model.safetensors").write_bytes(os.urandom(5000))
+        (self.model / "model.safetensors").write_bytes(safetensors(os.urandom(5000)))
         self.connection = "local"
         told = {
             "ansible.builtin.copy": {
@@ -324,7 +325,7 @@ def test_a_hub_that_does_not_answer(control: Control) -> None:
 
 
 def test_a_transfer_that_breaks_off_goes_on(control: Control) -> None:
-    (control.model / "model.safetensors").write_bytes(os.urandom(LARGE))
+    (control.model / "model.safetensors").write_bytes(safetensors(os.urandom(LARGE)))
     control.hub.publish("model", "acme/tiny", control.model)
     control.hub.break_off = {"model.safetensors": 1}
     said, error = fetch(control)

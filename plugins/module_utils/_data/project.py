@@ -22,7 +22,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _collection
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, ignore
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
@@ -112,10 +111,10 @@ def scan(directory: Path, max_mb: int) -> Project:
     sizes, links, others = {}, {}, []
     for path in paths:
         status = (directory / path).lstat()
-        if stat.S_ISLNK(status.st_mode) and not _is_shared(directory, path):
+        if stat.S_ISLNK(status.st_mode):
             links[path] = str((directory / path).readlink())
-        elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-            sizes[path] = (directory / path).stat().st_size
+        elif stat.S_ISREG(status.st_mode):
+            sizes[path] = status.st_size
         else:
             others.append(path)
     if others:
@@ -131,18 +130,6 @@ def scan(directory: Path, max_mb: int) -> Project:
             "set project_max_mb"
         )
     return Project(directory, _hashed(directory, sizes), _checked_links(directory, links, sizes))
-
-
-def _is_shared(directory: Path, path: str) -> bool:
-    """Whether a link in a program of the collection leads to a file that the collection has elsewhere."""
-    link = directory.resolve() / path
-    target = link.resolve()
-    return (
-        link.is_relative_to(_collection.ROOT)
-        and target.is_relative_to(_collection.ROOT)
-        and not target.is_relative_to(directory.resolve())
-        and target.is_file()
-    )
 
 
 def _hashed(directory: Path, sizes: Mapping[str, int]) -> list[dict[str, Any]]:

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, provided
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import TAKEN
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY, TAKEN
 
 if TYPE_CHECKING:
     from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
@@ -36,6 +36,8 @@ def of_job(job: Job) -> list[str]:
         errors.append(
             f"args: output_dir: {args['output_dir']} is not where checkpoints and results are looked for: leave it out"
         )
+    if job.precision in RUN_ONLY and job.kind != kinds.RANKS.name:
+        errors.append(f"precision: {job.precision}: nothing trains in it: set bf16, fp32 or auto")
     for name in ("save_strategy", "save_steps", "save_total_limit"):
         if job.checkpoints and name in args:
             errors.append(f"checkpoints: and the argument {name} say the same: leave one of them out")

@@ -518,12 +518,16 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     checkpoint = checkpoints.last_marked(folder / "output")
     run = read_json(folder / "job.json") or {"job": {}}
     job, given = run["job"], run.get("settings", {}).get("given", "")
+    # What refused it refuses it again.
+    first = "once its reason is mended, " if status["state"] == "failed" else ""
     if Path(job.get("script", "")).name == PREDICTION:
-        return "the same command of playbooks/predict.yml goes on with the rows that are predicted"
+        goes_on = "goes on with the rows that are predicted"
+        does = goes_on if next((folder / "output/predictions").glob("chunk-*"), None) else "predicts the rows"
+        return f"{first}the same command of playbooks/predict.yml {does}"
     if Path(job.get("script", "")).name == SERVER:
         if re.search(r"\bport \d+", status["reason"]):
             return "free the port, or serve on another: the same command of playbooks/serve.yml with -e serve_port=PORT"
-        return "the same command of playbooks/serve.yml serves the model again"
+        return f"{first}the same command of playbooks/serve.yml serves the model again"
     file = job.get("file", f"{folder.name}.yml")
     start = f"playbooks/train.yml -e job={shlex.quote(file)}"
     if checkpoint:

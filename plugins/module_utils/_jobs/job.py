@@ -136,9 +136,9 @@ class Job:
         hosts_only="are installed on hosts: build the image with them (image_packages of playbooks/image.yml)",
     )
     precision: str = row(
-        one_of("auto", "bf16", "fp32"),
+        one_of("auto", "bf16", "fp32", *job_fields.RUN_ONLY),
         "`auto` is bf16 if every host has it in hardware ([AMX](amx.md) or avx512_bf16), else fp32; elsewhere `bf16` "
-        "is emulated, and the plan warns",
+        "is emulated, and the plan warns; `int8` and `fp16` name what a script of kind `ranks` runs",
         "auto",
         inference="set precisions under inference",
     )

@@ -37,6 +37,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import packagi
 DERIVED = "+"
 # What the job directory has of its own beside the job's scripts.
 TAKEN = ("rank.py", "supervise.py", secret_env.FILE)
+# Precisions in which nothing is trained.
+RUN_ONLY = ("int8", "fp16")
 # Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
 EXAMPLES = Path("transformers/examples")
 

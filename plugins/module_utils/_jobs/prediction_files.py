@@ -13,20 +13,26 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, row_checks, rows
+from ansible_collections.amx.cluster.plugins.module_utils._data import (
+    chats,
+    contents,
+    file_set,
+    model_files,
+    row_checks,
+    rows,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, transfers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, memory_check, transfers
 
-WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 # Beside the model in a job's output: what a prediction does not need.
 LEFT_OUT = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "predictions", "prediction.json")
 LEFT_OUT_ENDS = ("_results.json", ".md", ".lock", ".log")
 CHUNKS = "output/predictions"
 # Below the prefix on the head: models and data of predictions, by their content, and the program that describes data.
 CACHE = "cache/predictions"
-# From where Python imports this collection here, the archive of a module perhaps.
-LIBRARY = Path(row_checks.__file__).parents[6]
+# From where Python imports this collection here, the archive of a module perhaps: it has what that program imports.
+LIBRARY = next(Path(str(module.__file__)).parents[6] for module in (row_checks, chats, model_files))
 # Arguments of training scripts that name a file of training data.
 TRAINING_FILES = ("train_file", "dataset_file", "validation_file")
 
@@ -56,7 +62,10 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
     output = folder / "output"
     files = [path for path in sorted(output.glob("*")) if path.is_file() and _is_of_model(path.name)]
     job = (read_json(folder / "job.json") or {"job": {}})["job"]
-    args = job.get("args", {})
+    length, default = memory_check.SCRIPTS.get(Path(job.get("script", "")).name, ("", 0))
+    # transformers' parser takes hyphens, too.
+    args = {key.replace("-", "_"): value for key, value in job.get("args", {}).items()}
+    args = {**({length: default} if length else {}), **args}
     found = _read(output, files, record, f"job {name}")
     return {**found, "args": args, "trained_on": trained_on(folder, args)}
 
@@ -87,10 +96,13 @@ def of_directory(path: Path, record: Record) -> dict[str, Any]:
 
 
 def _read(place: Path, files: Sequence[Path], record: Record, what: str) -> dict[str, Any]:
+    lacks = contents.lacks(path.name for path in files)
+    if lacks:
+        raise ValueError(f"{what} left no model: {place} {lacks}")
+    contents.check(place, (path.name for path in files), of_model=True)
     config = read_json(place / "config.json")
-    if config is None or not any(path.match(pattern) for path in files for pattern in WEIGHTS):
-        missing = "config.json" if config is None else f"weights ({', '.join(WEIGHTS)})"
-        raise ValueError(f"{what} left no model: {place} has no {missing}")
+    if not isinstance(config, dict):
+        raise ValueError(f"{place}/config.json is not a JSON object: copy the model again")
     listed = [{"file": path.name, "sha256": file_set.recorded_sha256(path, record)} for path in files]
     return {
         "directory": str(place),
@@ -170,6 +182,8 @@ def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> d
 
 def describe(python: Path, program: Path, path: Path) -> dict[str, Any]:
     """Return what run_prediction.py in the directory `program` prints about a file. Raises OSError, ValueError."""
+    if path.is_file():
+        contents.check(path.parent, [path.name])
     ran = subprocess.run(
         [python, "-B", directory.PREDICTION, "--describe", path],
         cwd=program,

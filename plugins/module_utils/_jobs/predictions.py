@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import model_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, kinds, known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import NAME
 
@@ -35,6 +38,7 @@ DEFAULTS: dict[str, Any] = {
     "batch_size": 16,
     "sequence_length": None,
     "new_tokens": None,
+    "chat_template": None,
     "emulation": False,
 }
 # The entry of a config.json that jobs/int8.yml wrote: its weights are int8.
@@ -47,6 +51,7 @@ CHOICES = {
     "autocast": (True, False),
     "int8": ("dynamic", "static", None),
     "engine": ("eager", "compile", "trace", "ipex"),
+    "chat_template": (True, False, None),
 }
 SEQUENCE_LENGTH, NEW_TOKENS = 128, 64
 # Arguments of training scripts that name a column, in their order, and the longest sequence.
@@ -168,7 +173,8 @@ def cell(
 ) -> dict[str, Any]:
     """Return how the model is run, as models.load and engines.prepare take it; `path` is in the job directory.
 
-    config: the model's config.json. Raises ValueError for another precision than that of int8 weights.
+    config: the model's config.json. Raises ValueError for another precision than that of int8 weights, and for more
+    tokens than the model has positions.
     """
     chosen = {key: setting.get(key, value) for key, value in DEFAULTS.items()}
     if config.get(INT8):
@@ -179,12 +185,24 @@ def cell(
         chosen.update(saved)
     if chosen["channels_last"] in ("auto", None):
         chosen["channels_last"] = False
-    if chosen["sequence_length"] is None:
-        lengths = [args[key] for key in LENGTH_ARGUMENTS if isinstance(args.get(key), int) and args[key] > 0]
-        chosen["sequence_length"] = lengths[0] if lengths else SEQUENCE_LENGTH
-    if task == "text-generation":
+    generates = task == known_models.GENERATION
+    if generates:
         chosen.update(new_tokens=chosen["new_tokens"] or NEW_TOKENS, stop_at_end=True)
+    longest, length = model_files.positions(config), chosen["sequence_length"]
+    # Room for what is generated; of a longer prompt the end counts.
+    room = longest - chosen["new_tokens"] if generates and longest else longest
+    if longest and ((length or 0) > longest or (room is not None and room < 1)):
+        what = f"sequence_length {length}" if (length or 0) > longest else f"new_tokens {chosen['new_tokens']}"
+        raise ValueError(f"{name} has {longest} positions (config.json), and the setting {what}: choose fewer")
+    if length is None:
+        chosen["sequence_length"] = min(trained_length(args) or SEQUENCE_LENGTH, room or sys.maxsize)
     return {"id": SUFFIX, "model": name, "task": task, "path": f"models/{MODEL}", **chosen}
+
+
+def trained_length(args: Mapping[str, Any]) -> int:
+    """Return the longest sequence by the arguments of a training script; 0 where they do not say it."""
+    given = [str(args.get(key, "")) for key in LENGTH_ARGUMENTS]
+    return next((int(length) for length in given if re.fullmatch("0*[1-9][0-9]*", length)), 0)
 
 
 def chunk_rows(count: int, batch_size: int) -> int:
@@ -277,7 +295,6 @@ def fields_of_instances(
     project: the directory of the ranks' program. script: in it. model: a source of a job file. It goes on without a
     host that is lost.
     """
-    precision = request["cell"]["precision"]
     return {
         "name": name,
         "description": description,
@@ -286,7 +303,7 @@ def fields_of_instances(
         "kind": kinds.RANKS.name,
         "args": {"request": json.dumps(request)},
         "models": {MODEL: dict(model)},
-        "precision": precision if precision in ("fp32", "bf16") else "fp32",
+        "precision": request["cell"]["precision"],
         "ranks_per_node": setting.get("instances_per_node") or "auto",
         "comm_cores": 0,
         "backend": "gloo",  # ranks that form no group need no other: every torch has it

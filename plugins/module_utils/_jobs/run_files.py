@@ -70,11 +70,12 @@ def secrets(run: Run, job_env: object, override: object = None) -> dict[str, str
 def library_files(programs: Iterable[str] = ()) -> dict[str, str]:
     """Return the modules of the collection that a job directory needs, as files of its `lib`, a directory on sys.path.
 
-    These are the supervisor's, the readers of data, and what `programs`, texts in Python, import besides.
+    These are the supervisor's, the readers of data and models, and what `programs`, texts in Python, import besides.
     """
     root = Path(__file__).parents[1]
     modules: dict[str, str] = {}
-    left = [f"from {PACKAGE}._jobs import supervisor", f"from {PACKAGE}._data import row_checks", *programs]
+    readers = f"from {PACKAGE}._data import chats, model_files, row_checks"
+    left = [f"from {PACKAGE}._jobs import supervisor", readers, *programs]
     while left:
         for name in _imported(left.pop()):
             path = root / f"{name.replace('.', '/')}.py"

@@ -11,6 +11,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents
+
 # Parameters of models on the Hugging Face hub without a head for a task, as their model cards or papers give them,
 # rounded. A model's own files are exact.
 KNOWN = {
@@ -32,8 +34,6 @@ KNOWN = {
 }
 _UNITS = {"": 1, "k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
 _NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\+?\d+)?)\s*([kmbg]?)", re.IGNORECASE)
-# A header of safetensors is JSON of at most so many bytes (huggingface/safetensors, README).
-_HEADER = 100_000_000
 
 
 def number(text: str) -> int:
@@ -112,13 +112,8 @@ def gradient_bytes(parameters: int, compression: str = "none") -> int:
 
 
 def _in_safetensors(path: Path) -> int:
-    """The elements of a file's tensors: its first 8 bytes are the header's length, and that is JSON."""
+    """The elements of a file's tensors."""
     try:
-        with path.open("rb") as stream:
-            length = int.from_bytes(stream.read(8), "little")
-            if not 2 <= length <= _HEADER:
-                raise ValueError(f"its header would have {length} bytes")
-            header = json.loads(stream.read(length))
-        return sum(math.prod(tensor["shape"]) for name, tensor in header.items() if name != "__metadata__")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"model: {path} is not a file of safetensors: {error}") from None
+        return sum(math.prod(tensor["shape"]) for tensor in contents.header(path).values())
+    except (OSError, ValueError, LookupError) as error:
+        raise ValueError(f"model: {error}") from None

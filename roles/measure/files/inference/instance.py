@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._data import rows
+from ansible_collections.amx.cluster.plugins.module_utils._data import chats, rows
 
 # Digits of a score: those that precisions agree in.
 DIGITS = 6
@@ -34,7 +34,11 @@ class Instance:
         self.length = self.cell.get("sequence_length")
         models.check_memory(self.cell, instances)
         self.loaded = models.load(self.cell)
-        one = tasks.synthetic(self.loaded, self.cell["batch_size"], self.length, 0)
+        longest, new = self.loaded.longest(), self.loaded.new_tokens
+        if longest is not None and new >= longest:
+            raise models.Unavailable(f"{self.loaded.name} has {longest} positions, and new_tokens is {new}")
+        length = min(self.length or 128, longest - new) if longest is not None else self.length
+        one = tasks.synthetic(self.loaded, self.cell["batch_size"], length, 0)
         calibration = []
         if self.cell.get("int8") == "static":
             usable = [record.values for record in example if not problem_of(record, self.columns)]
@@ -199,4 +203,5 @@ def rounded(predicted: Mapping[str, Any]) -> dict[str, Any]:
 
 def problem_of(record: rows.Record, columns: Sequence[str]) -> str:
     """Return why a row cannot be predicted on, as far as the row itself tells; an empty string when it can."""
-    return record.problem or rows.text_problem(record.values, columns)
+    texts = [column for column in columns if not chats.is_messages(record.values.get(column))]
+    return record.problem or rows.text_problem(record.values, texts)

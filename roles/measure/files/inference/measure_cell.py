@@ -40,7 +40,7 @@ class Measurement:
         precision.check(cell["precision"], bool(cell.get("emulation")), precision.cpu_flags())
         self._check_memory()
         began = time.perf_counter()
-        loaded = models.load(cell)
+        loaded = models.load(cell, new_head=True)
         self.found["load_seconds"] = round(time.perf_counter() - began, 3)
         self.found["new_weights"] = loaded.new_weights
         if loaded.int8:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import model_files
 from architectures import ARCHITECTURES
 
 # The class of transformers that loads a model for a task.
@@ -50,7 +51,8 @@ class Loaded:
     what it needs. image_size: pixels of an edge for image-classification, else 0. new_weights: names of weights that
     the files do not have (the head of a model that was not trained for the task): they are random, so its predictions
     are worth nothing though its speed is the same. random: all weights are random (small and configured variants).
-    int8: dynamic or static where the files have int8 weights; empty where they do not.
+    int8: dynamic or static where the files have int8 weights; empty where they do not. by_template: whether prompts are
+    asked as a chat, by the tokenizer's template. new_tokens: that follow a prompt.
     """
 
     name: str
@@ -63,22 +65,20 @@ class Loaded:
     new_weights: list[str] = field(default_factory=list)
     random: bool = False
     int8: str = ""
+    by_template: bool = False
+    new_tokens: int = 0
 
     def longest(self) -> int | None:
         """Return how many tokens the model takes at most; None where it does not say so."""
-        positions = getattr(self.config, "max_position_embeddings", None)
-        if positions is None:
-            return None
-        # RoBERTa and its like count positions from the padding's number on.
-        offset = self.config.pad_token_id + 1 if "roberta" in self.config.model_type else 0
-        return int(positions) - int(offset)
+        return model_files.positions(self.config.to_dict())
 
 
-def load(cell: Mapping[str, Any]) -> Loaded:
+def load(cell: Mapping[str, Any], new_head: bool = False) -> Loaded:
     """Load a cell's model for its task: eval mode, fp32, on the CPU, without any access to a hub.
 
-    A relative `path` is one in the job directory. Raises Unavailable, before anything large is read, for a directory
-    that is missing or is no model's, a model of another task, and a name that is not in ARCHITECTURES.
+    A relative `path` is one in the job directory. new_head: a model that was trained for another task has a head of
+    random weights. Raises Unavailable, before anything large is read, for a directory that is missing or is no model's,
+    a model of another task, and a name that is not in ARCHITECTURES; then for files that lack weights.
     """
     config = configuration(cell)
     automatic = _automatic(cell, config)
@@ -96,25 +96,48 @@ def load(cell: Mapping[str, Any]) -> Loaded:
             int8.restore(model, directory, how)
     else:
         try:
-            model, about = automatic.from_pretrained(
-                str(directory), config=config, local_files_only=True, output_loading_info=True
+            model, missing = model_files.load_weights(
+                automatic, str(directory), config, new_head=new_head, local_files_only=True
             )
-        except (OSError, ValueError, RuntimeError) as error:
-            raise Unavailable(f"the model {cell['model']} cannot be read from {directory}: {_short(error)}") from error
-        missing = sorted(about["missing_keys"])
+        except model_files.ModelError as error:
+            raise Unavailable(str(error)) from error
     model = model.float().eval().requires_grad_(False)
+    tokenizer = _tokenizer(directory)
+    if tokenizer is not None and cell["task"] in ("text-classification", "question-answering"):
+        try:
+            model_files.set_padding(tokenizer, model.config)
+        except model_files.ModelError as error:
+            raise Unavailable(f"the model {cell['model']}: {error}") from error
     return Loaded(
         name=cell["model"],
         model=model,
         config=config,
         task=cell["task"],
-        tokenizer=_tokenizer(directory),
+        tokenizer=tokenizer,
         image_processor=_image_processor(directory),
         image_size=_image_size(cell, config, directory),
         new_weights=missing,
         random=directory is None,
         int8=how.get("inputs", ""),
+        by_template=_by_template(cell, config, tokenizer),
+        new_tokens=int(cell.get("new_tokens") or 0) if cell["task"] == "text-generation" else 0,
     )
+
+
+def _by_template(cell: Mapping[str, Any], config: Any, tokenizer: Any) -> bool:
+    """Return whether prompts go through the chat template: as the cell says, else as the model was trained, else where
+    it has one. A cell without the key asks without it."""
+    if cell["task"] != "text-generation" or tokenizer is None:
+        return False
+    wanted = cell.get("chat_template", False)
+    if wanted is None:
+        trained = getattr(config, model_files.TRAINED_ON, None)
+        wanted = trained == "chats" if trained else bool(tokenizer.chat_template)
+    if wanted and not tokenizer.chat_template:
+        raise Unavailable(
+            f"the tokenizer of {cell['model']} has no chat template: set chat_template: false to ask without it"
+        )
+    return bool(wanted)
 
 
 def model_directory(cell: Mapping[str, Any]) -> Path | None:

@@ -22,7 +22,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import models
 import shards
+import tasks
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 from instance import Instance
 
@@ -88,6 +90,7 @@ def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int)
     for chunk in left:
         records = data.read(places[chunk])
         good, added, broken = instance.predict(records, progress.report)
+        cut = [one.pop(tasks.CUT) for one in added if tasks.CUT in one]
         payload = data.payload(good, added, request["predicted"])
         before, began = began, time.monotonic()
         shards.write_chunk(
@@ -97,6 +100,7 @@ def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int)
             payload,
             [rejected(record) for record in broken],
             rows=len(good),
+            cut=len(cut),
             rank=rank,
             host=host,
             seconds=round(began - before, 6),
@@ -106,8 +110,6 @@ def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int)
 
 def describe(path: Path) -> dict[str, Any]:
     """Return what rows.describe does, `sets` (the columns that tasks read, by task) and `predicted` (those added)."""
-    import tasks
-
     return {**rows.describe(path), "sets": tasks.COLUMNS, "predicted": tasks.PREDICTED}
 
 
@@ -122,14 +124,11 @@ def main() -> None:
         except (OSError, ValueError) as error:
             sys.exit(str(error))
         return
-    environ = os.environ
-    run(
-        options.request,
-        Path(environ["AMX_CLUSTER_JOB"]),
-        environ["AMX_CLUSTER_HOST"],
-        int(environ["RANK"]),
-        int(environ["LOCAL_RANK"]),
-    )
+    job, host, rank = Path(os.environ["AMX_CLUSTER_JOB"]), os.environ["AMX_CLUSTER_HOST"], int(os.environ["RANK"])
+    try:
+        run(options.request, job, host, rank, int(os.environ["LOCAL_RANK"]))
+    except models.Unavailable as error:
+        sys.exit(f"rank {rank} on {host} cannot predict: {error}")
 
 
 if __name__ == "__main__":

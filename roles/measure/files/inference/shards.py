@@ -222,6 +222,7 @@ def merge(job: Path, request: Mapping[str, Any]) -> dict[str, Any]:
         "rows": sum(place.rows for place in wanted),
         "predicted": sum(header["rows"] for header in headers),
         "rejected": sum(header["rejected"] for header in headers),
+        "cut": sum(header.get("cut", 0) for header in headers),
         "chunks": len(wanted),
         **speed(headers),
         "files": [{"file": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)} for path in files],

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import chats, model_files
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
 from models import Loaded, Unavailable
 
@@ -18,7 +19,10 @@ from models import Loaded, Unavailable
 COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text-classification": TEXT_COLUMNS,
     "question-answering": (("question", "context"),),
-    "text-generation": (("prompt",), ("text",)),
+    "text-generation": (
+        *(("messages",), ("conversations",), ("prompt",)),
+        *(("instruction",), ("question",), ("text",)),
+    ),
     "image-classification": (("image",), ("path",), ("file",)),
 }
 # The columns that decode adds.
@@ -28,6 +32,8 @@ PREDICTED = {
     "text-generation": ("generated_text",),
     "image-classification": ("predicted_label", "predicted_score"),
 }
+# Beside these, where a prompt had more tokens than the model is asked with: how many of its first were left out.
+CUT = "prompt_tokens_cut"
 # Tokens that two parts of a context share that is longer than the model reads at once, and the longest answer.
 STRIDE = 64
 ANSWER_TOKENS = 30
@@ -39,16 +45,19 @@ class Inputs(dict[str, Any]):
 
     rows: for each entry the index of the row that it is of; a question with a long context has several entries.
     offsets: for each entry, for question-answering, the characters (first, after the last) of each token in the
-    context, None for tokens outside it.
+    context, None for tokens outside it. cut: for each entry, for text-generation, how many tokens were left out.
     """
 
     rows: list[int]
     offsets: list[list[tuple[int, int] | None]]
 
-    def __init__(self, tensors: Mapping[str, Any], rows: Sequence[int] = (), offsets: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, tensors: Mapping[str, Any], rows: Sequence[int] = (), offsets: Sequence[Any] = (), cut: Sequence[int] = ()
+    ) -> None:
         super().__init__(tensors)
         self.rows = list(rows) or list(range(self.entries()))
         self.offsets = list(offsets)
+        self.cut = list(cut) or [0] * self.entries()
 
     def entries(self) -> int:
         """Return the first dimension of the tensors."""
@@ -78,18 +87,21 @@ def synthetic(loaded: Loaded, batch_size: int, sequence_length: int | None, seed
         shape = (batch_size, channels, loaded.image_size, loaded.image_size)
         return Inputs({"pixel_values": torch.randn(shape, generator=generator)})
     length = sequence_length or 128
-    check_length(loaded, length)
+    check_length(loaded, length, loaded.new_tokens)
     # The first numbers of a vocabulary are special tokens: padding among them changes what the model does.
     first = min(999, int(loaded.config.vocab_size) // 2)
     tokens = torch.randint(first, int(loaded.config.vocab_size), (batch_size, length), generator=generator)
     return Inputs({"input_ids": tokens, "attention_mask": torch.ones_like(tokens)})
 
 
-def check_length(loaded: Loaded, sequence_length: int) -> None:
+def check_length(loaded: Loaded, sequence_length: int, new_tokens: int = 0) -> None:
     """Raise Unavailable when the model cannot take so many tokens."""
     longest = loaded.longest()
-    if longest is not None and sequence_length > longest:
-        raise Unavailable(f"{loaded.name} takes at most {longest} tokens, and sequence_length is {sequence_length}")
+    if longest is not None and sequence_length + new_tokens > longest:
+        more = f" with {new_tokens} new ones" if new_tokens else ""
+        raise Unavailable(
+            f"{loaded.name} takes at most {longest} tokens, and sequence_length is {sequence_length}{more}"
+        )
 
 
 def encode(
@@ -101,10 +113,11 @@ def encode(
 ) -> Inputs:
     """Turn rows into inputs. `columns`: one or two texts; question and context; a prompt; the path of a picture.
 
-    Texts are cut to sequence_length tokens (None: the model's longest), long contexts of question-answering become
-    several entries that overlap. Padded to the longest of them; fixed: to sequence_length, so that every call has the
-    same shape. Raises Unavailable where the model has no tokenizer (image processor), and ValueError, KeyError or
-    OSError for a row that is broken - encode rows one by one to find out which.
+    Texts are cut to sequence_length tokens (None: the model's longest), prompts at their beginning, but not within a
+    chat template. Long contexts of question-answering become several entries that overlap. Padded to the longest of
+    them; fixed: to sequence_length, so that every call has the same shape. Raises Unavailable where the model has no
+    tokenizer (image processor), and ValueError, KeyError or OSError for a row that is broken - encode rows one by one
+    to find out which.
     """
     if loaded.task == "image-classification":
         return _pictures(loaded, [row[columns[0]] for row in rows])
@@ -113,6 +126,8 @@ def encode(
     length = sequence_length or loaded.longest() or 512
     check_length(loaded, length)
     tokenizer = loaded.tokenizer
+    if loaded.task == "text-generation":
+        return _prompts(loaded, rows, columns[0], length, fixed)
     for row in rows:
         for column in columns:
             if not isinstance(row[column], str):
@@ -123,13 +138,47 @@ def encode(
         "padding": "max_length" if fixed else "longest",
         "return_tensors": "pt",
     }
-    if tokenizer.pad_token is None:  # Llama and GPT-2 have none: what is padded is masked anyway.
-        tokenizer.pad_token = tokenizer.eos_token or tokenizer.unk_token
     if loaded.task == "question-answering":
         return _questions(loaded, texts, options)
-    tokenizer.padding_side = "left" if loaded.task == "text-generation" else "right"
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
     encoded = tokenizer(*texts, truncation=True, **options)
+    model_files.check_tokens(encoded["input_ids"].tolist(), loaded.config, tokenizer)
     return Inputs(_of_forward(loaded, encoded))
+
+
+def _prompts(loaded: Loaded, rows: Sequence[Mapping[str, Any]], column: str, length: int, fixed: bool) -> Inputs:
+    """Return the inputs of prompts, padded on the left. Raises ValueError for one that the model cannot go on with."""
+    import torch
+
+    tokenizer, longest = loaded.tokenizer, loaded.longest()
+    begin = tokenizer.bos_token_id
+    found, cut = [], []
+    for ids in chats.prompts(rows, column, tokenizer, loaded.by_template):
+        if len(ids) > length and loaded.by_template:
+            raise ValueError(
+                f"it has {len(ids)} tokens within the chat template, and sequence_length is {length}: shorten it, or "
+                "set sequence_length"
+            )
+        if not ids and begin is None:
+            raise ValueError("the prompt is empty, and the model has no token that a text begins with")
+        kept = ids or [begin]
+        if len(ids) > length:  # the end of a prompt is what is gone on with
+            kept = [begin, *ids[len(ids) - length + 1 :]] if ids[0] == begin and length > 1 else ids[-length:]
+        if longest is not None and len(kept) + loaded.new_tokens > longest:
+            raise ValueError(
+                f"it has {len(kept)} tokens, and with {loaded.new_tokens} new ones more than the {longest} positions "
+                "of the model: shorten it, or set a smaller sequence_length or new_tokens"
+            )
+        found.append(kept)
+        cut.append(max(0, len(ids) - length))
+    model_files.check_tokens(found, loaded.config, tokenizer)
+    width = length if fixed else max(map(len, found))
+    padding = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id or 0
+    tensors = {
+        "input_ids": torch.tensor([[padding] * (width - len(ids)) + ids for ids in found]),
+        "attention_mask": torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in found]),
+    }
+    return Inputs(tensors, cut=cut)
 
 
 def _of_forward(loaded: Loaded, encoded: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +194,7 @@ def _questions(loaded: Loaded, texts: Sequence[Sequence[str]], options: Mapping[
     tokenizer = loaded.tokenizer
     if not tokenizer.is_fast:
         raise Unavailable(f"{loaded.name}: question-answering needs a fast tokenizer (tokenizer.json)")
-    tokenizer.padding_side = "right"
+    tokenizer.padding_side = tokenizer.truncation_side = "right"
     length = options["max_length"]
     stride = min(STRIDE, length // 4)
     # A question may take half of the tokens: the context has to move on.
@@ -162,6 +211,7 @@ def _questions(loaded: Loaded, texts: Sequence[Sequence[str]], options: Mapping[
         return_offsets_mapping=True,
         **options,
     )
+    model_files.check_tokens(encoded["input_ids"].tolist(), loaded.config, tokenizer)
     rows = encoded["overflow_to_sample_mapping"].tolist()
     offsets = [
         [tuple(where) if inside == 1 else None for inside, where in zip(encoded.sequence_ids(part), spans)]
@@ -244,7 +294,7 @@ def decode(
     if loaded.task == "question-answering":
         return _answers(outputs, inputs, rows, (columns or COLUMNS[loaded.task][0])[1])
     if loaded.task == "text-generation":
-        return _texts(loaded, outputs)
+        return [{**text, **({CUT: cut} if cut else {})} for text, cut in zip(_texts(loaded, outputs), inputs.cut)]
     logits = outputs["logits"].float()
     names = loaded.config.id2label
     kind = getattr(loaded.config, "problem_type", None)

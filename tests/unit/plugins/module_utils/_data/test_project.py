@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from support.checkout import ROOT
 
 
 @pytest.fixture
@@ -84,14 +83,6 @@ def test_too_large(folder: Path) -> None:
     assert project.scan(folder, 2).size() == 1_451_016
     (folder / ".clusterignore").write_text("runs/\n")
     assert project.scan(folder, 1).size() == 550_022
-
-
-def test_a_program_of_the_collection_has_files_of_another() -> None:
-    """What predicts rows loads weights as what trains does, by the same file."""
-    found = project.scan(ROOT / "roles/measure/files/inference", 1)
-    digests = {entry["file"]: entry["sha256"] for entry in found.files}
-    assert digests["train_text.py"] == hashlib.sha256((ROOT / "jobs/scripts/train_text.py").read_bytes()).hexdigest()
-    assert found.links == {}
 
 
 @pytest.mark.parametrize(

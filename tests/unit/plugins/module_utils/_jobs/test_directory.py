@@ -355,8 +355,13 @@ def test_a_prediction_is_resumed_by_its_own_playbook(tmp_path: Path) -> None:
     (folder / "job.json").write_text(json.dumps({"job": {"script": f"/program/{directory.PREDICTION}"}}))
     status = {"job": "demo-predict", "state": "stopped", "reason": "", "pid": 1}
     (folder / "status.json").write_text(json.dumps(status))
-    advice = directory.look(folder)["status"]["advice"]
-    assert advice == "the same command of playbooks/predict.yml goes on with the rows that are predicted"
+    command = "the same command of playbooks/predict.yml"
+    assert directory.look(folder)["status"]["advice"] == f"{command} predicts the rows"
+    (folder / "output/predictions").mkdir(parents=True)
+    (folder / "output/predictions/chunk-0000000").touch()
+    assert directory.look(folder)["status"]["advice"] == f"{command} goes on with the rows that are predicted"
+    (folder / "status.json").write_text(json.dumps({**status, "state": "failed"}))
+    assert directory.look(folder)["status"]["advice"].startswith(f"once its reason is mended, {command} goes on")
 
 
 def test_secrets_that_no_job_has_a_use_for(folder: Path, supervisor: int) -> None:

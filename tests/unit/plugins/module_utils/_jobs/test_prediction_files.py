@@ -13,6 +13,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictio
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from support.checkout import ROOT
 from support.scripts import load
+from support.weights import safetensors
 
 INFERENCE = ROOT / "roles/measure/files/inference"
 sys.path.insert(0, str(INFERENCE))  # shards.py imports rows.py beside it
@@ -26,7 +27,8 @@ def jobs(tmp_path: Path) -> Path:
     output = tmp_path / "demo/output"
     (output / "checkpoint-5").mkdir(parents=True)
     (output / "config.json").write_text('{"architectures": ["BertForSequenceClassification"]}')
-    for name in ("model.safetensors", "tokenizer.json", "training_args.bin", "all_results.json", "optimizer.pt"):
+    (output / "model.safetensors").write_bytes(safetensors())
+    for name in ("tokenizer.json", "training_args.bin", "all_results.json", "optimizer.pt"):
         (output / name).write_text(name)
     (tmp_path / "demo/data").mkdir()
     (tmp_path / "demo/data/train.csv").write_text('sentence1,"sentence2",label\na,b,1\n')
@@ -57,8 +59,8 @@ def test_the_model_of_a_job(jobs: Path) -> None:
     assert target.stat().st_mode & 0o777 == 0o700
     with (jobs / "demo/output/model.safetensors").open("r+") as stream:
         stream.write("M")
-    assert (target / "model.safetensors").read_text() == "model.safetensors"
-    (jobs / "demo/output/model.safetensors").write_text("model.safetensors")
+    assert (target / "model.safetensors").read_bytes() == safetensors()
+    (jobs / "demo/output/model.safetensors").write_bytes(safetensors())
     # One that was damaged, or linked by an earlier release, is made again.
     (target / "model.safetensors").write_text("other")
     assert prediction_files.keep(jobs, "demo", jobs / "cache", Record()) == (would, True)
@@ -68,7 +70,7 @@ def test_the_model_of_a_job(jobs: Path) -> None:
     assert (target / "model.safetensors").stat().st_nlink == 1
     # The job is run again, and its new model is another one.
     (jobs / "demo").rename(jobs / "demo.20260101T000000Z")
-    assert (target / "model.safetensors").read_text() == "model.safetensors"
+    assert (target / "tokenizer.json").read_text() == "tokenizer.json"
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import JobFileError, parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -151,6 +153,34 @@ def test_the_longest_sequence_is_that_of_training() -> None:
     assert request(sequence_length=64)["sequence_length"] == 64
     assert predictions.cell({}, CLASSIFIER, "minilm", {}, {})["sequence_length"] == predictions.SEQUENCE_LENGTH
     assert predictions.cell({}, "text-generation", "llama", {}, {})["new_tokens"] == predictions.NEW_TOKENS
+
+
+def test_a_sequence_is_no_longer_than_the_model_takes() -> None:
+    roberta = {"model_type": "roberta", "max_position_embeddings": 66, "pad_token_id": 1}
+    assert predictions.cell({}, CLASSIFIER, "m", {}, roberta)["sequence_length"] == 64
+    assert predictions.cell({}, CLASSIFIER, "m", {"max_length": "32"}, roberta)["sequence_length"] == 32
+    with pytest.raises(ValueError, match=r"^m has 64 positions \(config.json\), and the setting sequence_length 65"):
+        predictions.cell({"sequence_length": 65}, CLASSIFIER, "m", {}, roberta)
+    gpt2 = {"model_type": "gpt2", "n_positions": 128}
+    assert predictions.cell({}, "text-generation", "m", {"max_length": 128}, gpt2)["sequence_length"] == 64
+    assert predictions.cell({"sequence_length": 128}, "text-generation", "m", {}, gpt2)["sequence_length"] == 128
+    with pytest.raises(ValueError, match=r"m has 128 positions .* and the setting new_tokens 128: choose fewer"):
+        predictions.cell({"new_tokens": 128}, "text-generation", "m", {}, gpt2)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "int8"])
+def test_the_job_says_in_which_precision_it_runs(tmp_path: Path, precision: str) -> None:
+    (tmp_path / "input").mkdir()
+    cell = predictions.cell({"precision": precision}, CLASSIFIER, "job demo", {}, {})
+    content = {"data": "datasets/input/rows.csv", "cell": cell}
+    program = Path(__file__).resolve().parents[5] / "roles/measure/files/inference"
+    model = {"directory": "/opt/models/1", "at": "head"}
+    fields = predictions.job_fields("a-predict", program, content, model, {"directory": str(tmp_path)}, {})
+    assert parse(fields, tmp_path / "job.yml").precision == precision
+    trainer = {"name": "a", "script": "train.py", "precision": precision}
+    (tmp_path / "train.py").touch()
+    with pytest.raises(JobFileError, match="nothing trains in it") if precision in RUN_ONLY else nullcontext():
+        parse(trainer, tmp_path / "job.yml")
 
 
 def test_int8_weights_are_run_in_int8() -> None:

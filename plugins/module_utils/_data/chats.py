@@ -1,0 +1,130 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How rows ask a decoder: as a chat through its template, or as a text that goes on. It runs on hosts, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError, short
+
+ROLES = {"human": "user", "gpt": "assistant", "developer": "system", "function": "tool"}
+KNOWN_ROLES = ("system", "user", "assistant", "tool")
+
+
+def is_messages(value: Any) -> bool:
+    """Tell whether a value is the messages of a chat."""
+    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+
+
+def instruction_of(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the messages of a row with an instruction (or question) in the column `name`. Raises DataError."""
+    parts = [(row[name], name), *([(row.get("input"), "input")] if name in ("instruction", "question") else [])]
+    asked = "\n\n".join(text_of(part, name) for part, name in parts if part)
+    system = [{"role": "system", "content": row["system"]}] if row.get("system") else []
+    return [*system, {"role": "user", "content": asked}]
+
+
+def asking(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the messages by which a row asks for an answer, in the column `name`: as texts() has them, without the
+    answer. Raises DataError."""
+    if isinstance(row[name], str):
+        return instruction_of(row, name)
+    messages = messages_of(row[name], name)
+    if messages and messages[-1]["role"] == "assistant":
+        messages.pop()
+    if not messages:
+        raise DataError(f"{name} asks for nothing: it has no message before an answer")
+    return messages
+
+
+def text_of(value: Any, name: str) -> str:
+    """Return a value that is a text. Raises DataError."""
+    if not isinstance(value, str):
+        raise DataError(f"{name} is not a text: {short(value)}")
+    return value
+
+
+def messages_of(value: Any, name: str) -> list[dict[str, Any]]:
+    """Return messages as chat templates take them. Raises DataError."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise DataError(f"{name} is not a list of messages")
+    found = []
+    for number, one in enumerate(value, 1):
+        role = one.get("role") or one.get("from")
+        if ROLES.get(role, role) not in KNOWN_ROLES:
+            raise DataError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
+        role = ROLES.get(role, role)
+        content = _joined(one.get("value") if one.get("content") is None else one["content"])
+        if content is None and role == "system":
+            continue
+        if content is None and role != "tool" and not one.get("tool_calls"):
+            raise DataError(f"{name}, message {number} ({role}): there is no text in it")
+        rest = {key: item for key, item in one.items() if key not in ("from", "value") and item is not None}
+        if one.get("tool_calls"):
+            rest["tool_calls"] = [_call(call) for call in one["tool_calls"]]
+        found.append({**rest, "role": role, "content": content or ""})
+    return found
+
+
+def _joined(content: Any) -> str | None:
+    """Return the text of a message, also one in parts as OpenAI's; None where there is none, or more than text."""
+    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
+        content = "".join(str(part.get("text") or "") for part in content)
+    return content if isinstance(content, str) and content.strip() else None
+
+
+def _call(call: Any) -> Any:
+    """Return the call of a tool with arguments as templates write them: OpenAI has them as JSON text."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        function = {**function, "arguments": json.loads(function["arguments"])}
+    except ValueError:
+        return call
+    return {**call, "function": function} if "function" in call else function
+
+
+def tools(row: Mapping[str, Any]) -> list[Any] | None:
+    """Return the tools that a row declares, a list or JSON text; None where it declares none. Raises DataError."""
+    found = row.get("tools") or None
+    try:
+        found = json.loads(found) if isinstance(found, str) else found
+    except ValueError as error:
+        raise DataError(f"tools: {error}") from error
+    if found is not None and not isinstance(found, list):
+        raise DataError(f"tools is not a list of tools: {short(found)}")
+    return found or None
+
+
+def rendered(tokenizer: Any, declared: list[Any] | None, messages: list[dict[str, Any]], asks: bool) -> str:
+    """Return messages as the tokenizer's chat template writes them. declared: tools. asks: whether an answer follows.
+
+    Raises DataError.
+    """
+    if not tokenizer.chat_template:
+        raise DataError("the tokenizer has no chat template: name a file with one by --chat_template")
+    try:
+        return str(tokenizer.apply_chat_template(messages, tools=declared, tokenize=False, add_generation_prompt=asks))
+    except Exception as error:  # Jinja's, and what a template raises itself
+        raise DataError(f"the chat template refuses it: {error}") from error
+
+
+def prompts(rows: Sequence[Mapping[str, Any]], name: str, tokenizer: Any, by_template: bool) -> list[list[int]]:
+    """Return the tokens of what rows ask in the column `name`: those that training has up to the answer.
+
+    by_template: as a chat; else as a text that goes on. Raises DataError.
+    """
+    if by_template:
+        written = [rendered(tokenizer, tools(row), asking(row, name), True) for row in rows]
+        return [list(ids) for ids in tokenizer(written, add_special_tokens=False)["input_ids"]]
+    encoded = [list(ids) for ids in tokenizer([text_of(row[name], name) for row in rows])["input_ids"]]
+    begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
+    # Some tokenizers end a text, which is not at its end here.
+    ends = end is not None and len(one := tokenizer("a")["input_ids"]) > 1 and one[-1] == end
+    encoded = [ids[:-1] if ends and ids[-1:] == [end] else ids for ids in encoded]
+    return [ids[1:] if begin is not None and ids[:2] == [begin, begin] else ids for ids in encoded]

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a model's files say: its weights, how many tokens it takes, its padding. It runs on hosts, with transformers."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError
+
+# An entry of config.json of a model that generates text: chats or texts, which predictions are asked as.
+TRAINED_ON = "amx_cluster_trained_on"
+# Each puts its name into those of the weights: DistributedDataParallel and DeepSpeed, torch.compile, Lightning, FSDP
+# (and as fairscale had it), checkpointing.
+WRAPPERS = (
+    *("module", "_orig_mod", "_forward_module"),
+    *("_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module"),
+)
+# Values of model_type that count positions relatively, whatever else their configuration has.
+RELATIVE = ("t5", "mt5", "umt5", "longt5", "switch_transformers", "xlnet", "transfo-xl", "bloom", "mpt")
+# Those that count positions from the padding's number on, as RoBERTa.
+FROM_PADDING = (
+    *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "xmod", "longformer", "ibert"),
+    *("data2vec-text", "mpnet", "esm", "luke", "mluke", "layoutlmv3", "lilt", "markuplm"),
+)
+
+
+class ModelError(DataError):
+    """A model that its files do not make, or that cannot do what is asked of it."""
+
+
+def positions(config: Mapping[str, Any]) -> int | None:
+    """Return how many tokens a model takes at most, by what is in its config.json; None where it does not say so."""
+    if isinstance(config.get("text_config"), dict):
+        return positions(config["text_config"])
+    kind = config.get("model_type")
+    if kind in RELATIVE or (config.get("relative_attention") and not config.get("position_biased_input", True)):
+        return None
+    names = ("max_position_embeddings", "n_positions")
+    value = next((config[name] for name in names if isinstance(config.get(name), int)), 0)
+    if kind in FROM_PADDING:
+        padding = config.get("pad_token_id")
+        value -= (1 if padding is None else padding) + 1
+    return value if value > 0 else None
+
+
+def sequence_length(wanted: int, config: Any, tokenizer: Any) -> int:
+    """Return how many tokens a text is cut to: `wanted`, or without it (0) 128, or fewer where the model takes fewer.
+
+    Raises ModelError for more than model or tokenizer take.
+    """
+    limits = [(tokenizer.model_max_length, "its tokenizer takes {} (model_max_length in tokenizer_config.json)")]
+    limits += [(positions(config.to_dict()) or math.inf, "it has {} positions (config.json)")]
+    most, why = min(limits, key=lambda limit: limit[0])
+    if wanted > most:
+        raise ModelError(f"--max_seq_length {wanted} is more than the model takes: {why.format(int(most))}")
+    if wanted < 0:
+        raise ModelError(f"--max_seq_length {wanted}: expected a number of tokens")
+    return wanted or int(min(128, most))
+
+
+def set_padding(tokenizer: Any, config: Any) -> None:
+    """Give a tokenizer without a padding token one (as GPT-2's, Llama's), and tell the configuration, by which models
+    find where a text ends. Raises ModelError where there is none to take, or the model has no embedding for it."""
+    if tokenizer.pad_token_id is None:
+        known = config.pad_token_id
+        name = (
+            tokenizer.convert_ids_to_tokens(known) if isinstance(known, int) and 0 <= known < len(tokenizer) else None
+        )
+        tokenizer.pad_token = name or tokenizer.eos_token or tokenizer.unk_token
+    if tokenizer.pad_token_id is None:
+        raise ModelError(
+            "the tokenizer has no padding token, nor one that ends a text to take for it: name one as pad_token in "
+            "tokenizer_config.json"
+        )
+    if config.pad_token_id is None or config.model_type not in FROM_PADDING:
+        config.pad_token_id = tokenizer.pad_token_id
+    check_tokens([[tokenizer.pad_token_id]], config, tokenizer)
+
+
+def check_tokens(texts: Sequence[Sequence[int]], config: Any, tokenizer: Any) -> None:
+    """Raise ModelError for a token that the model has no embedding for: the tokenizer is another model's."""
+    size = config.get_text_config().vocab_size if hasattr(config, "get_text_config") else config.vocab_size
+    largest = max((token for text in texts for token in text), default=0)
+    if largest >= size:
+        name = tokenizer.convert_ids_to_tokens(largest)
+        raise ModelError(
+            f"the model has embeddings for {size} tokens, and its tokenizer gives token {largest} ({name!r}): take the "
+            "tokenizer that the model came with, or enlarge the model by resize_token_embeddings"
+        )
+
+
+def unwrapped(name: str) -> str:
+    """Return the name of a weight without what wrappers of its model have put into it."""
+    return ".".join(part for part in name.split(".") if part not in WRAPPERS)
+
+
+def listed(names: Sequence[str], most: int = 3) -> str:
+    """Return the first of names for a message, and how many more there are."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def load_weights(
+    automatic: Any, name: str, config: Any, *, new_head: bool = False, **options: Any
+) -> tuple[Any, list[str]]:
+    """Load a model of `automatic`, a class of transformers; return it and the names of its weights that are new.
+
+    new_head: it may lack the head, as one that was trained for another task does. options: of from_pretrained.
+    Raises ModelError for files that cannot be read, and those that lack weights, which would be made at random.
+    """
+    if Path(name, "adapter_config.json").is_file():
+        raise ModelError(f"model {name} is an adapter (adapter_config.json): name the model that it was merged into")
+    claimed = list(config.architectures or [])
+    options = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": True, **options}
+    try:
+        model, about = automatic.from_pretrained(name, **options)
+        others = sorted(about["unexpected_keys"])
+        if Path(name).is_dir() and any(unwrapped(one) != one for one in others):
+            generation = getattr(model, "generation_config", None)
+            kind = type(model)
+            del model
+            model, about = kind.from_pretrained(None, state_dict=_read_weights(Path(name)), **options)
+            if generation is not None:
+                model.generation_config = generation
+    except Exception as error:  # whatever the libraries raise, it is about these files
+        raise ModelError(f"model {name} cannot be read: {_why(error)}") from error
+    if about.get("error_msgs"):
+        raise ModelError(f"model {name} cannot be read: {about['error_msgs'][0]}")
+    base = model.base_model_prefix
+    head: set[str] = set()
+    if base and hasattr(model, base):
+        head = {one for one, _weight in model.named_parameters() if not one.startswith(f"{base}.")}
+    lacked = {*head, *(one for one in about["missing_keys"] if ".pooler." in one)}
+    sizes = {one: f"{one} of {tuple(found)}, not {tuple(wanted)}" for one, found, wanted in about["mismatched_keys"]}
+    missing = sorted(set(about["missing_keys"]) - set(sizes))
+    wrong = [sizes[one] for one in sorted(sizes) if not (new_head and one in head)]
+    # Where its configuration names the class that is loaded, its files should have the head, too.
+    may_lack = new_head and type(model).__name__ not in claimed
+    lacking = [one for one in missing if not (may_lack and one in lacked)]
+    if wrong:
+        raise ModelError(
+            f"model {name} has weights of other sizes than its config.json says: {listed(wrong)}. Take the config.json "
+            "and the tokenizer that belong to these weights"
+        )
+    if lacking:
+        raise ModelError(
+            f"model {name} lacks {len(lacking)} of its weights, which would be random: {listed(lacking)}"
+            + (f". Its files have others: {listed(others)}" if others else "")
+            + _advice(others, not new_head and lacked.issuperset(lacking))
+        )
+    return model, [*missing, *sorted(sizes)]
+
+
+def _advice(others: Sequence[str], untrained: bool) -> str:
+    if any("lora_" in one or one.startswith("base_model.model.") for one in others):
+        return ". An adapter was not merged: save what merge_and_unload() returns"
+    if untrained:
+        return ". Train it for this task first"
+    return ". Save the whole model again by save_pretrained(), or copy it again"
+
+
+def _why(error: BaseException) -> str:
+    """Return what is wrong with files, in a line."""
+    if isinstance(error, (pickle.UnpicklingError, EOFError)):
+        return "its weights are no file of PyTorch, or hold more than weights: save them by save_pretrained()"
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _read_weights(directory: Path) -> dict[str, Any]:
+    """Return all weights of a model's directory, by their names without wrappers."""
+    import torch
+
+    found: dict[str, Any] = {}
+    for file in sorted(directory.glob("model*.safetensors")):
+        from safetensors.torch import load_file
+
+        found |= load_file(file)
+    if not found:
+        for file in sorted(directory.glob("pytorch_model*.bin")):
+            found |= torch.load(file, "cpu", weights_only=True)
+    return {unwrapped(one): value for one, value in found.items()}

@@ -1,1 +1,0 @@
-../../../../jobs/scripts/train_text.py
