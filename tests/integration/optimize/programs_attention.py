@@ -326,6 +326,7 @@ def _gradient(record: Record, p: dict[str, Any], out: Any, layout: str = "contig
 def _use(record: Record, p: dict[str, Any], call: Any, inputs: tuple[Any, ...], mask: Any, leaves: Any) -> None:
     use = p["use"]
     wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
+    hooked: list[tuple[int, Any]] = []
     if use in TRANSFORMS:
         found = record.attempt(use, lambda: TRANSFORMS[use](call, *inputs))
         for at, each in enumerate(found if isinstance(found, tuple) else [found]):
@@ -338,7 +339,7 @@ def _use(record: Record, p: dict[str, Any], call: Any, inputs: tuple[Any, ...], 
     if use == "hooks":
         for at, each in enumerate(inputs):
             if each.requires_grad:
-                each.register_hook(lambda grad, at=at: record.tensor(f"hook {at} in backward", grad))
+                each.register_hook(lambda grad, at=at: hooked.append((at, grad)))
     if use.startswith("checkpoint"):
         out = record.attempt(
             "call", lambda: checkpoint(call, *inputs, use_reentrant=use.endswith("reentrant"), preserve_rng_state=True)
@@ -379,6 +380,9 @@ def _use(record: Record, p: dict[str, Any], call: Any, inputs: tuple[Any, ...], 
         return
     gradient = _gradient(record, p, out, "transposed" if use == "transposed gradient" else "contiguous")
     record.attempt("backward", lambda: out.backward(gradient, retain_graph=use == "twice"))
+    # Autograd promises no order of these.
+    for at, grad in sorted(hooked, key=lambda each: each[0]):
+        record.tensor(f"hook {at} in backward", grad)
     if use == "twice":
         for each in wanted:
             record.tensor("first backward", each.grad)

@@ -141,7 +141,8 @@ FIELDS: dict[str, tuple[Any, ...]] = {
         {"foreach": None},
         {"fused": False},
         {"fused": None},
-        {"fused": True},
+        # Not "fused": PyTorch itself reads beside gradients that are not dense then, so that no two runs are alike.
+        {"foreach": True},
         {"capturable": True},
         {"differentiable": True},
         {"decoupled_weight_decay": True},
