@@ -313,7 +313,7 @@ class CallbackModule(Default):
             self._live.screen = screen.measure()
             self._live.clear()
         elif task.action not in FOLLOWING:
-            self._reminder.begin(task.get_name(include_role_fqcn=False))
+            self._reminder.begin(self._title(task))
         else:
             self._reminder.end()
         self._draw(task)

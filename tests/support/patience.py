@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 
-def until(condition: Callable[[], Any], seconds: float = 20) -> Any:
-    """Wait for a condition, and return what it gave."""
+def until(condition: Callable[[], Any], seconds: float = 240) -> Any:
+    """Wait for a condition, and return what it gave. seconds: of a machine that is ten times as busy as usual."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not come to pass"

@@ -128,7 +128,7 @@ class Run:
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
         command = [sys.executable, "-S", "supervise.py", str(self.folder)]
-        subprocess.run(command, cwd=self.folder, env=environ, check=True, timeout=20)
+        subprocess.run(command, cwd=self.folder, env=environ, check=True, timeout=240)
         return read(self.folder, "status.json")
 
     def ended(self) -> dict[str, Any]:
@@ -730,12 +730,12 @@ def test_a_stop_ends_the_fetching_of_output(run: Run) -> None:
 def test_a_run_is_started_once(run: Run) -> None:
     status = run.start("sleep 1000")
     command = [sys.executable, "-S", "supervise.py", str(run.folder)]
-    second = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=20, check=False)
+    second = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=240, check=False)
     assert (second.returncode, "is running already" in second.stderr) == (1, True)
     os.kill(status["pid"], directory.STOP)
     assert run.ended()["pid"] == status["pid"]
     until(lambda: not directory.running(run.folder))
-    again = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=20, check=False)
+    again = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=240, check=False)
     assert (again.returncode, "has run already" in again.stderr) == (1, True)
     assert len(read(run.folder, "status.json")["attempts"]) == 1
 
