@@ -30,6 +30,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, re
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
 
+PIECE = 1 << 16  # bytes of a log that are read at once
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
 # With the job's name; actions replace the playbook by the command that runs it.
@@ -426,11 +427,11 @@ def remove_ended_secrets(jobs: Path, host: str, known: Sequence[Mapping[str, Any
     return removed
 
 
-def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any]:
+def look(folder: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, Any]:
     """Read how the job in `folder` stands.
 
     Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
-    most `limit` bytes, and the byte up to which it goes. A job whose status says running while its supervisor is gone
+    most `limit` bytes, and the byte up to which it goes; below 0, that many bytes at its end. A job whose status says running while its supervisor is gone
     has the state "lost". Where a job that did not succeed can go on, status has the key "advice"; once its on_end is
     over, "on_end", what came of it. Raises ValueError when there is no job in the folder.
     """
@@ -451,6 +452,8 @@ def look(folder: Path, log_offset: int = 0, limit: int = 65536) -> dict[str, Any
     log = b""
     if (folder / "log").exists():
         with (folder / "log").open("rb") as stream:
+            if log_offset < 0:
+                limit, log_offset = -log_offset, max(0, (folder / "log").stat().st_size + log_offset)
             with contextlib.suppress(OSError):  # there is nothing after that offset
                 log_offset = os.lseek(stream.fileno(), log_offset, os.SEEK_DATA)
             stream.seek(log_offset)

@@ -29,6 +29,11 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime impor
 INTERVAL = 2.0
 """Seconds between two looks at a job that is followed."""
 
+BEHIND = 1 << 42
+"""An offset behind the end of every log."""
+TOLD = 1 << 20
+"""Bytes at the end of a log in which is looked for why its job failed."""
+
 NOT_FETCHED = ("data", "models", "project", "secrets.json", ".amx-cluster.json")
 """What of a job directory is not among the results."""
 
@@ -74,7 +79,8 @@ class Hosts(Runtime):
         """Show what the job does until it ends, or serves a model."""
         progress = following.Progress(job, restarts_only=shows_log)
         come_back = f"Ctrl-C leaves job {job} running. Its log: playbooks/logs.yml -e job={job}"
-        offset, log = 0, ""
+        reads = shows_log or display.verbosity > 0
+        offset, log = 0 if reads else BEHIND, ""
         with contextlib.closing(progress):
             while True:
                 seen = self._look(job, offset)
@@ -84,14 +90,17 @@ class Hosts(Runtime):
                 come_back = ""
                 for line in seen["log"].splitlines():
                     (display.display if shows_log else display.v)(line)
-                offset, log = seen["log_offset"], log + seen["log"]
+                pause = 0.0 if len(seen["log"]) > directory.PIECE // 4 else INTERVAL  # else there may be more of it
+                offset, log = seen["log_offset"], (log + seen["log"])[-TOLD:]
                 progress.show(seen)
                 if ended and not seen["log"]:
                     break
                 if until_ready and not ended and serving.is_ready(seen["ranks"], int(seen["status"]["ranks"])):
                     return {key: seen[key] for key in ("status", "outcome", "progress")}
                 if not ended:
-                    time.sleep(INTERVAL)
+                    time.sleep(pause)
+        if not reads and seen["status"]["state"] == "failed":
+            log = self._look(job, -TOLD)["log"]
         return self._conclude(seen, log, shows_results=shows_results)
 
     def _look(self, job: str, offset: int) -> dict[str, Any]:

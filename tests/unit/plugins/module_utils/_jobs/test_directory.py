@@ -184,6 +184,9 @@ def test_a_long_log_is_read_in_pieces(folder: Path, supervisor: int, state: str)
         offset += len(piece)
     assert "".join(pieces) == text
     assert pieces[0] == "first\n"
+    assert directory.look(folder, -6)["log"] == "\nlast\n"
+    assert directory.look(folder, -1000)["log"] == text
+    assert directory.look(folder, 1 << 42)["log"] == ""
 
 
 def test_create_takes_checkpoints_along(folder: Path) -> None:

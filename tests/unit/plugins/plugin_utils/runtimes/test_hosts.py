@@ -64,12 +64,22 @@ def test_a_job_is_started_and_followed(capsys: pytest.CaptureFixture[str]) -> No
     supervise = ["/opt/amx/envs/native/bin/python", "-S", "supervise.py", "/opt/amx/jobs/demo", "42"]
     assert head.options("command") == {"argv": supervise, "chdir": "/opt/amx/jobs/demo"}
     assert (answer["changed"], answer["outcome"]) == (True, OUTCOME)
-    assert [options["log_offset"] for name, options in head.asked if name == "job_info"] == [0, 7, 7]
     shown = capsys.readouterr().out
     assert shown.startswith(
         "Ctrl-C leaves job demo running. Its log: ansible-playbook playbooks/logs.yml -e amx_job=demo\n"
     )
     assert "step" not in shown, "the log is for logs.yml"
+
+
+def test_a_log_is_read_where_it_is_shown_alone() -> None:
+    """A script may print more than can be read while it runs."""
+    asked = {}
+    for name in ("log", "progress"):
+        head = Head(job_info=[look(RUNNING, "step 1\n"), look(FAILED, ""), look(FAILED, LOG)])
+        answer = run_action(job_log, {"job": "demo", "show": name}, head, variables=PREFIX)
+        asked[name] = [options["log_offset"] for _name, options in head.asked]
+    assert asked == {"log": [0, 7], "progress": [hosts.BEHIND, 7, -hosts.TOLD]}
+    assert answer["msg"].endswith("ValueError: no")
 
 
 def test_a_job_that_cannot_be_started_is_not_followed() -> None:
@@ -90,7 +100,7 @@ def test_a_job_that_failed_fails_the_task_with_what_its_log_tells(
     show: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ended = {**FAILED, "advice": "playbooks/train.yml -e job=demo.yml resumes it"}
-    head = Head(job_info=[look(ended, LOG), look(ended, outcome={})])
+    head = Head(job_info=[look(ended, LOG), look(ended, outcome={}), look(ended, LOG)])
     answer = run_action(job_log, {"job": "demo", "show": show}, head, variables=PREFIX)
     assert (answer["failed"], answer["status"]["state"]) == (True, "failed")
     told = answer["msg"].splitlines()
