@@ -431,9 +431,10 @@ def look(folder: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, Any
     """Read how the job in `folder` stands.
 
     Returns {status, progress, ranks, outcome, log, log_offset}: the log from the byte log_offset on, whole lines, at
-    most `limit` bytes, and the byte up to which it goes; below 0, that many bytes at its end. A job whose status says running while its supervisor is gone
-    has the state "lost". Where a job that did not succeed can go on, status has the key "advice"; once its on_end is
-    over, "on_end", what came of it. Raises ValueError when there is no job in the folder.
+    most `limit` bytes, and the byte up to which it goes; below 0, that many bytes at its end. A job whose status says
+    running while its supervisor is gone has the state "lost". Where a job that did not succeed can go on, status has
+    the key "advice"; once its on_end is over, "on_end", what came of it. Raises ValueError when there is no job in the
+    folder.
     """
     status = read_json(folder / "status.json")
     if status is None:

@@ -24,6 +24,10 @@ CONSEQUENCES = re.compile(
     r"Rank \d+ is not connected|DistNetworkError|NCCL|Gloo connectFullMesh failed",
     re.IGNORECASE,
 )
+# With what torchrun begins to report the end of a rank.
+TORCHRUN_REPORTS = re.compile(
+    r"^[EW]\d{4} .*torch/distributed/elastic/.* (failed \(exitcode|Sending process)", re.MULTILINE
+)
 # Signals by which a process ends because of what it does itself.
 CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT, signal.SIGSYS, signal.SIGTRAP}
 # Seconds without a heartbeat, where one comes every two, after which it is asked for on its host what a rank does, and
@@ -134,16 +138,24 @@ def cause(
             f"the kernel of {', '.join(where)} ended a rank because it was out of memory: use a smaller batch, shorter "
             "sequences, fewer ranks per node, or gradient checkpointing"
         )
+    line = _last_line(log)
+    last = f"; the last line of its log: {line}" if line else ""
     if first:
-        return first.describe()
+        silent = not first.text and not first.said and ((first.code or 0) > 0 or -(first.code or 0) in CRASHES)
+        return first.describe() + (last.replace("its", "the job's") if silent else "")
     if ended_by:
         return f"{launcher} was ended by signal {ended_by} from outside"
     told = next((failure for failure in [*failures, *logged] if failure.text or failure.said), None)
     if told:
         return told.describe()
-    lines = [line.strip() for line in log.splitlines() if line.strip(" =")]  # mpirun draws frames
-    last = f"; the last line of its log: {lines[-1][:500]}" if lines else " and printed nothing"
-    return f"{launcher} ended with exit code {code}{last}"
+    return f"{launcher} ended with exit code {code}{last or ' and printed nothing'}"
+
+
+def _last_line(log: str) -> str:
+    """Return the last line that says something: not of what launchers draw and report, and not what rank.py notes."""
+    said = (line.strip() for line in reversed(TORCHRUN_REPORTS.split(log, maxsplit=1)[0].splitlines()))
+    found = next((line for line in said if line and not line.startswith(("=", "rank.py: rank "))), "")
+    return found if len(found) <= 500 else f"... {found[-500:]}"
 
 
 def suspects(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:

@@ -315,6 +315,7 @@ class Supervisor(Supervision):
                     env={**os.environ, SUPERVISOR: receiver.endpoint},
                 )
             self.watch = Watch(self.folder, self.run, self.plan, self.here, receiver)
+            self.watch.printed = lambda: tail(log, offset, SEARCHED)
             self.status.pop("waiting", None)
             self.status["launch_pid"] = self.process.pid
             self.save()

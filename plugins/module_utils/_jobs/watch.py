@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,8 @@ class Watch:
         self.failures: list[faults.Failure] = []
         self.left: list[str] = []
         self.receiver = receiver
+        # What the attempt has printed.
+        self.printed: Callable[[], str] = str
         # When the first rank's process was reported as failed, and when hosts were last asked for ranks.
         self._failed: float | None = None
         self._counted = 0.0
@@ -175,7 +177,7 @@ class Watch:
         # It may have failed for a host that is gone, which mpirun waits for.
         late = self._late()
         self.gone.update(remote.unreachable([name for name in self.names if name in late.values()], self.here))
-        return faults.cause("", 1, self.gone, self.out_of_memory(), failures=self.failures)
+        return faults.cause(self.printed(), 1, self.gone, self.out_of_memory(), failures=self.failures)
 
     def _late(self) -> dict[int, str]:
         """Return {rank: host} of the ranks whose heartbeat is late, and of whose end nothing is known."""

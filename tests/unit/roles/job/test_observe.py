@@ -1040,6 +1040,19 @@ def test_a_rank_without_its_supervisor_ends(rank: Rank, supervisor: Supervisor) 
     assert process.returncode == 70
 
 
+@pytest.mark.parametrize(
+    "left", ["threading.Thread(target=time.sleep, args=(600,)).start()", "atexit.register(time.sleep, 600)"]
+)
+def test_a_script_that_has_failed_ends_though_it_has_left_something(
+    rank: Rank, supervisor: Supervisor, left: str
+) -> None:
+    script = f"import atexit, threading\ntype(heartbeat).FAILED = 1.0\n{left}\nraise SystemExit('no column x')"
+    ran = rank.run(IMPATIENT + script, AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert ran.returncode == 1
+    assert ran.stderr.endswith("threads or processes of the script go on 1 s after its failure: this rank ends\n")
+    assert supervisor.all()[-1]["exit"] == 1
+
+
 @pytest.mark.parametrize("cut", [True, False])
 def test_a_rank_that_lacks_something_itself_does_not_end(rank: Rank, supervisor: Supervisor, cut: bool) -> None:
     """Too many open files: no further connection, nothing of /proc can be read, and the rank counts as at work."""
@@ -1109,6 +1122,8 @@ def test_a_traceback_is_printed_in_one_piece(rank: Rank) -> None:
 LEAVES = {
     "raise ValueError('broken')": {"failed": "ValueError: broken"},
     "raise SystemExit('no column x')": {"failed": "no column x"},
+    "import os; os.closerange(0, 3); raise ValueError('broken')": {"failed": "ValueError: broken"},
+    "import os; os.closerange(0, 256); raise ValueError('broken')": {"failed": "ValueError: broken"},
     "import sys; print('no column x\\n', file=sys.stderr); sys.exit(2)": {"said": "no column x"},
     "import os, sys; sys.stderr.write('no '); sys.stderr.write('column x\\n'); os._exit(3)": {"said": "no column x"},
 }

@@ -60,10 +60,11 @@ class Failures:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         # Not sys.stderr: torch's own hook around this one puts "[rank1]: " before every line of it.
-        stream = sys.__stderr__ or sys.stderr
         number = self.rank.number
-        stream.write(f"--- rank {number} on {self.rank.host} failed ---\n{text}--- end of rank {number} ---\n")
-        stream.flush()
+        with contextlib.suppress(Exception):  # the script may have closed it
+            stream = sys.__stderr__ or sys.stderr
+            stream.write(f"--- rank {number} on {self.rank.host} failed ---\n{text}--- end of rank {number} ---\n")
+            stream.flush()
         self.failed = text[-self.MOST :]
         with contextlib.suppress(Exception):
             self.tell()

@@ -26,6 +26,8 @@ class Heartbeat:
     SECONDS = 2.0
     # Seconds without a connection after which this rank was given up: its host was cut off, or the supervisor is gone.
     PATIENCE = 60.0
+    # Seconds that threads and child processes have when the script has failed, and waits for their end.
+    FAILED = 20.0
     # Seconds without progress after which it is told where the script is.
     STACK = 4.0
 
@@ -76,17 +78,27 @@ class Heartbeat:
 
     def run(self) -> None:
         """Send for as long as this process lives. What cannot be sent is not sent: the supervisor sees that."""
+        failed = None
         while not self.ended:
             self.activity.look()
             self.notices.look()
             self.send()
+            if self.failures.failed and not threading.main_thread().is_alive():
+                failed = failed or time.monotonic()
+                if time.monotonic() - failed > self.FAILED:
+                    self.give_up(f"threads or processes of the script go on {self.FAILED:.0f} s after its failure", 1)
             if self.cut_off is not None and self.reached and time.monotonic() - self.cut_off > self.PATIENCE:
-                stream = sys.__stderr__ or sys.stderr
-                with contextlib.suppress(Exception):
-                    stream.write(f"the job's supervisor has not answered for {self.PATIENCE:.0f} s: this rank ends\n")
-                self.leave(wire.CUT_OFF)
+                self.give_up(f"the job's supervisor has not answered for {self.PATIENCE:.0f} s", wire.CUT_OFF)
             self.due.wait(self.SECONDS)
             self.due.clear()
+
+    def give_up(self, why: str, status: int) -> None:
+        """End this process."""
+        with contextlib.suppress(Exception):
+            stream = sys.__stderr__ or sys.stderr
+            type(stream).write(stream, f"{why}: this rank ends\n")  # failures.py replaces `write`
+            stream.flush()
+        self.leave(status)
 
     def end(self) -> None:
         """Tell that the script has ended: what is silent from now on is not stopped.

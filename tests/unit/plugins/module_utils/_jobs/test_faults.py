@@ -91,12 +91,21 @@ def reported(rank: int, text: str = "", code: int | None = None, said: str = "")
     return faults.Failure(rank, f"node{rank}", text, code, said)
 
 
+# What a program that is no Python script says is nowhere else.
+LAST = "; the last line of the job's log: step 3"
+LEFT = f"rank 1 on node1 ended with exit code 3{LAST}"
+TORCHRUN = """E1127 1:37 torch/distributed/elastic/multiprocessing/api.py:1013] failed (exitcode: 4) local_rank: 0
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+
+
 @pytest.mark.parametrize(
     ("failures", "code", "out_of_memory", "said"),
     [
         # The first that may be the cause, whatever the others say.
-        ([reported(0, CLOSED_TEXT), reported(1, code=3)], 255, [], "rank 1 on node1 ended with exit code 3"),
-        ([reported(1, code=3), reported(0, "EOFError: no reply")], 255, [], "rank 1 on node1 ended with exit code 3"),
+        ([reported(0, CLOSED_TEXT), reported(1, code=3)], 255, [], LEFT),
+        ([reported(1, code=3), reported(0, "EOFError: no reply")], 255, [], LEFT),
         (
             [reported(1, code=2, said="no column text in a.csv")],
             2,
@@ -104,12 +113,12 @@ def reported(rank: int, text: str = "", code: int | None = None, said: str = "")
             "rank 1 on node1 ended with exit code 2; the last that it printed: no column text in a.csv",
         ),
         ([reported(1, "no column text in a.csv", 1)], 1, [], "rank 1 on node1 failed: no column text in a.csv"),
-        ([reported(1, code=-11)], 1, ["node1"], "rank 1 on node1 was ended by signal 11 (SIGSEGV)"),
+        ([reported(1, code=-11)], 1, ["node1"], f"rank 1 on node1 was ended by signal 11 (SIGSEGV){LAST}"),
         ([reported(1, code=-9)], 1, ["node0", "node1"], MEMORY),
         ([reported(1, code=-9), reported(0, CLOSED_TEXT)], 1, [], KILLED),
         # It was ended with the launcher, and the supervisor was gone for the other.
         ([reported(1, code=-15)], 143, [], "mpirun was ended by signal 15 from outside"),
-        ([reported(0, code=70), reported(1, code=4)], 70, [], "rank 1 on node1 ended with exit code 4"),
+        ([reported(0, code=70), reported(1, code=4)], 70, [], f"rank 1 on node1 ended with exit code 4{LAST}"),
         ([reported(0, CLOSED_TEXT)], 1, [], f"rank 0 on node0 failed: {CLOSED_TEXT}"),
     ],
 )
@@ -117,6 +126,10 @@ def test_the_rank_that_failed_first_is_the_cause(
     failures: list[faults.Failure], code: int, out_of_memory: list[str], said: str
 ) -> None:
     assert faults.cause("step 3\n", code, {}, out_of_memory, failures=failures) == said
+    noted = "rank.py: rank 0 on node0: its script left sleep (process 7): ended\n"
+    assert (
+        faults.cause(f"step 3\n{BAD_TERMINATION}{noted}{TORCHRUN}", code, {}, out_of_memory, failures=failures) == said
+    )
 
 
 def test_tracebacks_are_told_with_their_ranks() -> None:
