@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import progress
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import DEFAULT
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import CUT_OFF
+from ansible_collections.amx.cluster.plugins.module_utils._screen import ESCAPE
 
 # What ranks say when another one has gone: never the cause.
 CONSEQUENCES = re.compile(
@@ -70,7 +71,7 @@ class Failure:
         if code < 0:
             return f"{where} was ended by signal {-code} from outside"
         return f"{where} ended with exit code {code}" + (
-            f"; the last that it printed: {self.said}" if self.said else ""
+            f"; the last that it printed: {plain(self.said)}" if self.said else ""
         )
 
 
@@ -89,11 +90,20 @@ def tracebacks(log: str) -> list[tuple[int, str, str]]:
 
 def last_words(trace: str) -> str:
     """Return the message of a traceback: what follows its last frame, the first line at the margin and all after it."""
+    if "---------------- 1 ----------------" in trace:  # each group in it has a margin of its own
+        inside = [line.lstrip(" |+") for line in trace.splitlines() if re.match(r" *[|] \S", line)]
+        return plain("; ".join(line for line in inside if line and "Traceback (" not in line))
     lines = trace.splitlines()
     frames = [place for place, line in enumerate(lines) if line.startswith(("Traceback (", '  File "'))]
     after = lines[frames[-1] + 1 :] if frames else lines
     starts = [place for place, line in enumerate(after) if line and not line[0].isspace()]
-    return " ".join(" ".join(after[starts[0] :]).split())[:500] if starts else ""
+    return plain(" ".join(after[starts[0] :])) if starts else ""
+
+
+def plain(text: str, most: int = 500) -> str:
+    """Return a text of a script as one line for any screen: without colours, half characters, and moves of a cursor."""
+    shown = "".join(letter if letter.isprintable() else " " for letter in ESCAPE.sub("", text))
+    return " ".join(shown.split())[:most]
 
 
 def hosts_gone(gone: Mapping[str, str]) -> str:
@@ -154,8 +164,7 @@ def cause(
 def _last_line(log: str) -> str:
     """Return the last line that says something: not of what launchers draw and report, and not what rank.py notes."""
     said = (line.strip() for line in reversed(TORCHRUN_REPORTS.split(log, maxsplit=1)[0].splitlines()))
-    found = next((line for line in said if line and not line.startswith(("=", "rank.py: rank "))), "")
-    return found if len(found) <= 500 else f"... {found[-500:]}"
+    return plain(next((line for line in said if line and not line.startswith(("=", "rank.py: rank "))), ""))
 
 
 def suspects(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
@@ -214,9 +223,9 @@ def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
 def of_script(text: str, code: int) -> str:
     """Return why a script that is no rank ended with `code`: its last words, from what it printed, and how it ended."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = last_words(text) if "Traceback (most recent call last)" in text else "".join(lines[-1:])
+    said = last_words(text) if "Traceback (most recent call last)" in text else plain("".join(lines[-1:]))
     how = f"it was ended by signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{said[:500]} ({how})" if said else how
+    return f"{said} ({how})" if said else how
 
 
 def disks(log: str, full: Sequence[str], folder: str, host: str) -> str:

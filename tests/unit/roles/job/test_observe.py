@@ -22,7 +22,7 @@ import pytest
 from _amx_cluster_observer import usage
 from _amx_cluster_observer.activity import Activity
 from _amx_cluster_observer.rank import Rank as Observed
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, heartbeats
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, faults, heartbeats
 from support.patience import until
 
 FILES = Path(__file__).resolve().parents[4] / "roles/job/files"
@@ -1137,6 +1137,11 @@ def test_the_last_that_a_rank_says_reaches_the_supervisor(rank: Rank, supervisor
     (name, words), *_none = LEAVES[script].items()
     assert last[name].strip().endswith(words)
     assert (last["stepped"], last["ended"]) == (True, True)
+
+
+def test_a_long_message_is_told_from_its_beginning(rank: Rank, supervisor: Supervisor) -> None:
+    rank.run("raise ValueError('no column x\\n' + 'y\\n' * 10000)", AMX_CLUSTER_BEAT=supervisor.endpoint)
+    assert faults.last_words(supervisor.told()[-1]["failed"]).startswith("ValueError: no column x y y")
 
 
 def test_the_first_step_is_told_at_once(rank: Rank, supervisor: Supervisor) -> None:

@@ -65,7 +65,8 @@ class Failures:
             stream = sys.__stderr__ or sys.stderr
             stream.write(f"--- rank {number} on {self.rank.host} failed ---\n{text}--- end of rank {number} ---\n")
             stream.flush()
-        self.failed = text[-self.MOST :]
+        half = self.MOST // 2  # the message may be long, and so may be what led to it
+        self.failed = text if len(text) <= self.MOST else f"{text[:half]}\n...\n{text[-half:]}"
         with contextlib.suppress(Exception):
             self.tell()
 

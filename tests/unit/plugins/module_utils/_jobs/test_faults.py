@@ -93,7 +93,8 @@ def reported(rank: int, text: str = "", code: int | None = None, said: str = "")
 
 # What a program that is no Python script says is nowhere else.
 LAST = "; the last line of the job's log: step 3"
-LEFT = f"rank 1 on node1 ended with exit code 3{LAST}"
+ENDED = "rank 1 on node1 ended with exit code"
+LEFT = f"{ENDED} 3{LAST}"
 TORCHRUN = """E1127 1:37 torch/distributed/elastic/multiprocessing/api.py:1013] failed (exitcode: 4) local_rank: 0
   traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
 ============================================================
@@ -111,6 +112,12 @@ TORCHRUN = """E1127 1:37 torch/distributed/elastic/multiprocessing/api.py:1013] 
             2,
             [],
             "rank 1 on node1 ended with exit code 2; the last that it printed: no column text in a.csv",
+        ),
+        (
+            [reported(1, code=2, said="\x1b[31mno\x1b[0m a.csv")],
+            2,
+            [],
+            f"{ENDED} 2; the last that it printed: no a.csv",
         ),
         ([reported(1, "no column text in a.csv", 1)], 1, [], "rank 1 on node1 failed: no column text in a.csv"),
         ([reported(1, code=-11)], 1, ["node1"], f"rank 1 on node1 was ended by signal 11 (SIGSEGV){LAST}"),
@@ -149,6 +156,15 @@ def test_tracebacks_are_told_with_their_ranks() -> None:
             'exception, another exception occurred:\n\nTraceback (most recent call last):\n  File "b", line 2\nOSError',
             "OSError",
         ),
+        (
+            "  + Exception Group Traceback (most recent call last):\n  |   File 'a', line 1\n  |     f()\n"
+            "  | ExceptionGroup: 2 shards (2 sub-exceptions)\n  +-+---------------- 1 ----------------\n"
+            "    | ValueError: a\n    +---------------- 2 ----------------\n"
+            "    | Traceback (most recent call last):\n    |   File 'a', line 2\n    | KeyError: 'b'\n"
+            "    +------------------------------------\n",
+            "ExceptionGroup: 2 shards (2 sub-exceptions); ValueError: a; KeyError: 'b'",
+        ),
+        ("RuntimeError: \x1b[31mred\x1b[0m \x07\ud83d\r 日本", "RuntimeError: red 日本"),
     ],
 )
 def test_last_words(trace: str, words: str) -> None:
