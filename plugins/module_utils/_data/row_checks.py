@@ -30,9 +30,30 @@ CLASSIFICATION, REGRESSION, QA, AUTO = "classification", "regression", "qa", "au
 # Numbers as they are written in files: what float() takes besides (nan, 1_000) is none.
 DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 WHOLE = re.compile(r"-?[0-9]{1,18}")
-WITH_COMMA = re.compile(r"[+-]?[0-9]*,[0-9]+")
-# What programs write for a value that is missing; where all others are numbers, it is no class.
-MISSING = ("nan", "na", "n/a", "<na>", "nat", "null", "none", "inf", "+inf", "-inf", "infinity", "-infinity", "?", "-")
+# As people and spreadsheets write them: 1,5 and 1.234,5 and 1 000 and $3.20 and 10 %.
+AMOUNT = re.compile(
+    r"(?=.*[0-9])[+\-\u2212]?\s*[$\u20ac\xa3\xa5]?\s*([0-9]{1,3}([.,'\u2019\s][0-9]{3})+|[0-9]*)([.,][0-9]+)?"
+    r"\s*[$\u20ac\xa3\xa5%\u2030]?"
+)
+# What pandas, SQL and spreadsheets (#N/A, #REF!) write for a value that is missing; where all others are numbers, these
+# are no classes, either.
+MISSING = re.compile(r"nan|<na>|nat|null|\\n|#(n/a|[a-z0-9/]+[!?])", re.IGNORECASE)
+NO_NUMBERS = (
+    "na",
+    "n/a",
+    "n.a.",
+    "none",
+    "inf",
+    "+inf",
+    "-inf",
+    "infinity",
+    "-infinity",
+    "?",
+    "-",
+    "--",
+    ".",
+    "missing",
+)
 # The square of a greater error is infinite in fp32.
 LARGEST = 1e18
 
@@ -169,17 +190,21 @@ def is_regression(table: Table, task: str = AUTO) -> bool:
     ]
     if task != REGRESSION:
         others = [index for index, number in enumerate(numbers) if number is None]
-        missing = [index for index in others if str(labels[index]).strip().lower() in MISSING]
-        if missing and len(others) == sum(str(labels[index]).strip().lower() in MISSING for index in others) < len(
-            labels
-        ):
+        texts = {index: str(labels[index]).strip() for index in others}
+        missing = [index for index in others if MISSING.fullmatch(texts[index])]
+        none = [index for index in others if MISSING.fullmatch(texts[index]) or texts[index].lower() in NO_NUMBERS]
+        numeric = len(none) == len(others) < len(labels)
+        if (none and numeric) or (missing and len(none) < len(others)):
+            first = none[0] if numeric else missing[0]
+            what = "and others are numbers" if numeric else "as programs write what is missing"
             raise DataError(
-                f"{table.where(missing[0])}: has the label {labels[missing[0]]!r}, and others are numbers: remove rows "
-                "without a label"
+                f"{table.where(first)}: has the label {labels[first]!r}, {what}: remove rows without a label, or set "
+                f"task to {CLASSIFICATION} where it is a class"
             )
-        if others and all(WITH_COMMA.fullmatch(str(labels[i]).strip()) for i in others):
+        if others and all(AMOUNT.fullmatch(text) for text in texts.values()):
             raise DataError(
-                f"{table.where(others[0])}: has the label {labels[others[0]]!r}: write decimal numbers with a point"
+                f"{table.where(others[0])}: has the label {labels[others[0]]!r}: write decimal numbers with a point "
+                f"and nothing else (1234.5), or set task to {CLASSIFICATION} where they are classes"
             )
         if not any(has_point):
             return False
@@ -213,18 +238,21 @@ def check_targets(table: Table) -> None:
 def classes(table: Table) -> list[str]:
     """Return the names of classes in the order of their numbers: whole numbers sort as such, all others as text.
 
-    Raises DataError where there is one class alone, and for names that look the same.
+    Raises DataError where there is one class alone, and for names that look the same or are the same whole number.
     """
     first: dict[str, int] = {}
     for index, label in enumerate(table.columns[LABEL]):
         first.setdefault(name_of(label), index)
     shown: dict[str, str] = {}
     for name, index in first.items():
-        other = shown.setdefault(visible(name), name)
+        number = target(name)
+        whole = number is not None and number.is_integer() and abs(number) < LARGEST
+        other = shown.setdefault(str(int(number)) if number is not None and whole else visible(name), name)
         if other != name:
+            what = "are one number" if whole else "differ only by blanks"
             raise DataError(
                 f"{table.where(index)}: has the label {name!r}, and {table.where(first[other])} has {other!r}, which "
-                "differ only by blanks: write them alike"
+                f"{what}: write them alike"
             )
     if len(first) < 2:
         raise DataError(f"{table.source}: all {len(table)} rows have the label {next(iter(first))}: two are needed")

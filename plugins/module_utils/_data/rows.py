@@ -130,7 +130,7 @@ class Data:
         for name in self.columns:
             shown = visible(name)
             if not shown:
-                what = "a column without a name"
+                what = "a column without a name (an index, or a delimiter too many)"
             elif seen.get(shown) == name:
                 what = f"the column {name} twice"
             elif shown in seen:
@@ -239,6 +239,8 @@ class Csv(Lines):
             raise DataError(f"{path}: its header, line {line_number}, {problem}")
         if "\0" in "".join(fields):
             raise DataError(f"{path}: its header has NUL characters, as UTF-16 has: save the file as UTF-8")
+        if len(fields[0]) < 6 and fields[0].lower().startswith("sep=") and not any(fields[1:]):
+            raise DataError(f"{path}: its first line is a spreadsheet's sep=: remove it, the header comes first")
         self.columns = fields
         self.check_columns(f": its header, line {line_number},")
         self.beginning = self.mark + len(raw), line_number + raw.count(b"\n")
@@ -288,6 +290,8 @@ class Csv(Lines):
             end += len(raw)
             if not problem and len(fields) != len(self.columns):
                 problem = f"has {len(fields)} fields, and the header {len(self.columns)}"
+            if not problem and fields == self.columns and len(fields) > 1:  # as joined files have it
+                problem = "is the header once more: remove it"
             if problem:
                 yield end, Record(number, {}, _kept(raw), problem)
             else:
@@ -434,11 +438,11 @@ class JsonLines(Lines):
             stream.seek(mark)
             first = ""
             for count, (_end, record) in enumerate(self.records(stream, 1)):
-                if not record.problem:
+                if record.values:
                     self.columns = list(record.values)
                     self.check_columns(f": line {record.line}")
                     return
-                first = first or f"line {record.line} {record.problem}"
+                first = first or f"line {record.line} {record.problem or 'has no columns'}"
                 if count == SAMPLED:
                     break
         if first:
@@ -492,9 +496,9 @@ class JsonDocument(Data):
             else Record(number, {}, json.dumps(value)[:KEPT], "is JSON, but no object with columns")
             for number, value in enumerate(values, 1)
         ]
-        good = next((record for record in self.rows if not record.problem), None)
+        good = next((record for record in self.rows if record.values), None)
         if good is None and self.rows:
-            raise DataError(f"{path}: row 1 {self.rows[0].problem}")
+            raise DataError(f"{path}: row 1 {self.rows[0].problem or 'has no columns'}")
         self.columns = list(good.values) if good else []
         self.check_columns()
 
@@ -662,7 +666,8 @@ def open_data(path: Path) -> Data:
             "(CSV, JSON lines, JSON or Parquet)"
         )
     if not path.is_file():
-        raise DataError(f"there is no file {path}" if not path.exists() else f"{path} is a directory: name a file")
+        what = "a directory" if path.is_dir() else "no regular file"
+        raise DataError(f"{path} is {what}: name a file" if path.exists() else f"there is no file {path}")
     with path.open("rb") as stream:
         begin = stream.read(32)
     for mark, problem in FOREIGN.items():

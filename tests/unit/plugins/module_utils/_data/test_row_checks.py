@@ -38,6 +38,16 @@ def tables(path: Path, labels: list[Any], task: str = "auto", name: str = "train
         (["good", "bad", "good "], 3, "has the label 'good ', and "),
         (["caf\u00e9", "x", "cafe\u0301"], 3, "differ only by blanks"),
         (["1", "0", "nan"], 3, "has the label 'nan', and others are numbers"),
+        (["1", "0", "--"], 3, "has the label '--', and others are numbers"),
+        (["1.5", "#DIV/0!", "0"], 2, "has the label '#DIV/0!', and others are numbers"),
+        (["good", "nan", "bad"], 2, "has the label 'nan', as programs write what is missing"),
+        (["good", "bad", "#N/A"], 3, "has the label '#N/A', as programs write what is missing"),
+        (["good", "<NA>"], 2, "as programs write what is missing: remove rows without a label, or set task to class"),
+        (["good", "NULL", "\\N"], 2, "as programs write what is missing"),
+        (["10%", "20.5 %"], 1, "has the label '10%': write decimal numbers with a point and nothing else"),
+        (["1,000.5", "12"], 1, "has the label '1,000.5': write decimal numbers with a point"),
+        (["1.000,5", "$3.20"], 1, "has the label '1.000,5': write decimal numbers with a point"),
+        (["3", "1\u202f000", "\u22121.5"], 2, "write decimal numbers with a point"),
         (["1.5", "0", "N/A"], 3, "has the label 'N/A', and others are numbers"),
         ([1.0, 0.0], 1, "has the label 1.0, and all are whole numbers: set task to classification"),
         (["1", "2.0"], 2, "has the label 2.0, and all are whole numbers: set task to classification"),
@@ -51,6 +61,20 @@ def tables(path: Path, labels: list[Any], task: str = "auto", name: str = "train
 def test_labels_that_are_refused(tmp_path: Path, labels: list[Any], row: int, problem: str) -> None:
     with pytest.raises(DataError, match=f"^{re.escape(f'{tmp_path}/train.jsonl, row {row}: ')}.*{re.escape(problem)}"):
         tables(tmp_path, labels)
+
+
+@pytest.mark.parametrize("labels", [["1", "1.0", "0"], ["1", "2", "01"], ["+1", "1"]])
+def test_classes_that_are_one_number_are_refused(tmp_path: Path, labels: list[Any]) -> None:
+    with pytest.raises(DataError, match=r"has the label '.*', and .*, which are one number: write them alike"):
+        tables(tmp_path, labels, "classification")
+
+
+@pytest.mark.parametrize(
+    "labels", [["none", "good"], ["N/A", "yes"], ["1.2.3", "1.2.4"], ["18-25", "26+"], ["2020-01-01", "2020-02-01"]]
+)
+def test_texts_are_classes(tmp_path: Path, labels: list[Any]) -> None:
+    assert tables(tmp_path, labels)[0] == "classification"
+    assert tables(tmp_path, ["nan", "10%", *labels], "classification")[0] == "classification"
 
 
 def test_one_class(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -174,6 +175,10 @@ def test_broken_rows_of_json_lines(tmp_path: Path) -> None:
         ("rows.jsonl", "\n", "is empty: there is no row in it"),
         ("rows.csv", "a,a\n1,2\n", "has the column a twice"),
         ("rows.csv", "a,\n1,2\n", "has a column without a name"),
+        ("rows.csv", "sep=;\r\na;b\r\n1;2\r\n", "its first line is a spreadsheet's sep=: remove it"),
+        ("rows.csv", "sep=,\na,b\n1,2\n", "its first line is a spreadsheet's sep=: remove it"),
+        ("rows.jsonl", "{}\n{}\n", "none of its first rows can be read: line 1 has no columns"),
+        ("rows.json", "[{}]", "row 1 has no columns"),
         ("rows.txt", "a\n", "its name must end in one of .csv"),
     ],
 )
@@ -188,6 +193,26 @@ def test_files_that_are_refused(tmp_path: Path, name: str, content: str, message
 def test_a_file_that_is_missing(tmp_path: Path) -> None:
     with pytest.raises(rows.DataError, match="there is no file"):
         rows.describe(tmp_path / "rows.csv")
+    os.mkfifo(tmp_path / "rows.csv")
+    with pytest.raises(rows.DataError, match="is no regular file: name a file"):
+        rows.describe(tmp_path / "rows.csv")
+
+
+def test_a_header_within_the_rows_is_a_broken_row(tmp_path: Path) -> None:
+    (tmp_path / "rows.csv").write_text('text,label\na,b\n"text",label\nlabel,text\n')
+    assert [record.problem for record in rows.open_data(tmp_path / "rows.csv")] == [
+        "",
+        "is the header once more: remove it",
+        "",
+    ]
+    (tmp_path / "rows.csv").write_text("text\ntext\n")
+    assert [record.problem for record in rows.open_data(tmp_path / "rows.csv")] == [""]
+
+
+def test_columns_are_those_of_the_first_row_that_has_some(tmp_path: Path) -> None:
+    for name, content in {"rows.jsonl": '{}\n{"a": 1}\n', "rows.json": '[{}, {"a": 1}]'}.items():
+        (tmp_path / name).write_text(content)
+        assert rows.open_data(tmp_path / name).columns == ["a"]
 
 
 @pytest.mark.parametrize("begin", [b"\x1f\x8b\x08", b"PK\x03\x04", b"\xff\xfet\0", b"\xfe\xff\0t", b"\xd0\xcf\x11\xe0"])
