@@ -291,6 +291,25 @@ def attention_lets_nan_through() -> None:
                     judge(f"{number} in the {name}, {dtype}, dropout {dropout}", is_same and found[0][1].isnan().any())
 
 
+def attention_is_left_to_hooks_of_scripts() -> None:
+    """PyTorch computes from what was changed in place, where hooks have taken its check of that."""
+    for name, hooks in (
+        ("save_on_cpu", torch.autograd.graph.save_on_cpu()),
+        ("saved_tensors_hooks", torch.autograd.graph.saved_tensors_hooks(lambda x: x, lambda x: x)),
+    ):
+        found = []
+        for way in (mine, theirs):
+            torch.manual_seed(3)
+            leaves = [torch.randn(2, 3, 64, 8).bfloat16().requires_grad_() for _each in range(3)]
+            copies = [each * 1 for each in leaves]
+            with hooks:
+                out = way(*copies, dropout_p=0.0)
+            with torch.no_grad():
+                copies[2].fill_(1)
+            found.append(torch.autograd.grad(out, leaves, torch.ones_like(out)))
+        judge(f"a value changed under {name}", all(torch.equal(a, b) for a, b in zip(*found)))
+
+
 def attention_looks_like_pytorchs() -> None:
     """Strides of results and gradients; and what may be changed before the backward pass, and what may not."""
     orders: dict[str, Any] = {
@@ -309,16 +328,19 @@ def attention_looks_like_pytorchs() -> None:
                     found = [out, *torch.autograd.grad(out, tensors, torch.randn(out.shape).to(dtype))]
                     seen.append([out._is_view(), *((each.stride(), each.dtype) for each in found)])
                 judge(f"strides, {order}, {dtype}, dropout {dropout}", seen[0] == seen[1])
-            for changed in ("query", "key", "value", "mask", "result", "bool mask"):
+            for changed in ("query", "key", "value", "transposed value", "mask", "result", "bool mask"):
                 found = []
                 for way in (mine, theirs):
                     torch.manual_seed(3)
-                    tensors = [torch.randn(2, 3, 64, 8).to(dtype).requires_grad_() for _each in range(3)]
+                    values = orders["transposed" if changed == "transposed value" else "contiguous"](2, 3, 64, 8)
+                    tensors = [torch.randn(2, 3, 64, 8), torch.randn(2, 3, 64, 8), values]
+                    tensors = [each.to(dtype).detach().requires_grad_() for each in tensors]
                     mask = torch.randn(64, 64).to(dtype) if changed != "bool mask" else torch.rand(64, 64) > 0.2
                     copies = [each * 1 for each in tensors]
                     out = way(*copies, mask, dropout_p=dropout)
                     names = dict(
-                        zip(("query", "key", "value", "mask", "bool mask", "result"), (*copies, mask, mask, out))
+                        zip(("query", "key", "value", "mask", "bool mask", "result"), (*copies, mask, mask, out)),
+                        **{"transposed value": copies[2]},
                     )
                     with torch.no_grad():
                         names[changed].fill_(1)
@@ -504,6 +526,7 @@ for part in (
     attention_drops,
     attention_is_differentiated_again,
     attention_lets_nan_through,
+    attention_is_left_to_hooks_of_scripts,
     attention_looks_like_pytorchs,
     attention_is_computed_again,
     attention_is_pytorchs_elsewhere,

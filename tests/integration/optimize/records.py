@@ -90,7 +90,8 @@ def differences(stock: list[Any], mine: list[Any], exact: list[Any] | None) -> I
 
     exact: the record in float64; None to compare the two alone, more strictly.
     """
-    scale = _largest(exact if exact else stock)
+    # In float64 a program may end earlier.
+    scale = max(_largest(exact), _largest(stock)) if exact else _largest(stock)
     for at, (label, what, theirs) in enumerate(stock):
         if what == "says":
             continue

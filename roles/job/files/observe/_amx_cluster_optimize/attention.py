@@ -247,6 +247,11 @@ def _drop(gradient: Any, softmax: Any) -> None:
     masks.as_integers(gradient).bitwise_and_(dropped.bitwise_not_())
 
 
+def _has_one_stride_of_heads(value: Any) -> bool:
+    """Tell whether (batch, heads, ...) can be viewed as (batch * heads, ...), as matmul does without a copy."""
+    return 1 in value.shape[:2] or value.stride(0) == value.shape[1] * value.stride(1)
+
+
 def _causal(shape: Any) -> Any:
     return torch.full(shape[2:], -math.inf, dtype=torch.float32).triu(1)
 
@@ -345,9 +350,9 @@ def install(torch: Any) -> None:
         if dropout_p:
             key, value = _repeated(key, query), _repeated(value, query)
             if _is_recorded(query, key, value):
-                # Copies: PyTorch lets query and key be changed after the call, and a value that it has converted.
+                # Copies: PyTorch lets query and key be changed after the call, and a value that it converts or copies.
                 query, key = (each.clone(memory_format=torch.contiguous_format) for each in (query, key))
-                is_copied = value.dtype is torch.bfloat16
+                is_copied = value.dtype is torch.bfloat16 or not _has_one_stride_of_heads(value)
                 value = value.clone(memory_format=torch.contiguous_format) if is_copied else value
         return Attention.apply(query, key, value, bias, dropout_p, is_causal, factor)
 

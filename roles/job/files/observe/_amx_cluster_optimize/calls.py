@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-# The modules whose hooks give back exactly what was saved.
-EXACT = ("torch.utils.checkpoint", "torch.autograd.graph")
+# The modules whose hooks give back exactly what was saved, or compute it again.
+EXACT = ("torch.utils.checkpoint",)
 # The libraries that register the parts' operators: they are PyTorch's own again once these are gone.
 _libraries: list[Any] = []
 
