@@ -20,7 +20,7 @@ COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "text-classification": TEXT_COLUMNS,
     "question-answering": (("question", "context"),),
     "text-generation": (
-        *(("messages",), ("conversations",), ("prompt",)),
+        *(("prompt",), ("messages",), ("conversations",)),
         *(("instruction",), ("question",), ("text",)),
     ),
     "image-classification": (("image",), ("path",), ("file",)),
