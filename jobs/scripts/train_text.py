@@ -322,7 +322,8 @@ def prepare_texts(
     def tokenise(batch: Any) -> dict[str, Any]:
         encoded = tokenizer(*(batch[column] for column in columns), truncation=True, max_length=data.max_seq_length)
         model_files.check_tokens(encoded["input_ids"], config, tokenizer)
-        return {**encoded, "labels": [number_of(label) for label in batch["label"]]}
+        kept = model_files.without_types(encoded, config)
+        return {**kept, "labels": [number_of(label) for label in batch["label"]]}
 
     def compute_metrics(evaluated: Any) -> dict[str, float]:
         logits = evaluated.predictions[0] if isinstance(evaluated.predictions, tuple) else evaluated.predictions
@@ -370,7 +371,7 @@ def prepare_questions(splits: dict[str, Any], data: Arguments, config: Any, toke
         # Where a part does not hold the answer, point at its first token, as BERT does.
         spans = [locate(batch["answers"][source], part) or (0, 0) for source, part in zip(sources, where)]
         return {
-            **encoded,
+            **model_files.without_types(encoded, config),
             "sample": [indices[source] for source in sources],
             "offsets": where,
             "start_positions": [start for start, end in spans],
@@ -486,7 +487,9 @@ def load_model(data: Arguments, prepared: Prepared) -> Any:
     kind = AutoModelForQuestionAnswering if prepared.question_answering else AutoModelForSequenceClassification
     if data.from_scratch:
         return kind.from_config(prepared.config).float()
-    model, new = model_files.load_weights(kind, data.model_name_or_path, prepared.config, new_head=True)
+    model, new = model_files.load_weights(
+        kind, data.model_name_or_path, prepared.config, new_head=True, fewer_layers=bool(data.config_overrides)
+    )
     if new and os.environ.get("RANK", "0") == "0":
         print(f"new weights, to be trained: {model_files.listed(new)}", flush=True)
     return model.float()

@@ -68,6 +68,14 @@ def test_weights_of_other_names_are_refused(loaded: Any) -> None:
     assert loaded["adapter"].startswith("model M is an adapter (adapter_config.json)")
 
 
+def test_weights_that_would_be_left_out_are_refused(loaded: Any) -> None:
+    assert "it has bert.embeddings.LayerNorm.bias and module." in loaded["two values of a weight"]
+    assert loaded["fewer layers"].startswith(
+        "model M has weights of layers that its config.json does not have: bert.encoder.layer.2.attention.output"
+    )
+    assert loaded["further weights"] == loaded["fp32, and config.json says bf16"] == "same"
+
+
 def test_files_that_hold_no_weights_give_one_message(loaded: Any) -> None:
     for name in ("empty", "page", "half"):
         assert loaded[f"{name} file"].startswith("model M cannot be read: Error while deserializing header")

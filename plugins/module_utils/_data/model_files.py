@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import pickle
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,10 @@ FROM_PADDING = (
     *("roberta", "xlm-roberta", "xlm-roberta-xl", "roberta-prelayernorm", "camembert", "xmod", "longformer", "ibert"),
     *("data2vec-text", "mpnet", "esm", "luke", "mluke", "layoutlmv3", "lilt", "markuplm"),
 )
+# Those that answer by the last place of a text: what is padded stands before it.
+LAST = ("xlnet",)
+# The number of a layer in the name of a weight.
+LAYER = re.compile(r"\.\d+\.")
 
 
 class ModelError(DataError):
@@ -78,9 +83,22 @@ def set_padding(tokenizer: Any, config: Any) -> None:
             "the tokenizer has no padding token, nor one that ends a text to take for it: name one as pad_token in "
             "tokenizer_config.json"
         )
+    if config.model_type in LAST:
+        tokenizer.padding_side = padding_side(config)
     if config.pad_token_id is None or config.model_type not in FROM_PADDING:
         config.pad_token_id = tokenizer.pad_token_id
     check_tokens([[tokenizer.pad_token_id]], config, tokenizer)
+
+
+def padding_side(config: Any) -> str:
+    """Return on which side of a text padding changes no answer of a model that classifies."""
+    return "left" if config.model_type in LAST else "right"
+
+
+def without_types(encoded: Mapping[str, Any], config: Any) -> dict[str, Any]:
+    """Return what a tokenizer gives, without token types where a model knows none: some tokenizers make them."""
+    knows = config.model_type in LAST or (getattr(config, "type_vocab_size", 0) or 0) > 1
+    return {name: value for name, value in encoded.items() if knows or name != "token_type_ids"}
 
 
 def check_tokens(texts: Sequence[Sequence[int]], config: Any, tokenizer: Any) -> None:
@@ -106,17 +124,21 @@ def listed(names: Sequence[str], most: int = 3) -> str:
 
 
 def load_weights(
-    automatic: Any, name: str, config: Any, *, new_head: bool = False, **options: Any
+    automatic: Any, name: str, config: Any, *, new_head: bool = False, fewer_layers: bool = False, **options: Any
 ) -> tuple[Any, list[str]]:
     """Load a model of `automatic`, a class of transformers; return it and the names of its weights that are new.
 
-    new_head: it may lack the head, as one that was trained for another task does. options: of from_pretrained.
-    Raises ModelError for files that cannot be read, and those that lack weights, which would be made at random.
+    new_head: it may lack the head, as one that was trained for another task does. fewer_layers: it may have fewer
+    layers than its files. options: of from_pretrained; weights are loaded in fp32 without a dtype, whatever config.json
+    says. Raises ModelError for files that cannot be read, and those that lack weights, which would be made at random.
     """
     if Path(name, "adapter_config.json").is_file():
         raise ModelError(f"model {name} is an adapter (adapter_config.json): name the model that it was merged into")
     claimed = list(config.architectures or [])
+    import torch
+
     options = {"config": config, "output_loading_info": True, "ignore_mismatched_sizes": True, **options}
+    options.setdefault("dtype", torch.float32)
     try:
         model, about = automatic.from_pretrained(name, **options)
         others = sorted(about["unexpected_keys"])
@@ -142,6 +164,12 @@ def load_weights(
     # Where its configuration names the class that is loaded, its files should have the head, too.
     may_lack = new_head and type(model).__name__ not in claimed
     lacking = [one for one in missing if not (may_lack and one in lacked)]
+    beyond = [] if fewer_layers else _beyond(about["unexpected_keys"], model)
+    if beyond:
+        raise ModelError(
+            f"model {name} has weights of layers that its config.json does not have: {listed(beyond)}. Take the "
+            "config.json that belongs to these weights"
+        )
     if wrong:
         raise ModelError(
             f"model {name} has weights of other sizes than its config.json says: {listed(wrong)}. Take the config.json "
@@ -154,6 +182,18 @@ def load_weights(
             + _advice(others, not new_head and lacked.issuperset(lacking))
         )
     return model, [*missing, *sorted(sizes)]
+
+
+def _beyond(others: Iterable[str], model: Any) -> list[str]:
+    """Return which weights are those of a further layer of the model."""
+    names = {one for name in model.state_dict() for one in (name, name.removeprefix(f"{model.base_model_prefix}."))}
+    known = {LAYER.sub(".", one) for one in names}
+    layers = {one[: found.end()] for one in names for found in LAYER.finditer(one)}
+    return sorted(
+        one
+        for one in map(unwrapped, others)
+        if LAYER.sub(".", one) in known and any(one[: found.end()] not in layers for found in LAYER.finditer(one))
+    )
 
 
 def _advice(others: Sequence[str], untrained: bool) -> str:
@@ -183,4 +223,9 @@ def _read_weights(directory: Path) -> dict[str, Any]:
     if not found:
         for file in sorted(directory.glob("pytorch_model*.bin")):
             found |= torch.load(file, "cpu", weights_only=True)
+    names: dict[str, str] = {}
+    for one in found:
+        other = names.setdefault(unwrapped(one), one)
+        if other != one:
+            raise ModelError(f"it has {other} and {one}, which are one weight: remove the others than those to be used")
     return {unwrapped(one): value for one, value in found.items()}

@@ -99,6 +99,16 @@ def main() -> None:
     found["another vocabulary"] = case(same).loaded(new_head=True, vocab_size=70)
     found["unmerged"] = case(renamed(lambda name: f"base_model.model.{name}")).loaded()
     found["unknown wrapper"] = case(renamed(lambda name: f"student.{name}")).loaded(new_head=True)
+    found["two values of a weight"] = case(
+        lambda state: {**state, **{f"module.{name}": one + 1 for name, one in state.items()}}
+    ).loaded()
+    deeper = transformers.BertForSequenceClassification(
+        transformers.BertConfig(**{**SIZES, "num_hidden_layers": 3}, max_position_embeddings=32)
+    )
+    deeper.save_pretrained(folder / "deeper")
+    found["fewer layers"] = case(same, "deeper").loaded(new_head=True, num_hidden_layers=2)
+    found["further weights"] = case(lambda state: {**state, "cls.1.bias": torch.ones(2)}).loaded()
+    found["fp32, and config.json says bf16"] = case(same).loaded(dtype="bfloat16")
     adapter = case(same)
     (adapter.place / "adapter_config.json").write_text("{}")
     found["adapter"] = adapter.loaded()

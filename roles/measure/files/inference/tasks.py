@@ -140,7 +140,7 @@ def encode(
     }
     if loaded.task == "question-answering":
         return _questions(loaded, texts, options)
-    tokenizer.padding_side = tokenizer.truncation_side = "right"
+    tokenizer.padding_side, tokenizer.truncation_side = model_files.padding_side(loaded.config), "right"
     encoded = tokenizer(*texts, truncation=True, **options)
     model_files.check_tokens(encoded["input_ids"].tolist(), loaded.config, tokenizer)
     return Inputs(_of_forward(loaded, encoded))
@@ -184,10 +184,7 @@ def _prompts(loaded: Loaded, rows: Sequence[Mapping[str, Any]], column: str, len
 def _of_forward(loaded: Loaded, encoded: Mapping[str, Any]) -> dict[str, Any]:
     names = ("input_ids", "attention_mask", "token_type_ids")
     kept = {name: encoded[name] for name in names if name in encoded}
-    # DistilBERT and RoBERTa know no token types, though the files of some tokenizers make them.
-    if getattr(loaded.config, "type_vocab_size", 0) < 2:
-        kept.pop("token_type_ids", None)
-    return kept
+    return model_files.without_types(kept, loaded.config)
 
 
 def _questions(loaded: Loaded, texts: Sequence[Sequence[str]], options: Mapping[str, Any]) -> Inputs:

@@ -89,6 +89,19 @@ def test_tokenizer_and_model_agree_on_the_padding(tokens: dict[str, str], known:
     assert (tokenizer.pad_token_id, config.pad_token_id) == (padding, padding)
 
 
+def test_padding_and_token_types_change_no_answer() -> None:
+    tokenizer, config = Tokenizer(pad="b"), SimpleNamespace(pad_token_id=2, model_type="xlnet", vocab_size=4)
+    model_files.set_padding(tokenizer, config)
+    assert vars(tokenizer)["padding_side"] == model_files.padding_side(config) == "left"
+    encoded = {"input_ids": [1], "token_type_ids": [0]}
+    assert model_files.without_types(encoded, config) == encoded
+    for kind, types in {"gpt2": None, "roberta": 1, "deberta-v2": 0}.items():
+        config = SimpleNamespace(model_type=kind, type_vocab_size=types)
+        assert model_files.padding_side(config) == "right"
+        assert model_files.without_types(encoded, config) == {"input_ids": [1]}
+    assert model_files.without_types(encoded, SimpleNamespace(model_type="bert", type_vocab_size=2)) == encoded
+
+
 def test_a_tokenizer_of_another_model() -> None:
     config = SimpleNamespace(pad_token_id=None, model_type="gpt2", vocab_size=3)
     with pytest.raises(
