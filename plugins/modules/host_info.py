@@ -235,7 +235,7 @@ host:
       returned: success
     login_prints:
       description:
-        - The C(text) that a command over SSH prints before its own output, and the C(file) that prints it; empty where
+        - The C(text) that a command over SSH prints beside its own output, and the C(file) that prints it; empty where
           it is nothing.
       type: dict
       returned: success

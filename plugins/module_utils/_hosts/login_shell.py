@@ -12,9 +12,11 @@ import contextlib
 import os
 import pwd
 import re
+import secrets
 import signal
 import socket
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -33,13 +35,12 @@ FILES = {
     "zsh": ("/etc/zshenv", "/etc/zsh/zshenv", ".zshenv"),
     "tcsh": ("/etc/csh.cshrc", ".tcshrc", ".cshrc"),
     "csh": ("/etc/csh.cshrc", ".cshrc"),
-    "fish": ("/etc/fish/config.fish", ".config/fish/config.fish"),
+    "fish": ("/etc/fish/config.fish", ".config/fish/conf.d", ".config/fish/config.fish"),
 }
 # What sshd itself runs with sh before a command: the user's file, else that of the host.
 OF_SSHD = (".ssh/rc", "/etc/ssh/sshrc")
 # Sources a file and prints, before each command, the file and the line that it is in.
 TRACE = r"""PS4='+@${BASH_SOURCE}:${LINENO}@ '; set -x; source "$1" """
-SEPARATOR = "amx-cluster-separator"
 # What a script in bash that starts a launcher begins with.
 IGNORE = f"""\
 # What a login on this host sets (.bashrc, /etc/environment, setvars.sh of oneAPI) is not what was planned.
@@ -70,20 +71,24 @@ def exported(shell: str = "", seconds: float = SECONDS) -> dict[str, str]:
 
 
 def printed(shell: str = "", home: Path | None = None, seconds: float = SECONDS) -> dict[str, str]:
-    """Return what a command over SSH prints on this host before its own output, and the file that prints it:
+    """Return what a command over SSH prints on this host besides its own output, and the file that prints it:
     {text, file}, empty where it is nothing. shell, home: by default the user's; file: with its line where known."""
     with contextlib.suppress(KeyError):
         shell = shell or pwd.getpwuid(os.getuid()).pw_shell
     shell, home = shell or "/bin/sh", home or Path.home()
-    text = _over_ssh([shell, "-c", f"echo {SEPARATOR}"], home, seconds).partition(SEPARATOR)[0].strip()
+    separator = secrets.token_hex(8)
+    before, _found, after = _over_ssh([shell, "-c", f"echo {separator}"], home, seconds).partition(separator)
+    # A line end alone is enough for scp to fail. What is printed afterwards is so by an exit trap.
+    around = before + after.removeprefix("\n")
+    text = around.strip() or repr(around).strip("'")
     names = [os.environ.get("BASH_ENV", ""), *FILES.get(Path(shell).name, ())]
-    files = [home / name for name in names if name and (home / name).is_file()]
+    files = [home / name for name in names if name and (home / name).exists()]
     file = " or ".join(map(str, files)) or "a file that the login shell reads"
     if text and Path(shell).name == "bash":
         for one in files:
             traced = _over_ssh([shell, "--norc", "-c", TRACE, "bash", str(one)], home, seconds, subprocess.STDOUT)
-            before, found, _rest = traced.partition(f"\n{text.splitlines()[0]}")
-            places = re.findall(r"^\++@(.+?)@ ", before, re.MULTILINE)
+            start, found, _rest = traced.partition(f"\n{text.splitlines()[0]}")
+            places = re.findall(r"^\++@(.+?)@ ", start, re.MULTILINE)
             if found and places:
                 file = places[-1]
                 break
@@ -121,23 +126,27 @@ def _run(
     seconds: float,
     directory: Path | None = None,
 ) -> str:
-    """Return what a command prints; nothing where it cannot be started, or does not end within `seconds`."""
-    try:
-        process = subprocess.Popen(
-            command,
-            env=environ,
-            cwd=directory,
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-        )
-    except OSError:
-        return ""
-    try:
-        output, _errors = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return ""
-    return output.decode(errors="replace")
+    """Return what a command prints until it ends, or within `seconds`; nothing where it cannot be started.
+
+    Its output is a file: processes that it leaves in the background may keep a pipe open indefinitely.
+    """
+    with tempfile.TemporaryFile() as output:
+        try:
+            process = subprocess.Popen(
+                command,
+                env=environ,
+                cwd=directory,
+                stdin=stdin,
+                stdout=output,
+                stderr=stderr,
+                start_new_session=True,
+            )
+        except OSError:
+            return ""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=seconds)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        output.seek(0)
+        return output.read().decode(errors="replace")

@@ -9,6 +9,7 @@ uv resolves; pip downloads what was resolved, as it is configured here.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -67,7 +68,15 @@ def settings(run: Run) -> dict[str, Any]:
     """
     code, output, errors = run([sys.executable, "-c", SETTINGS % (tuple(indexes.REACH),)], {})
     if code:
-        raise ValueError(f"{sys.executable} has no pip that works: {masked(errors.strip())}")
+        reason = masked(errors.strip())
+        # As pip says it, without how each of its commands is used.
+        if re.search(r"\bconfiguration\b|is not a valid value for", reason, re.IGNORECASE):
+            reason = " ".join(reason.rpartition("\n\n")[2].split())
+            raise ValueError(
+                f"the configuration of pip on the control node cannot be read: {reason}. Correct it "
+                f"({sys.executable} -m pip config debug names its files and variables)"
+            )
+        raise ValueError(f"{sys.executable} has no pip that works: {reason}")
     found = dict(json.loads(output.strip().splitlines()[-1]))
     main = found["index_url"].split()
     if len(main) != 1:
@@ -146,7 +155,8 @@ class Pip:
         words = [word for limit in limits for word in ("--constraint", limit)]
         if self.variables.get("PIP_NO_INDEX"):
             words.append("--no-index")
-        command = [sys.executable, "-m", "uv", "pip", "compile", str(file), *self.for_hosts, *words]
+        compile_words = ["-m", "uv", "pip", "compile", str(file), *self.for_hosts, *words]
+        command = uv.command([sys.executable, *compile_words], os.environ)
         return uv.versions(self._run(command, uv.variables(self.variables)))
 
     def report(self, pinned: Iterable[str], scratch: Path) -> dict[str, Any]:

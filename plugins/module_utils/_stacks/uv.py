@@ -10,7 +10,7 @@ configuration of pip: its variables are made of those that pip has.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements
@@ -38,6 +38,18 @@ def arguments(python: str, glibc: str) -> list[str]:
         # As pip does: the best version of all indexes.
         "--index-strategy=unsafe-best-match",
     ]  # fmt: skip
+
+
+# Variables of a user's that say how indexes are reached. No other one takes effect, see indexes.REACH.
+REACH = re.compile(
+    r"UV_(INDEX_\w+_(USERNAME|PASSWORD)|NATIVE_TLS|SYSTEM_CERTS|KEYRING_PROVIDER|HTTP_\w+|INSECURE_HOST)"
+)
+
+
+def command(words: Iterable[str], environ: Mapping[str, str]) -> list[str]:
+    """Return a command of uv that has none of the user's variables but those of REACH. uv fails for empty ones."""
+    unset = [f"--unset={name}" for name in sorted(environ) if name.startswith("UV_") and not REACH.fullmatch(name)]
+    return [*(["env", *unset] if unset else []), *words]
 
 
 def variables(pip: Mapping[str, str]) -> dict[str, str]:

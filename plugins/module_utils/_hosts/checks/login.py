@@ -108,7 +108,7 @@ def login_prints(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
         prints = info["login_prints"]
         if prints:
-            yield Found(host, f"{prints['file']} prints {prints['text']!r} before the output of each command over SSH")
+            yield Found(host, f"{prints['file']} prints {prints['text']!r} beside the output of each command over SSH")
 
 
 @check(

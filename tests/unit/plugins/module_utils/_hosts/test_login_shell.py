@@ -70,6 +70,21 @@ def test_a_login_that_prints_by_another_file(home: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("echo\n", r"\n"),
+        ("trap 'echo bye' EXIT\n", "bye"),
+        ("echo amx-cluster-separator\n", "amx-cluster-separator"),
+        ("echo hello\nsetsid sleep 20 &\n", "hello"),
+        ("echo hello\nsleep 20\n", "hello"),
+    ],
+)
+def test_a_login_that_prints_in_other_ways(home: Path, script: str, text: str) -> None:
+    (home / ".bashrc").write_text(script)
+    assert login_shell.printed("/bin/bash", seconds=2)["text"] == text
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "case $- in *i*) ;; *) return;; esac\necho welcome\n",

@@ -114,6 +114,17 @@ def test_a_home_that_cannot_be_written_to(tmp_path: Path) -> None:
     assert pip.Pip(run, "3.11", "2.36", variables).resolve(["a"], None, {}, tmp_path) == {"a": "1"}
 
 
+def test_variables_of_uv_that_choose_other_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("1", "2"):
+        make_wheel(tmp_path / "house", "a", version)
+    (tmp_path / "limit.txt").write_text("a<2")
+    others = {"CONSTRAINT": f"{tmp_path}/limit.txt", "RESOLUTION": "lowest", "OFFLINE": "maybe", "TORCH_BACKEND": "x"}
+    for name, value in {**others, "EXTRA_INDEX_URL": "https://me:secret@nowhere.invalid", "HTTP_TIMEOUT": "3"}.items():
+        monkeypatch.setenv(f"UV_{name}", value)
+    variables = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(tmp_path / "house")}
+    assert pip.Pip(run, "3.11", "2.36", variables).resolve(["a"], None, {}, tmp_path) == {"a": "2"}
+
+
 def test_what_cannot_be_resolved_is_named(tmp_path: Path) -> None:
     make_wheel(tmp_path / "house", "a", "1", requires=["gone==7"])
     make_wheel(tmp_path / "house", "torch", "2")
@@ -183,10 +194,16 @@ proxy = proxy.example:3128
 def test_settings_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has 2 URLs as index-url, which takes one: write the others as extra-"):
         settings(tmp_path, "[global]\nindex-url =\n  https://a.example\n  https://b.example")
-    with pytest.raises(ValueError, match=r"perhaps is not a valid value for no-index"):
-        settings(tmp_path, "[global]\nno-index = perhaps")
-    with pytest.raises(ValueError, match=r"(?s)has no pip that works: .*pip\.conf"):
-        settings(tmp_path, "index-url = https://a.example")
+    for text, said in (
+        ("[global]\nno-index = perhaps", "perhaps is not a valid value for no-index"),
+        ("[global]\ntimeout = long", "option timeout: invalid floating-point value: 'long'"),
+        ("index-url = https://me:secret@a.example", "File contains no section headers. file: .*pip.conf"),
+    ):
+        with pytest.raises(
+            ValueError, match=rf"^the configuration of pip on the control node cannot be read: .*{said}"
+        ) as caught:
+            settings(tmp_path, text)
+        assert "secret" not in str(caught.value) and "\n" not in str(caught.value)
 
 
 def test_no_pip() -> None:

@@ -85,7 +85,7 @@ def test_a_home_that_root_cannot_read() -> None:
 def test_a_login_that_prints() -> None:
     prints = {"text": "Welcome", "file": "/home/me/.bashrc:3"}
     assert found_on_node1(login.login_prints, {"login_prints": prints}) == [
-        "/home/me/.bashrc:3 prints 'Welcome' before the output of each command over SSH"
+        "/home/me/.bashrc:3 prints 'Welcome' beside the output of each command over SSH"
     ]
     assert found(login.login_prints, results()) == []
 
