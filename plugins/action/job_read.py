@@ -94,7 +94,7 @@ class ActionModule(ControlNodeAction):
         if options["measure_with"]:
             measure = dict(options["measure_with"])
             job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
-        found = project_files.read(job)
+        found = project_files.read(job, project_files.build_options(self.variable_of(task_vars)))
         on_hosts = not (LAUNCHERS[job.launcher].elsewhere() and purpose.anywhere)
         wrong = training_data.problems(job) if on_hosts else []
         if wrong:

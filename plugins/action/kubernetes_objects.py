@@ -48,7 +48,7 @@ class ActionModule(ControlNodeAction):
             raise ValueError("no job was named: add -e job=FILE, such as -e job=jobs/demo.yml")
         chosen = settings.read(options["kubernetes"])
         job = load(Path(options["job"]), options["override"])
-        tree = project_files.read(job)["project"]
+        tree = project_files.read(job, project_files.build_options(self.variable_of(task_vars)))["project"]
         of_inventory = {name: options[name] for name in ("backend", "optimize")}
         run = Run(job, Settings(head="", **of_inventory, project=project_files.summary(tree)))
         derived = derivation.derive(run, options["stack"], chosen)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from ansible.plugins.action import ActionBase
@@ -37,6 +38,10 @@ class ControlNodeAction(ActionBase):
         except (OSError, ValueError) as error:
             full = disk_problem(str(error), socket.gethostname())
             return {"failed": True, "msg": full or inventory_in_use.commands(str(error))}
+
+    def variable_of(self, task_vars: Mapping[str, Any]) -> Callable[[str, Any], Any]:
+        """Return what reads a variable of the inventory by its name, with what it is where it is not set."""
+        return lambda name, default: self._templar.template(task_vars[name]) if name in task_vars else default
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         """Return the result of the task, without `changed` where nothing was. Raises OSError and ValueError."""

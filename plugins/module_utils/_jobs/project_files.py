@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
@@ -21,7 +22,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks.packaging_file
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 
-def read(job: Job) -> dict[str, Any]:
+def read(job: Job, build: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return what a job brings: {project, requirements, git, wheels}, before anything is copied.
 
     project: the tree (project.Project.to_json), with its digest and size, `paths` (directories in the job directory
@@ -30,10 +31,11 @@ def read(job: Job) -> dict[str, Any]:
     where}. git: those that are Git URLs, likewise. wheels: the user's own, each {path, name, version, requires}.
     package_sources: where the project says that packages come from, each package_sources.Source.
 
+    build: {cache: a directory, and options of indexes.CHOICE and indexes.ARGUMENTS}, as build_options returns it.
     Raises JobFileError.
     """
     try:
-        tree = _project(job) if job.project else {}
+        tree = _project(job, build) if job.project else {}
         wanted = [Requirement(text, job.file.name) for text in job.requirements]
         declared = packaging_files.declared(job.project) if job.project else []
         wanted += [one for one in declared if isinstance(one, Requirement)]
@@ -49,7 +51,20 @@ def read(job: Job) -> dict[str, Any]:
     return {"project": tree, "requirements": plain, "git": git, "wheels": wheels, "package_sources": sources}
 
 
-def _project(job: Job) -> dict[str, Any]:
+def build_options(variable: Callable[[str, Any], Any]) -> dict[str, Any]:
+    """Return how a project is built, by the inventory's variables: variable(name, default)."""
+    of_index = {name: f"torch_stack_{name}" for name in ("index_url", "index_urls", "find_links", "index_timeout")}
+    names = {
+        **of_index,
+        "ca_certificate": "torch_stack_index_ca",
+        "proxy": "torch_stack_index_proxy",
+        "credentials": "torch_stack_index_credentials",
+        "cache": "cluster_cache",
+    }
+    return {option: variable(name, None) for option, name in names.items()}
+
+
+def _project(job: Job, build: Mapping[str, Any]) -> dict[str, Any]:
     directory = job.project or Path()
     found = project.scan(directory, job.project_max_mb)
     copied = {entry["file"] for entry in found.files} | set(found.links)
@@ -64,7 +79,10 @@ def _project(job: Job) -> dict[str, Any]:
     metadata = packaging_files.distribution_files(directory)
     installed = {f"{project_wheel.INSIDE}/{name}": text for name, text in metadata.items()}
     if project_wheel.built_by(directory, copied):
-        installed, links = project_wheel.read(found, _run)
+        cache = Path(build["cache"], "projects") if build.get("cache") else project_wheel.CACHE
+        given = {name: value for name, value in build.items() if name != "cache" and value}
+        texts, links = project_wheel.read(found, _run, cache, given)
+        installed = texts or installed
     made = {name: os.path.relpath(path, PurePosixPath(name).parent) for name, path in links.items()}
     paths = [f"{project.DIRECTORY}/{path}".rstrip("/") for path in packaging_files.import_paths(directory)]
     return {

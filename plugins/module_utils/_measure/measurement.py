@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, optimizing, project_files
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import inventory_optimize
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
@@ -238,10 +239,9 @@ def recorded(path: Path) -> dict[str, Any]:
 
 def contents(job: Job) -> dict[str, str]:
     """Return {name: SHA-256} of the files that make a job what it is. Raises ValueError."""
-    project = project_files.read(job)["project"]
-    found = {"project": str(project["digest"])} if project else {}
+    found = {"project": project.scan(job.project, job.project_max_mb).digest()} if job.project else {}
     for path in [job.script, *([job.prepare.script] if job.prepare else [])]:
-        if path.is_absolute() and not project:
+        if path.is_absolute() and not job.project:
             found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
     return found
 

@@ -201,11 +201,12 @@ def search(
     mains = [] if main == NONE else [main]
     answering = [url for url in [*mains, *options["index_urls"]] if url not in silent]
     links = [url for url in options["find_links"] if url not in silent]
-    extra = [*answering[1:], *([] if main == NONE else settings.get("extra_index_urls", []))]
+    # What pip.conf names beside the main index is searched although that one does not answer.
+    found = [*answering, *([] if main == NONE else settings.get("extra_index_urls", []))]
     return {
-        "PIP_INDEX_URL": answering[0] if answering else "",
-        **({"PIP_NO_INDEX": "1"} if main == NONE or not answering else {}),
-        "PIP_EXTRA_INDEX_URL": " ".join(extra),
+        "PIP_INDEX_URL": found[0] if found else "",
+        **({} if found and main != NONE else {"PIP_NO_INDEX": "1"}),
+        "PIP_EXTRA_INDEX_URL": " ".join(found[1:]),
         "PIP_FIND_LINKS": " ".join([*links, *settings.get("find_links", [])]),
     }
 

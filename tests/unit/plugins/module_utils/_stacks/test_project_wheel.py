@@ -69,7 +69,77 @@ def test_a_build_that_fails(tmp_path: Path) -> None:
     assert not (tmp_path / "cache").exists()
 
 
-def test_a_version_that_git_tells(tmp_path: Path) -> None:
+PLAIN = "from setuptools import setup, find_packages\nsetup(name='own', version='5', packages=find_packages())\n"
+
+
+def failing(words: list[str], _variables: Mapping[str, str]) -> tuple[int, str, str]:
+    """Stand for pip without any package index, or for a build that imports what only hosts have."""
+    if "install" in words:
+        return 1, "", "ERROR: Could not find a version that satisfies the requirement setuptools>=40.8.0\n"
+    return run(words, _variables)
+
+
+@pytest.mark.parametrize(
+    ("files", "works"),
+    [
+        ({"setup.py": PLAIN}, True),
+        ({"setup.py": "import torch\n" + PLAIN}, True),
+        ({"setup.py": PLAIN.replace("find_packages()", "find_packages('src'), package_dir={'': 'src'}")}, True),
+        ({"setup.py": ""}, True),
+        (
+            {"pyproject.toml": '[build-system]\nrequires = []\n[project]\nname = "a"\ndynamic = ["version"]\n'},
+            True,
+        ),
+        ({"setup.py": PLAIN, "a.py": "from importlib.metadata import version\n"}, False),
+        ({"setup.py": PLAIN, "a.py": "from importlib import metadata\n"}, False),
+        ({"setup.py": PLAIN.replace("find_packages()", "find_packages('lib'), package_dir={'': 'lib'}")}, False),
+        ({"setup.py": PLAIN.replace("find_packages()", "find_packages(where=PLACE)")}, False),
+        ({"setup.py": PLAIN.replace("packages=", "**OPTIONS, packages=")}, False),
+        ({"setup.py": PLAIN.replace("packages=", "ext_modules=[], packages=")}, False),
+        ({"setup.py": "open('a/version.py', 'w').write('V = 1')\n" + PLAIN}, False),
+        (
+            {"setup.py": "from setuptools import setup\nsetup()\n", "setup.cfg": "[options]\npackage_dir =\n  =lib\n"},
+            False,
+        ),
+        ({"setup.py": "print 'hello'\n"}, False),
+        ({**FILES}, False),
+    ],
+)
+def test_a_build_that_fails_where_nothing_depends_on_it(tmp_path: Path, files: dict[str, str], works: bool) -> None:
+    tree = fill(tmp_path / "own", files)
+    if works:
+        assert project_wheel.read(tree, failing, tmp_path / "cache") == ({}, {})
+    else:
+        with pytest.raises(ValueError, match=r"^pip cannot install .*: Could not find a version that satisfies"):
+            project_wheel.read(tree, failing, tmp_path / "cache")
+    assert not (tmp_path / "cache").exists(), "it is built where that is possible again"
+
+
+def test_a_build_with_the_indexes_of_the_inventory(tmp_path: Path) -> None:
+    tree = fill(tmp_path / "own", FILES)
+    seen: dict[str, str] = {}
+
+    def execute(words: list[str], variables: Mapping[str, str]) -> tuple[int, str, str]:
+        seen.update(variables)
+        return run(words, variables)
+
+    (tmp_path / "wheels").mkdir()
+    given = {"index_url": "none", "find_links": [str(tmp_path / "wheels")], "ca_certificate": "/ca.pem"}
+    login = [{"host": "packages.example.com", "user": "me", "password": "secret"}]
+    project_wheel.read(tree, execute, tmp_path / "cache", {**given, "credentials": login})
+    assert (seen["PIP_NO_INDEX"], seen["PIP_CERT"]) == ("1", "/ca.pem")
+    assert f"{tmp_path}/wheels" in seen["PIP_FIND_LINKS"] and seen["NETRC"]
+
+
+def test_a_kept_result_that_is_damaged(tmp_path: Path) -> None:
+    tree = fill(tmp_path / "own", FILES)
+    made = project_wheel.read(tree, run, tmp_path / "cache")
+    (kept,) = (tmp_path / "cache").rglob("files.json")
+    kept.write_text('{"texts": {}}')
+    assert project_wheel.read(tree, run, tmp_path / "cache") == made
+
+
+def test_a_version_that_git_tells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The project is a directory of a repository, whose commits its copy has without their files."""
     described = '__import__("subprocess").check_output(["git", "describe", "--tags"], text=True)'
     backend = BACKEND.replace("\"VERSION = '4.2'\\n\"", described)
@@ -79,6 +149,7 @@ def test_a_version_that_git_tells(tmp_path: Path) -> None:
     for words in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "1"], ["tag", "v7"]):
         subprocess.run(["git", *words], cwd=tmp_path / "top", check=True)
     tree = project.scan(tmp_path / "top/own", 10)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "another"))  # as in a hook
     assert project_wheel.read(tree, run, tmp_path / "cache")[0][".installed/words/version.py"] == "v7\n"
 
 

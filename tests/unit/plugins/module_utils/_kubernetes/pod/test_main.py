@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from support.checkout import ROOT
 from support.kubernetes_jobs import GIVEN, STACK, write
 from support.runs import host
 from support.scripts import load as load_script
+from support.stand_ins import make_wheel
 
 RANK = load_script(ROOT / "roles/job/files/rank.py")
 
@@ -265,6 +267,24 @@ def test_data_that_nobody_has_copied(tmp_path: Path) -> None:
     (made.storage / "datasets/corpus").mkdir(parents=True)
     fields = places.Job.read(made.job).run.to_json()["job"]["data"]["corpus"]
     volume.fetch(made, made.storage / "datasets/corpus", "data", fields, {})
+
+
+def test_a_package_with_pips_own_options_of_a_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pip.conf that a pod mounts says where the index is, and as well what cannot be combined with --target."""
+    make_wheel(tmp_path / "house", "words", "1")
+    text = f"[global]\nuser = true\nrequire-hashes = true\nno-index = true\nfind-links = {tmp_path}/house\n"
+    (tmp_path / "pip.conf").write_text(text)
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    monkeypatch.setenv("PIP_PREFIX", str(tmp_path / "elsewhere"))
+    made = places.Places(*(tmp_path / name for name in ("prefix", "job", "storage", "scratch")))
+    made.prefix.mkdir()
+    made.env.symlink_to(sys.prefix)
+    fields = {"hub": "", "directory": "", "package": "words", "path": "words.py", "revision": "", "files": []}
+    volume.fetch(made, made.storage / "models/words", "models", fields, os.environ)
+    assert (made.storage / "models/words").is_file()
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_name_on_the_volume_that_is_another_source(tmp_path: Path) -> None:
