@@ -21,6 +21,9 @@ options:
 """
 EXAMPLES = "\n# Internal\n"
 
+import contextlib
+import os
+import pwd
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -40,12 +43,22 @@ def found(piece: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[st
     if piece == "ssh":
         files = [str(file) for file in ssh_mesh.files(ssh_directory, ssh_name)]
         marks = dict.fromkeys(files, f"of the key with the comment {ssh_name}@...")
-        return {"paths": files, "marks": marks, "keys": ssh_mesh.keys(ssh_directory, ssh_name)}
+        return {"paths": files, "marks": marks, "keys": ssh_mesh.keys(places(ssh_directory), ssh_name)}
     made = marked(reset.system_files(piece))
     if piece == "tuning":
         return {**made, "settings": tuning.recorded()}
     rules = firewall.recorded()
     return {**made, "marks": {**made["marks"], **rules}, "rules": list(rules)}
+
+
+def places(ssh_directory: Path) -> list[Path]:
+    """Return the files with the user's keys: the usual one, and that in which sshd looks, where it can be read."""
+    usual = ssh_directory / "authorized_keys"
+    with contextlib.suppress(KeyError, ValueError):
+        own = pwd.getpwuid(os.getuid())
+        settings = ssh_mesh.sshd_settings(own.pw_name, "localhost", "127.0.0.1")
+        return [usual, ssh_mesh.authorized_keys_place(settings, own.pw_name, own.pw_dir, own.pw_uid)]
+    return [usual]
 
 
 def marked(paths: Iterable[Path]) -> dict[str, Any]:

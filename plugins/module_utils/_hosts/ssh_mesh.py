@@ -219,13 +219,13 @@ def files(directory: Path, name: str) -> list[Path]:
     return [path for path in (*own, *filter(_ownership.is_own, others)) if path.exists()]
 
 
-def keys(directory: Path, name: str) -> int:
-    """Return how many keys of authorized_keys in a user's .ssh directory are the mesh's."""
-    try:
-        content = (directory / "authorized_keys").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return 0
-    return len(stale_keys(content, [], name, [], exclusive=True))
+def keys(places: Iterable[Path], name: str) -> int:
+    """Return how many keys in these files, of which each may be absent, are the mesh's."""
+    found: set[str] = set()
+    for place in places:
+        with contextlib.suppress(OSError):
+            found.update(stale_keys(place.read_text("utf-8", "replace"), [], name, [], exclusive=True))
+    return len(found)
 
 
 def sshd_settings(user: str, host: str, address: str) -> dict[str, str]:

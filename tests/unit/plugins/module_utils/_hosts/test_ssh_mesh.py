@@ -170,14 +170,20 @@ def test_stale_keys() -> None:
 
 def test_files_and_keys_of_the_mesh(tmp_path: Path) -> None:
     line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA{} {}\n"
-    assert (ssh_mesh.files(tmp_path, "amx_cluster"), ssh_mesh.keys(tmp_path, "amx_cluster")) == ([], 0)
+    assert (ssh_mesh.files(tmp_path, "amx_cluster"), ssh_mesh.keys([tmp_path / "authorized_keys"], "amx_cluster")) == (
+        [],
+        0,
+    )
     (tmp_path / "amx_cluster.pub").write_text("ssh-ed25519 AAAA me@home")
     for name in ("amx_cluster", "amx_cluster_config"):
         (tmp_path / name).write_text("Host own")
     (tmp_path / "amx_cluster_known_hosts").write_text("# Made by amx.cluster")
     (tmp_path / "authorized_keys").write_text(line.format("AA", "amx_cluster@node0") + line.format("AB", "me@home"))
     assert ssh_mesh.files(tmp_path, "amx_cluster") == [tmp_path / "amx_cluster_known_hosts"]
-    assert ssh_mesh.keys(tmp_path, "amx_cluster") == 1
+    usual, other = tmp_path / "authorized_keys", tmp_path / "other"
+    assert ssh_mesh.keys([usual], "amx_cluster") == 1
+    usual.rename(other)  # where sshd looks by AuthorizedKeysFile
+    assert ssh_mesh.keys([usual, other], "amx_cluster") == 1
     (tmp_path / "amx_cluster.pub").write_text(line.format("AA", "amx_cluster@node0"))
     there = ("amx_cluster", "amx_cluster.pub", "amx_cluster_known_hosts")
     assert ssh_mesh.files(tmp_path, "amx_cluster") == [tmp_path / name for name in there]
