@@ -27,8 +27,6 @@ NAME = re.compile(r"checkpoint-([0-9]+)")
 MARKS = re.compile(rf"\.?({re.escape(COMPLETE)}|{re.escape(PART)})(\..*)?|{re.escape(SAVED)}.*")
 # The state of one rank's random numbers (transformers, accelerate): a rank without it goes on with other ones.
 RANDOM = re.compile(r"(rng_state|random_states)(_[0-9]+)?\.(pth|pkl)")
-# What torch.distributed.checkpoint writes last, by one rank when all have written. It is a pickle with the names of all
-# ranks' files, and is not loaded here.
 # What a Trainer leaves besides the model, under the names of one process, of FSDP and of DeepSpeed (which has its own
 # scheduler). Without optimizer and scheduler, a run would go on with another learning rate and without moments.
 TRAINER = "trainer_state.json"
@@ -38,6 +36,8 @@ OPTIMIZER, SCHEDULER = (
 )
 # Files that are never empty, whatever is in them.
 NEVER_EMPTY = (".bin", ".distcp", ".json", ".pkl", ".pt", ".pth", ".safetensors")
+# What torch.distributed.checkpoint writes last, by one rank when all have written. It is a pickle with the names of all
+# ranks' files, and is not loaded here.
 METADATA, SHARD = ".metadata", re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 

@@ -65,7 +65,7 @@ def prepare(loaded: Loaded, cell: Mapping[str, Any], example: Inputs, calibratio
     elif cell["precision"] in ("bf16", "fp16") and not cell.get("autocast"):
         model = model.to(precision.dtype(cell["precision"]))
     elif cell["precision"] == "int8" and cell["engine"] == "ipex":
-        model, route = _ipex_int8(model, cell.get("int8") == "static", list(calibration) or [example])
+        model, route = _ipex_int8(model, list(calibration) or [example])
     elif cell["precision"] == "int8":
         import int8
 
@@ -259,22 +259,20 @@ def _ipex(loaded: Loaded, cell: Mapping[str, Any], model: Any, example: Inputs) 
     return _traced(loaded, cell, ipex.optimize(model, dtype=dtype, inplace=True), example)
 
 
-def _ipex_int8(model: Any, static: bool, calibration: Sequence[Inputs]) -> tuple[Any, str]:
-    """IPEX's int8: return the quantized model, which is traced afterwards, and the name of the way.
+def _ipex_int8(model: Any, calibration: Sequence[Inputs]) -> tuple[Any, str]:
+    """Quantize a model by IPEX's static int8; return it, which is traced afterwards, and the name of the way.
 
     https://intel.github.io/intel-extension-for-pytorch/cpu/2.8.0+cpu/tutorials/features/int8_overview.html
     """
     import torch
     from intel_extension_for_pytorch import quantization
 
-    name = "default_static_qconfig_mapping" if static else "default_dynamic_qconfig_mapping"
-    mapping = getattr(quantization, name)
+    mapping = quantization.default_static_qconfig_mapping
     ready = quantization.prepare(model, mapping, example_kwarg_inputs=dict(calibration[0]), inplace=True)
-    if static:
-        with torch.no_grad():
-            for inputs in calibration:
-                ready(**inputs)
-    return quantization.convert(ready), f"IPEX {'static' if static else 'dynamic'}"
+    with torch.no_grad():
+        for inputs in calibration:
+            ready(**inputs)
+    return quantization.convert(ready), "IPEX static"
 
 
 _ENGINES = {"eager": _eager, "compile": _compiled, "trace": _traced, "ipex": _ipex}
