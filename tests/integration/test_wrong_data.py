@@ -61,6 +61,7 @@ def test_success_needs_steps_and_finite_numbers(folder: Path, environment: Path)
     )
     assert re.findall(r"ended with (\d)", ran.stdout) == ["2", "2", "2", "2", "0"], ran.stdout
     said = [line for line in ran.stdout.splitlines() if line.startswith("train_text: ")]
+    assert len(said) == 4, ran.stdout
     for line, part in zip(
         said,
         (

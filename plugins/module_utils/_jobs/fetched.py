@@ -20,7 +20,7 @@ def unpack(packed: Path, to: Path, started: str) -> Path | None:
     """Unpack a job directory into `to`, which nobody else can read; return where other results were moved.
 
     packed: a tar file. started: when the run was started; results of another run in `to` are moved aside, those of the
-    same run are written over. Nothing is there changed until all is unpacked beside it. Raises OSError, and ValueError
+    same run are written over. Nothing there is changed until all is unpacked beside it. Raises OSError, and ValueError
     where the file cannot be unpacked.
     """
     part = Path(tempfile.mkdtemp(prefix=f".{to.name}.", suffix=".new", dir=to.parent))  # with mode 0700
