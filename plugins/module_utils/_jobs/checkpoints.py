@@ -20,6 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PART, SAVED
 
 NAME = re.compile(r"checkpoint-([0-9]+)")
@@ -159,19 +160,13 @@ def is_sound(path: Path) -> bool:
     Its size and format are looked at, not all of its content.
     """
     try:
-        size = path.stat().st_size
-        if not size:
+        if not path.stat().st_size:
             return path.suffix not in NEVER_EMPTY
         with path.open("rb") as stream:
             first = stream.read(16)
-            if path.suffix == ".safetensors":
-                length = int.from_bytes(first[:8], "little")
-                if length > size - 8:
-                    return False
-                stream.seek(8)
-                header = json.loads(stream.read(length))
-                ends = [tensor["data_offsets"][1] for key, tensor in header.items() if key != "__metadata__"]
-                return 8 + length + max(ends, default=0) == size
+        if path.suffix == contents.SAFETENSORS:
+            contents.header(path)
+            return True
         if path.suffix == ".json":
             json.loads(path.read_bytes())
         # Each file of torch.distributed.checkpoint is several archives, one after another.
@@ -179,7 +174,7 @@ def is_sound(path: Path) -> bool:
             with zipfile.ZipFile(path):  # its directory is at the end
                 return True
         return path.suffix not in NEVER_EMPTY or (any(first) and not b"PK\3\4".startswith(first))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError, zipfile.BadZipFile):
+    except (OSError, ValueError, zipfile.BadZipFile):
         return False
 
 

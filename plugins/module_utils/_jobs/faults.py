@@ -149,16 +149,16 @@ def cause(
             "sequences, fewer ranks per node, or gradient checkpointing"
         )
     line = _last_line(log)
-    last = f"; the last line of its log: {line}" if line else ""
     if first:
         silent = not first.text and not first.said and ((first.code or 0) > 0 or -(first.code or 0) in CRASHES)
-        return first.describe() + (last.replace("its", "the job's") if silent else "")
+        return first.describe() + (f"; the last line of the job's log: {line}" if silent and line else "")
     if ended_by:
         return f"{launcher} was ended by signal {ended_by} from outside"
     told = next((failure for failure in [*failures, *logged] if failure.text or failure.said), None)
     if told:
         return told.describe()
-    return f"{launcher} ended with exit code {code}{last or ' and printed nothing'}"
+    last = f"; the last line of its log: {line}" if line else " and printed nothing"
+    return f"{launcher} ended with exit code {code}{last}"
 
 
 def _last_line(log: str) -> str:

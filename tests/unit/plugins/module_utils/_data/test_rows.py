@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 ANY = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -41,6 +41,7 @@ def tables(draw: st.DrawFn) -> tuple[list[str], list[list[str]]]:
     mark=st.booleans(),
     chunk_rows=st.integers(1, 7),
 )
+@example(table=(["a"], [["a\rb"], ["\ufeff"], ["\0b"]]), added="a\rb", delimiter=",", mark=False, chunk_rows=2)
 def test_what_leaves_as_csv_reads_back_the_same(
     table: tuple[list[str], list[list[str]]],
     added: str,

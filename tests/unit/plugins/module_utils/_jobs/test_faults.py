@@ -139,6 +139,11 @@ def test_the_rank_that_failed_first_is_the_cause(
     )
 
 
+def test_the_last_line_of_a_log_is_quoted_as_it_is() -> None:
+    said = faults.cause("the rank waits for its units\n", 3, {}, [], failures=[reported(1, code=3)])
+    assert said == f"{ENDED} 3; the last line of the job's log: the rank waits for its units"
+
+
 def test_tracebacks_are_told_with_their_ranks() -> None:
     found = faults.tracebacks(f"step 1\n{CLOSED}step 2\n{OWN}")
     assert [(rank, host) for rank, host, _text in found] == [(0, "node0"), (1, "node1")]
