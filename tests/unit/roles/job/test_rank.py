@@ -346,6 +346,7 @@ signal.signal(signal.SIGTERM, note)
 print("ready", flush=True)
 while not count:
     time.sleep(0.01)
+print("first", flush=True)
 time.sleep(0.5)
 print(count, flush=True)
 """
@@ -365,9 +366,13 @@ def test_a_signal_reaches_the_script_once(tmp_path: Path, to_group: bool) -> Non
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
         if to_group:
+            os.kill(process.pid, signal.SIGSTOP)  # signals that come together would be one
             os.killpg(process.pid, signal.SIGTERM)
         else:
             subprocess.run(["kill", "-TERM", str(process.pid)], check=True)
+        assert process.stdout.readline() == "first\n"
+        if to_group:
+            os.kill(process.pid, signal.SIGCONT)
         assert process.stdout.read() == "1\n"
 
 
