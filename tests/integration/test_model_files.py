@@ -76,6 +76,10 @@ def test_weights_that_would_be_left_out_are_refused(loaded: Any) -> None:
     assert loaded["further weights"] == loaded["fp32, and config.json says bf16"] == "same"
 
 
+def test_models_without_a_mask_see_no_padding(loaded: Any) -> None:
+    assert loaded["without padding"] == {"shapes": [[1, 1], [2, 2], [1, 2], [1, 3]], "lengths": [2, 3, 2, 1, 2]}
+
+
 def test_files_that_hold_no_weights_give_one_message(loaded: Any) -> None:
     for name in ("empty", "page", "half"):
         assert loaded[f"{name} file"].startswith("model M cannot be read: Error while deserializing header")

@@ -31,6 +31,8 @@ FROM_PADDING = (
 )
 # Those that answer by the last place of a text: what is padded stands before it.
 LAST = ("xlnet",)
+# Those that mix all places of a text without a mask: padding changes their answers.
+UNMASKED = ("fnet",)
 # The number of a layer in the name of a weight.
 LAYER = re.compile(r"\.\d+\.")
 

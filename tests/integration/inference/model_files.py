@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import tasks
 import torch
 import transformers
 from ansible_collections.amx.cluster.plugins.module_utils._data.model_files import ModelError, load_weights
@@ -109,6 +110,16 @@ def main() -> None:
     found["fewer layers"] = case(same, "deeper").loaded(new_head=True, num_hidden_layers=2)
     found["further weights"] = case(lambda state: {**state, "cls.1.bias": torch.ones(2)}).loaded()
     found["fp32, and config.json says bf16"] = case(same).loaded(dtype="bfloat16")
+    mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0]])
+    inputs, shapes = tasks.Inputs({"attention_mask": mask}), []
+    inputs.unmasked = True
+
+    def call(batch: tasks.Inputs) -> dict[str, Any]:
+        shapes.append(list(batch["attention_mask"].shape))
+        return {"logits": batch["attention_mask"].sum(1)}
+
+    lengths = tasks.in_batches(call, inputs, 2)["logits"].tolist()
+    found["without padding"] = {"shapes": shapes, "lengths": lengths}
     adapter = case(same)
     (adapter.place / "adapter_config.json").write_text("{}")
     found["adapter"] = adapter.loaded()

@@ -46,10 +46,12 @@ class Inputs(dict[str, Any]):
     rows: for each entry the index of the row that it is of; a question with a long context has several entries.
     offsets: for each entry, for question-answering, the characters (first, after the last) of each token in the
     context, None for tokens outside it. cut: for each entry, for text-generation, how many tokens were left out.
+    unmasked: whether only entries of one length may be asked together.
     """
 
     rows: list[int]
     offsets: list[list[tuple[int, int] | None]]
+    unmasked = False
 
     def __init__(
         self, tensors: Mapping[str, Any], rows: Sequence[int] = (), offsets: Sequence[Any] = (), cut: Sequence[int] = ()
@@ -141,9 +143,12 @@ def encode(
     if loaded.task == "question-answering":
         return _questions(loaded, texts, options)
     tokenizer.padding_side, tokenizer.truncation_side = model_files.padding_side(loaded.config), "right"
-    encoded = tokenizer(*texts, truncation=True, **options)
+    unmasked = loaded.config.model_type in model_files.UNMASKED
+    encoded = tokenizer(*texts, truncation=True, return_attention_mask=unmasked or None, **options)
     model_files.check_tokens(encoded["input_ids"].tolist(), loaded.config, tokenizer)
-    return Inputs(_of_forward(loaded, encoded))
+    inputs = Inputs(_of_forward(loaded, encoded))
+    inputs.unmasked = unmasked
+    return inputs
 
 
 def _prompts(loaded: Loaded, rows: Sequence[Mapping[str, Any]], column: str, length: int, fixed: bool) -> Inputs:
@@ -249,8 +254,12 @@ def in_batches(
     if not fixed and mask is not None:
         order.sort(key=lambda entry: lengths[entry])
     found: list[Mapping[str, Any]] = []
-    for begin in range(0, count, batch_size):
-        chosen = order[begin : begin + batch_size]
+    left_over = list(order)
+    while left_over:
+        chosen = left_over[:batch_size]
+        if inputs.unmasked and not fixed:
+            chosen = [entry for entry in chosen if lengths[entry] == lengths[chosen[0]]]
+        del left_over[: len(chosen)]
         filled = chosen + chosen[-1:] * (batch_size - len(chosen)) if fixed else chosen
         batch = {name: tensor[filled] for name, tensor in inputs.items()}
         if not fixed and mask is not None:
