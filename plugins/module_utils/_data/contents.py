@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 POINTER = b"version https://git-lfs"
-# A pointer is smaller (https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md).
+# A pointer is smaller (the specification of git-lfs, https://github.com/git-lfs/git-lfs).
 POINTER_BYTES = 1024
 SAFETENSORS = ".safetensors"
 WEIGHTS = (SAFETENSORS, ".bin", ".pt", ".pth", ".ckpt", ".h5", ".msgpack", ".gguf", ".onnx")

@@ -78,5 +78,5 @@ def test_the_example_of_a_readme_names_what_is_there(role: Path) -> None:
     for name, value in given.items():
         assert value in options[name].get("choices", [value])
         assert isinstance(value, kinds.get(options[name]["type"], str))
-    tags = set(re.findall(r"tags: (\w+)", "".join(path.read_text() for path in (role / "tasks").glob("*.yml"))))
+    tags = set(re.findall(r"\btags: (\w+)", "".join(path.read_text() for path in (role / "tasks").glob("*.yml"))))
     assert {tag for tag in tags - {"always"} if f"`{tag}`" not in text} == set()
