@@ -28,7 +28,7 @@ def theirs(*args: Any, **kwargs: Any) -> Any:
 
 _amx_cluster_optimize.watch(torch, ["dropout", "attention", "optimizer"])
 
-from _amx_cluster_optimize import attention, masks
+from _amx_cluster_optimize import attention, masks, optimizer
 
 mine = F.scaled_dot_product_attention
 wrong = 0
@@ -310,6 +310,19 @@ def attention_is_left_to_hooks_of_scripts() -> None:
         judge(f"a value changed under {name}", all(torch.equal(a, b) for a, b in zip(*found)))
 
 
+def attention_leaves_tiny_numbers() -> None:
+    """Numbers whose squares are 0 in float32 are no zeros: products of AMX and AVX512 lose them."""
+    for dtype in (torch.float32, torch.bfloat16):
+        for dropout in (0.0, 0.3):
+            for number, is_taken in ((0.0, True), (1e-38, False), (1e-25, False)):
+                tensors = inputs(dtype)
+                tensors[2] = torch.full_like(tensors[2], number).requires_grad_()
+                out = mine(*tensors, dropout_p=dropout)
+                is_attention = out.grad_fn is not None and out.grad_fn.name() == "AttentionBackward"
+                is_worth = dropout > 0 or dtype is torch.bfloat16
+                judge(f"values of {number}, {dtype}, dropout {dropout}", is_attention is (is_taken and is_worth))
+
+
 def attention_looks_like_pytorchs() -> None:
     """Strides of results and gradients; and what may be changed before the backward pass, and what may not."""
     orders: dict[str, Any] = {
@@ -488,6 +501,26 @@ def optimizers_are_fused_where_it_is_right() -> None:
         )
 
 
+def optimizers_stop_where_pytorch_does() -> None:
+    """An error of one parameter leaves those after it as they were."""
+    found = []
+    for words in ({}, {"fused": False}):
+        params = [torch.ones(5, requires_grad=True) for _each in range(3)]
+        stepped = torch.optim.AdamW(params, **words)
+        for average in (torch.zeros(5), torch.zeros(7)):
+            for param in params:
+                param.grad = torch.ones(5)
+            if stepped.state:
+                stepped.state[params[1]]["exp_avg"] = average
+            try:
+                stepped.step()
+                found.append("no error")
+            except RuntimeError as error:
+                found.append(str(error))
+        found.append([[param[0].item(), stepped.state[param]["step"].item()] for param in params])
+    judge("optimizer, an error of the second of three", found[:3] == found[3:] and "size" in found[1])
+
+
 def optimizers_stay_the_scripts() -> None:
     weights = torch.nn.Linear(30, 30)
     for kind in (torch.optim.Adam, torch.optim.AdamW):
@@ -515,7 +548,7 @@ def optimizers_stay_the_scripts() -> None:
 
 
 torch.manual_seed(0)
-attention.SMALL = 0
+attention.SMALL = optimizer.SMALL = 0
 for part in (
     masks_are_random,
     masks_are_the_same_again,
@@ -527,10 +560,12 @@ for part in (
     attention_is_differentiated_again,
     attention_lets_nan_through,
     attention_is_left_to_hooks_of_scripts,
+    attention_leaves_tiny_numbers,
     attention_looks_like_pytorchs,
     attention_is_computed_again,
     attention_is_pytorchs_elsewhere,
     optimizers_are_fused_where_it_is_right,
+    optimizers_stop_where_pytorch_does,
     optimizers_stay_the_scripts,
 ):
     part()

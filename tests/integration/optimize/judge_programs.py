@@ -116,6 +116,9 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
 
         counted(attention.Attention, "forward", "attention")
     if "optimizer" in parts:
+        from _amx_cluster_optimize import optimizer
+
+        optimizer.SMALL = 0
         for name in ("_fused_adam_", "_fused_adamw_"):
             counted(torch, name, "optimizer")
 

@@ -29,7 +29,7 @@ BLOCK, SMALL = 1 << 18, 1 << 16
 SHORT = 256
 # The largest score that lengths of query and key allow, by type, and what a mask may add to the largest of a row.
 SCORE, ADDED = {torch.bfloat16: 256.0, torch.float32: 4096.0}, 128.0
-# The lengths that values and gradients, as a whole, may have.
+# The lengths that values and gradients, as a whole, may have; the least, also the longest row of query and key.
 LEAST, MOST = 1e-20, 1e12
 # What _fused_sdp_choice returns.
 MATH, FLASH = 0, 1
@@ -186,7 +186,8 @@ def _is_usual(gradient: Any) -> bool:
 
 def _is_moderate(tensor: Any) -> bool:
     length = torch.linalg.vector_norm(tensor, dtype=torch.float32).item()
-    return length == 0 or LEAST < length < MOST
+    # Squares of small numbers are 0, too.
+    return LEAST < length < MOST or (length == 0 and not tensor.any())
 
 
 def blocks(shape: Any) -> Iterator[tuple[slice, slice, int]]:
@@ -276,7 +277,9 @@ def applies(
         and (mask is None or (not is_causal and _is_plain(mask, (*query.shape[:3], key.shape[2]), query.dtype)))
         and torch._fused_sdp_choice(query, key, value, mask, dropout, is_causal, scale=scale, enable_gqa=is_grouped)
         == (MATH if dropout else FLASH)
-        and _longest(query) * _longest(key) * scale < SCORE[query.dtype]
+        and (first := _longest(query)) > LEAST
+        and (second := _longest(key)) > LEAST
+        and first * second * scale < SCORE[query.dtype]
         and _is_moderate(value)
     )
 
