@@ -519,6 +519,11 @@ def optimizers_stop_where_pytorch_does() -> None:
                 found.append(str(error))
         found.append([[param[0].item(), stepped.state[param]["step"].item()] for param in params])
     judge("optimizer, an error of the second of three", found[:3] == found[3:] and "size" in found[1])
+    for size, is_fused in ((5, False), (1 << 12, True)):
+        with mock.patch.object(optimizer, "SMALL", 1 << 12):
+            lists = [[torch.ones(size)] for _each in range(4)]
+            found = optimizer.which(*lists, [], [torch.tensor(1.0)])
+        judge(f"optimizer, tensors of {size} numbers", found == [is_fused])
 
 
 def optimizers_stay_the_scripts() -> None:

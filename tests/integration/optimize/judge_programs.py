@@ -114,6 +114,7 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
     if "attention" in parts:
         from _amx_cluster_optimize import attention
 
+        attention.SMALL = 1 << 16
         counted(attention.Attention, "forward", "attention")
     if "optimizer" in parts:
         from _amx_cluster_optimize import optimizer

@@ -24,7 +24,7 @@ import torch
 from _amx_cluster_optimize import calls, masks
 
 # Scores that a thread has at a time, and scores of a call below which PyTorch's own way is as fast.
-BLOCK, SMALL = 1 << 18, 1 << 16
+BLOCK, SMALL = 1 << 18, 1 << 18
 # The longest sequence whose softmax is kept where PyTorch, without dropout, would keep nothing.
 SHORT = 256
 # The largest score that lengths of query and key allow, by type, and what a mask may add to the largest of a row.
