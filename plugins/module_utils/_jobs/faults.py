@@ -138,6 +138,8 @@ def cause(
     ended_by = -code if code < 0 else code - 128 if 128 < code <= 192 else 0  # as subprocess and shells report it
     if first and not first.text and first.code in (-signal.SIGTERM, -signal.SIGKILL) and (killed or ended_by):
         first = None  # it was ended with the others
+    if ended_by and killed and killed.signal == signal.SIGTERM:
+        killed = None  # when the launcher had ended, so were its ranks
     if first is None and killed:
         first = Failure(killed.rank, killed.host, code=-killed.signal)
     # The kernel's out-of-memory killer sends signal 9 and no other.
@@ -152,6 +154,8 @@ def cause(
     if first:
         silent = not first.text and not first.said and ((first.code or 0) > 0 or -(first.code or 0) in CRASHES)
         return first.describe() + (f"; the last line of the job's log: {line}" if silent and line else "")
+    if ended_by == signal.SIGPIPE:
+        return f"{launcher} lost its own process on one of the hosts, which was ended there (signal 13)"
     if ended_by:
         return f"{launcher} was ended by signal {ended_by} from outside"
     told = next((failure for failure in [*failures, *logged] if failure.text or failure.said), None)

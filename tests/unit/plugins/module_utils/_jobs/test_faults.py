@@ -62,6 +62,15 @@ MEMORY = (
             "node1 does not answer any more (No route to host)",
         ),
         ("step 3\n", -9, {}, [], "mpirun was ended by signal 9 from outside"),
+        # Its ranks were ended after it.
+        (
+            BAD_TERMINATION.replace("9 (Killed)", "15 (Terminated)"),
+            137,
+            {},
+            [],
+            "mpirun was ended by signal 9 from outside",
+        ),
+        ("", 141, {}, [], "mpirun lost its own process on one of the hosts, which was ended there (signal 13)"),
         ("step 3\n", 3, {}, [], "mpirun ended with exit code 3; the last line of its log: step 3"),
         ("", 3, {}, [], "mpirun ended with exit code 3 and printed nothing"),
         # Its arguments were refused, it went on, and something else ended it.
