@@ -29,6 +29,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
+from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 PIECE = 1 << 16  # bytes of a log that are read at once
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
@@ -100,12 +101,49 @@ def begin(folder: Path, ours: bool, host: str, start: str = "") -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def _creating(folder: Path) -> Iterator[None]:
-    """Keep others from creating, replacing or starting the job directory `folder` meanwhile. Raises OSError.
-
-    Other users cannot open the lock: whoever can read a file can lock it (flock(2)), and would keep every job out.
+def registering(jobs: Path) -> Iterator[None]:
+    """Keep other supervisors from beginning a job in the directory of job directories meanwhile, or the next one would
+    not see it: of two that begin at once, one is the first. Raises OSError.
     """
-    path = folder.with_name(f".{folder.name}.lock")
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(PermissionError):  # of another user, whose jobs cannot be seen either
+            held.enter_context(_locked(jobs / ".lock"))
+        yield
+
+
+def running_beside(folder: Path, hosts: Sequence[str]) -> dict[tuple[Path, int], str]:
+    """Return the running jobs, begun on this host, that have any of these hosts: {(directory, process of its
+    supervisor): who has which of them}.
+
+    A job that waits for others counts, too: whoever comes later waits for it.
+    """
+    found = {}
+    for path in folder.parent.glob("*/status.json"):
+        other = path.parent
+        status = None if is_same(other, folder) else running(other)
+        if status:
+            theirs = [host["host"] for host in (read_json(other / "plan.json") or {}).get("hosts", [])]
+            common = [host for host in hosts if host in theirs]
+            settings = (read_json(other / "job.json") or {}).get("settings", {})
+            if common:
+                found[other, int(status["pid"])] = (
+                    f"{names(common)} {'is' if len(common) == 1 else 'are'} locked by job {other.name} of "
+                    f"{settings.get('user', '')} since {settings.get('since', '')}"
+                )
+    return found
+
+
+def _creating(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """Keep others from creating, replacing or starting the job directory `folder` meanwhile. Raises OSError."""
+    return _locked(folder.with_name(f".{folder.name}.lock"))
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold a lock, for which others wait. Raises OSError.
+
+    Other users cannot open it: whoever can read a file can lock it (flock(2)), and would keep every job out.
+    """
     _ownership.write_file(path)
     with path.open("rb+") as lock:
         os.fchmod(lock.fileno(), 0o600)  # one of another origin
@@ -247,6 +285,14 @@ def _is_done(run: Path) -> bool:
     """Whether a run has succeeded; on hosts beside its head, where that is not known, whether it has results."""
     status = read_json(run / "status.json")
     return status.get("state") == "succeeded" if status else has_results(run)
+
+
+def last_done(folder: Path) -> str:
+    """Return the directory of the last previous run of the job in `folder` that has succeeded, or nothing."""
+    runs = [path for path in folder.parent.glob(f"{glob.escape(folder.name)}.2*") if is_previous(path)]
+    runs = [path for path in runs if "." not in path.name[len(folder.name) + 1 :].partition("Z")[0]]
+    done = [path for path in runs if has_results(path) and _is_done(path)]
+    return str(max(done, key=lambda path: (len(path.name), path.name))) if done else ""
 
 
 def is_derived(folder: Path) -> bool:

@@ -100,6 +100,9 @@ class Supervision:
         else:
             self.status.update(state="failed" if reason else "succeeded", reason=reason)
         self.status.pop("waiting", None)
+        done = directory.last_done(self.folder) if self.status["state"] != "succeeded" else ""
+        if done:
+            self.status["notes"].append(f"the last run of this job that has succeeded is in {done}")
         self.status.update(returncode=code, ended=now(), seconds=round(seconds, 1))
         unmeasured = measured.note(self.watch.beats, self.plan.get("measure"))
         unprofiled = profiles.note(self.watch.beats, self.plan.get("measure"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import signal
@@ -80,10 +81,11 @@ class Supervisor(Supervision):
         super().__init__(folder, run, plan, here, Watch(folder, run, plan, here))
         self.umask = umask
         self.prepares = self.run.job.prepare is not None and not prepared
-        if self.prepares:
-            self.status["preparing"] = now()  # whoever looks from the first moment is told
         # What keeps others from the hosts and the name of the job: a `prepare` that outlives this process has it, too.
         self.lock: IO[bytes] | None = None
+        # The jobs that had its hosts when it began, and who has which; the lock of one that has waited for them.
+        self.ahead: dict[tuple[Path, int], str] = {}
+        self.host_lock: IO[bytes] | None = None
         # All that have a job directory, also those that a restart goes on without.
         self.members = list(dict.fromkeys([self.here, *self.names()]))
         self.launcher = LAUNCHERS[self.run.job.launcher]
@@ -108,6 +110,51 @@ class Supervisor(Supervision):
         # The hosts that are taken back, and when; the attempts that ended for this.
         self.left: dict[str, str] = {}
         self.departed = 0
+
+    def register(self, start: str) -> IO[bytes]:
+        """Begin the run, as directory.begin does, unless another one has its hosts; return its lock.
+
+        A job holds the hosts of its plan: this one only when it is among them, and no other job has it. Raises
+        ValueError.
+        """
+        self.ahead = directory.running_beside(self.folder, self.names())
+        if self.ahead and not self.run.job.wait:
+            raise ValueError(
+                f"job {self.run.job.name} was not started: {'; '.join(self.ahead.values())}. Wait for its end (wait: "
+                "true in the job file does), or name free hosts"
+            )
+        self.lock = directory.begin(self.folder, self.here in self.names() and not self.ahead, self.here, start)
+        if self.prepares and not self.ahead:
+            self.status["preparing"] = now()  # whoever looks from the first moment is told
+        self.save()
+        return self.lock
+
+    def wait_for_hosts(self) -> str:
+        """Wait until the jobs have ended that had the hosts before this one, and hold this host from then on.
+
+        Returns why that cannot be.
+        """
+        while self.ahead and not self.stop_wanted:
+            told = "; ".join(self.ahead.values())
+            if time.monotonic() - self.begun > directory.STARTED:
+                return f"it has waited for a day: {told}"
+            if self.status.get("waiting") != told:
+                self.status["waiting"] = told
+                self.save()
+            time.sleep(1)
+            self.ahead = {job: told for job, told in self.ahead.items() if self.goes_on(*job)}
+            if not self.ahead and self.here in self.names():
+                self.host_lock = (self.folder / f"lock.{self.here}.supervisor").open("wb")
+                fcntl.flock(self.host_lock, fcntl.LOCK_EX)
+        if self.status.pop("waiting", None):
+            self.begun = time.monotonic()
+            self.save()
+        return ""
+
+    def goes_on(self, job: Path, supervisor: int) -> bool:
+        """Tell whether a run of another job has not ended. supervisor: its process."""
+        status = directory.running(job)
+        return (status is not None and status["pid"] == supervisor) or directory.is_in_use(job, self.here)
 
     def supervise(self) -> None:
         """Run launch.sh to its end, again where it may be restarted, and write what came of it."""
@@ -172,8 +219,10 @@ class Supervisor(Supervision):
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        reason = self.other_start()
-        if not reason and self.prepares:
+        reason = self.wait_for_hosts() or self.other_start()
+        if not reason and self.prepares and not self.stop_wanted:
+            self.status["preparing"] = now()
+            self.save()
             reason, code = self.prepare()
         reason = reason or ("" if self.stop_wanted else self.exchange())
         if not reason and checkpoints.last_marked(self.folder / "output"):
@@ -223,7 +272,7 @@ class Supervisor(Supervision):
                 start_new_session=True,
                 umask=self.umask,
                 env={**os.environ, **own},
-                pass_fds=[self.lock.fileno()] if self.lock else [],
+                pass_fds=[lock.fileno() for lock in (self.lock, self.host_lock) if lock],
             )
         while self.process.poll() is None:
             if self.stop_wanted:
@@ -326,7 +375,9 @@ class Supervisor(Supervision):
         unfetched = self.fetch_output()
         if unfetched:
             self.note(unfetched)
-        if not self.stop_wanted and not reason:
+        if reason:
+            reason += faults.full_disks(self.full_disks(), str(self.folder))
+        elif not self.stop_wanted:
             text = tail(log, offset, SEARCHED) if code else ""
             if code:
                 late = remote.unreachable(self.names(), self.here)
@@ -362,7 +413,7 @@ class Supervisor(Supervision):
     def full_disks(self) -> list[str]:
         """Return the hosts that have no room for what the job writes."""
         written = [str(self.folder), str(self.folder / "output")]
-        return remote.full_disks(written, self.names(), self.here)
+        return remote.full_disks(written, [name for name in self.names() if name not in self.watch.gone], self.here)
 
     def wait(self, receiver: heartbeats.Receiver) -> str:
         """Wait for the launcher; return why it had to be ended, or an empty string when it ended by itself."""
@@ -646,24 +697,25 @@ def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> None
         os.dup2(own_log.fileno(), 1)
         os.dup2(own_log.fileno(), 2)
     supervisor = Supervisor(folder, umask, prepared)
-    # A job holds the hosts of its plan: this one only when it is among them.
-    try:
-        holding = directory.begin(folder, supervisor.here in supervisor.names(), supervisor.here, start)
-    except ValueError as error:
-        os.write(writer, str(error).encode())
-        os._exit(1)
-    supervisor.lock = holding
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
     ended = ("lost", "its supervisor was asked to end, as when the head shuts down")
     signal.signal(directory.STOP, lambda *_signal: supervisor.stop(*requested))
     signal.signal(signal.SIGTERM, lambda *_signal: supervisor.stop(*ended))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    supervisor.save()
+    try:
+        with directory.registering(folder.parent):
+            holding = supervisor.register(start)
+    except (OSError, ValueError) as error:
+        told = _io.disk_problem(str(error), supervisor.here, str(folder)) or str(error)
+        os.write(writer, told.encode()[:1000])
+        os._exit(1)
     os.close(writer)
     supervisor.supervise()
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     holding.close()
+    if supervisor.host_lock:
+        supervisor.host_lock.close()
     supervisor.after_the_end(Path(f"/proc/self/fd/{place}"))
 
 

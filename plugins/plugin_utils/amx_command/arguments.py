@@ -204,7 +204,10 @@ def _override(chosen: Command, given: dict[str, Any]) -> dict[str, Any]:
             inner = inner.setdefault(parent, {})
             if not isinstance(inner, dict):
                 raise UsageError(f"amx {chosen.name}: --set {text}: {parent} is set to {inner}")
-        inner[name] = _value_of(chosen, "--set", value)
+        wanted = _value_of(chosen, "--set", value)
+        if inner.get(name, wanted) != wanted:
+            raise UsageError(f"amx {chosen.name}: --set {text}: {path} is set to {inner[name]} already: leave one out")
+        inner[name] = wanted
     return override
 
 

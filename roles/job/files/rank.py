@@ -32,6 +32,8 @@ from _amx_cluster_observer.rank import read, replace
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 # Seconds that what a script has left behind has to end by itself, after SIGTERM, and after SIGKILL.
 LEFT, GRACE, KILLED = 2.0, 5.0, 5.0
+# Characters of a note of how a rank is, at least.
+NOTE = 300
 
 
 def place(names: list[str], environ: dict[str, str]) -> tuple[int, int, int]:
@@ -264,9 +266,14 @@ class Script:
             return
         attempt, machine = wire.attempt(self.supervisor), wire.machine()
         record = {"pid": self.pid, "began": self.began, "machine": machine, "attempt": attempt, "code": self.code}
+        path, text = f"ranks/{self.rank}.json", f"{json.dumps(record):{NOTE}}"
         with contextlib.suppress(OSError):
             os.makedirs("ranks", mode=0o700, exist_ok=True)
-            replace(f"ranks/{self.rank}.json", json.dumps(record))
+            try:
+                replace(path, text)
+            except OSError:  # the room that the note has is enough for the next one
+                with open(path, "r+", encoding="utf-8") as stream:
+                    stream.write(text)
 
     def tell(self, **what: object) -> None:
         """Report something to the job's supervisor, if it listens."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -293,6 +294,27 @@ def test_it_ends_as_its_script_did_and_reports_that(tmp_path: Path, script: str,
         message = receiver.receive(0)[-1]
         assert processes.ended_ranks(folder, wire.attempt(receiver.endpoint)) == {1: code}
     assert (message["rank"], message["host"], message["exit"]) == (1, "node1", code)
+
+
+def test_how_a_rank_ended_is_noted_where_a_disk_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or its process is gone without a word, as if it was killed."""
+    monkeypatch.chdir(job(tmp_path, "mine"))
+    for name, value in {**hydra(1, 3, 0), "AMX_CLUSTER_BEAT": "here:1:secret"}.items():
+        monkeypatch.setenv(name, value)
+    script = PROGRAM.Script()
+    script.pid = os.getpid()
+    script.note()
+
+    def full(path: str, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(PROGRAM, "replace", full)
+    size = Path("ranks/1.json").stat().st_size
+    for code in (-11, 3):
+        script.code = code
+        script.note()
+        assert processes.ended_ranks(Path.cwd(), wire.attempt("here:1:secret")) == {1: code}
+        assert Path("ranks/1.json").stat().st_size == size
 
 
 def test_a_refusal_reaches_the_supervisor(tmp_path: Path) -> None:

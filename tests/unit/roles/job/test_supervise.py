@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import os
 import re
@@ -74,13 +76,14 @@ done
 class Run:
     """A job in `folder` as the role makes it, in an environment whose mpirun is a stand-in: a script of the test's."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "jobs" / "demo"
+    def __init__(self, folder: Path, name: str = "demo") -> None:
+        self.folder = folder / "jobs" / name
         self.hosts = folder / "hosts"
         self.env = folder / "env"
         for made in (self.folder, self.hosts, self.env / "bin"):
-            made.mkdir(parents=True)
-        (self.env / "bin" / "python").symlink_to(sys.executable)
+            made.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (self.env / "bin" / "python").symlink_to(sys.executable)
         (self.env / "amx-cluster.json").write_text(json.dumps(STACK))
         for name, content in library_files().items():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +131,7 @@ class Run:
             (self.folder / name).write_text(content)
         environ = {**os.environ, "PATH": f"{self.env}/bin:{os.environ['PATH']}", "HOSTS": str(self.hosts)}
         command = [sys.executable, "-S", "supervise.py", str(self.folder)]
-        subprocess.run(command, cwd=self.folder, env=environ, check=True, timeout=240)
+        subprocess.run(command, cwd=self.folder, env=environ, check=True, timeout=240, capture_output=True)
         return read(self.folder, "status.json")
 
     def ended(self) -> dict[str, Any]:
@@ -688,14 +691,24 @@ def test_a_full_disk_does_not_take_the_job_nor_its_end(small: Path) -> None:
         run.start("mkdir output; beat 0 node0; beat 1 node0; " + fill)
         status = run.ended()
         assert status["state"] == "failed"
-        assert status["reason"] == (
-            "mpirun ended with exit code 1 and printed nothing; the file system of "
-            f"{run.folder} on node0 is full: free some of it, or save less (save_total_limit)"
+        assert status["reason"].startswith("mpirun ended with exit code 1")
+        assert status["reason"].endswith(
+            f"; the file system of {run.folder} on node0 is full: free some of it, or save less (save_total_limit)"
         )
         assert any("could not be written for a while: No space left on device" in note for note in status["notes"])
         assert read(run.folder, "results.json")["reason"] == status["reason"]
     finally:
         until(lambda: not directory.running(run.folder))
+
+
+def test_a_rank_that_is_ended_for_a_full_disk(small: Path) -> None:
+    """As mpirun does, which cannot write what its ranks print."""
+    run = Run(small)
+    run.start("mkdir output; beat 0 node0; cat /dev/zero > output/checkpoint; beat 0 node0 exit=-9; sleep 1000")
+    reason = run.ended()["reason"]
+    assert reason.startswith("rank 0 on node0 was ended by signal 9 from outside; the file system of ")
+    assert " on node0 is full: free some of it" in reason
+    until(lambda: not directory.running(run.folder))
 
 
 def test_the_output_of_another_host_is_fetched(run: Run) -> None:
@@ -738,6 +751,40 @@ def test_a_run_is_started_once(run: Run) -> None:
     again = subprocess.run(command, cwd=run.folder, capture_output=True, text=True, timeout=240, check=False)
     assert (again.returncode, "has run already" in again.stderr) == (1, True)
     assert len(read(run.folder, "status.json")["attempts"]) == 1
+
+
+def test_of_jobs_that_begin_at_once_on_a_host_one_runs(run: Run, tmp_path: Path) -> None:
+    """Both have found the host free, before either had begun. The other is refused at once, before it prepares."""
+    run.start("sleep 1000", ranks=(1, 1))
+    other = Run(tmp_path, "other")
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        other.start("exit 1", here="node1", ranks=(1, 1), prepare=PREPARE)
+    assert b"demo was not started: node0, node1 are locked by job demo of " in refused.value.stderr
+    assert not (other.folder / "status.json").exists()
+
+
+def waits(job: Run) -> bool:
+    return "waiting" in read(job.folder, "status.json")
+
+
+@pytest.mark.parametrize("number", [directory.STOP, signal.SIGKILL])
+def test_jobs_that_wait_run_one_after_the_other(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+    held = "test -e lock.node0.supervisor && ls > held; until [ -e go ]; do sleep 0.1; done\n"
+    first = run.start("sleep 1000")
+    waiting = [Run(tmp_path, name) for name in ("b", "c")]
+    for place, job in enumerate(waiting):
+        job.start(held + WORLD + TRAIN, wait=True)
+        until(functools.partial(waits, job))
+        assert read(job.folder, "status.json")["waiting"].count("node0 is locked by job ") == place + 1
+    os.kill(first["pid"], number)
+    if number == signal.SIGKILL:
+        processes.end(run.folder, 5)
+    for job, later in zip(waiting, [*waiting[1:], None]):
+        until((job.folder / "held").exists)
+        assert not later or not (later.folder / "held").exists()
+        (job.folder / "go").touch()
+        status = job.ended()
+        assert (status["state"], status.get("waiting")) == ("succeeded", None)
 
 
 def test_files_of_another_start_on_a_host(run: Run) -> None:
@@ -937,6 +984,10 @@ def test_prepared_data_cannot_be_copied_to_a_host(run: Run) -> None:
 
 
 def test_a_script_that_prepares_fails(run: Run) -> None:
+    """What has succeeded before is found, also behind a run that has failed."""
+    for stamp, state in (("20261101", "succeeded"), ("20261102", "failed")):
+        before = run.folder.with_name(f"demo.{stamp}T000000Z")
+        directory.create(before, {"status.json": json.dumps({"state": state}), "output/model": "1"}, {})
     (run.folder / "prepare.py").write_text("raise SystemExit('train.jsonl, row 3: no text')")
     status = run.ends(WORLD + TRAIN, prepare=PREPARE)
     assert (status["state"], status["reason"], status["attempts"]) == (
@@ -945,6 +996,8 @@ def test_a_script_that_prepares_fails(run: Run) -> None:
         [],
     )
     assert not (run.folder / "output").exists()
+    done = run.folder.with_name("demo.20261101T000000Z")
+    assert status["notes"] == [f"the last run of this job that has succeeded is in {done}"]
 
 
 def test_a_job_is_stopped_while_it_prepares(run: Run) -> None:

@@ -60,15 +60,15 @@ class Failures:
         with contextlib.suppress(Exception):
             sys.stdout.flush()
         # Not sys.stderr: torch's own hook around this one puts "[rank1]: " before every line of it.
+        half = self.MOST // 2  # the message may be long, and so may be what led to it
+        self.failed = text if len(text) <= self.MOST else f"{text[:half]}\n...\n{text[-half:]}"
+        with contextlib.suppress(Exception):
+            self.tell()  # first: a launcher that has no room for what is printed ends this process
         number = self.rank.number
         with contextlib.suppress(Exception):  # the script may have closed it
             stream = sys.__stderr__ or sys.stderr
             stream.write(f"--- rank {number} on {self.rank.host} failed ---\n{text}--- end of rank {number} ---\n")
             stream.flush()
-        half = self.MOST // 2  # the message may be long, and so may be what led to it
-        self.failed = text if len(text) <= self.MOST else f"{text[:half]}\n...\n{text[-half:]}"
-        with contextlib.suppress(Exception):
-            self.tell()
 
     def excepthook(self, kind: Any, error: BaseException, trace: Any) -> None:
         """Print an exception that ends this rank; those of other processes as Python does."""

@@ -90,10 +90,15 @@ def replace(path: str, text: str) -> None:
     """Replace a file by one with this text, which nobody else can read, at once. Raises OSError."""
     directory, name = os.path.split(path)
     part = os.path.join(directory, f".{name.lstrip('.')}.{os.getpid()}")
-    # The umask is the script's.
-    with open(part, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
-        stream.write(text)
-    os.replace(part, path)
+    try:
+        # The umask is the script's.
+        with open(part, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as stream:
+            stream.write(text)
+        os.replace(part, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(part)
+        raise
 
 
 def read(path: str) -> str:
