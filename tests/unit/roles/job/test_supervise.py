@@ -179,7 +179,7 @@ def test_success(run: Run) -> None:
     assert (first["state"], first["job"], first["hosts"], first["ranks"]) == ("running", "demo", 1, 2)
     status = run.ended()
     assert (status["state"], status["reason"], status["returncode"]) == ("succeeded", "", 0)
-    assert 0.3 <= status["seconds"] < 20
+    assert status["seconds"] >= 0.3
     assert [attempt["from"] for attempt in status["attempts"]] == ["the beginning"]
     results = read(run.folder, "results.json")
     assert results["metrics"].pop("train_loss") == 0.7
