@@ -503,7 +503,7 @@ def optimizers_are_fused_where_it_is_right() -> None:
 
 def optimizers_stop_where_pytorch_does() -> None:
     """An error of one parameter leaves those after it as they were."""
-    found = []
+    found: list[Any] = []
     for words in ({}, {"fused": False}):
         params = [torch.ones(5, requires_grad=True) for _each in range(3)]
         stepped = torch.optim.AdamW(params, **words)

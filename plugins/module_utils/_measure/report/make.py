@@ -117,7 +117,7 @@ class Report:
                 self._how(),
                 self._reference(),
             ],
-            "Made by amx.cluster. `amx report` writes figures and tables as PNG, CSV and JSON files, too.",
+            "Made by amx.cluster. The command amx report writes figures and tables as PNG, CSV and JSON files, too.",
         )
 
     def _winner(self) -> str:
