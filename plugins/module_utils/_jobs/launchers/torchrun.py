@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""PyTorch's torchrun: started on every host over SSH, each starts that host's ranks and they meet at the first host.
+"""PyTorch's torchrun on every host, over SSH but for the head: each starts its ranks, which meet at the first host.
 
 Facts: torch 2.13, torch/distributed/run.py and torch/distributed/elastic/: --rdzv_backend static numbers ranks by
 --node_rank; hosts may start different numbers of ranks; what a rank inherits is in rank_variables. Options have
@@ -69,6 +69,7 @@ class Torchrun(Launcher):
                 **about,
                 port=free_port(plan),
                 python=shlex.quote(python(plan)),
+                head=shlex.quote(plan.head),
                 names=" ".join(shlex.quote(host.host) for host in plan.hosts),
                 starts="\n".join(starts),
             ),
@@ -117,12 +118,18 @@ source ./env
 MASTER_PORT=$({port})
 set +a
 
+# Become a command on a host, with the variables of a login; on the head without SSH. Arguments: the host, the command,
+# options of ssh.
+on() {{
+    [ "$1" != {head} ] || exec env -i HOME="$HOME" USER="$(id -un)" PATH="$PATH" bash -c "$2"
+    exec ssh -o BatchMode=yes "${{@:3}}" "$1" "$2"
+}}
+
 # Start torchrun on a host: its name, its number, its ranks. Each rank's cores, threads and interface are in plan.json;
 # rank.py sets them.
 started=()
 start() {{
-    ssh -o BatchMode=yes "$1" "$(printf 'bash %q/torchrun.sh %q %q %q' "$PWD" "$2" "$3" "$MASTER_PORT")" \\
-        <<< "${{{supervisor}:-}}" &
+    on "$1" "$(printf 'bash %q/torchrun.sh %q %q %q' "$PWD" "$2" "$3" "$MASTER_PORT")" <<< "${{{supervisor}:-}}" &
     started+=($!)
 }}
 
@@ -131,8 +138,8 @@ end_all() {{
     trap '' TERM INT
     local host ending=()
     for host in {names}; do
-        ssh -o BatchMode=yes -o ConnectTimeout=5 "$host" \\
-            "$(printf '%q -S %q/supervise.py --reap %q' {python} "$PWD" "$PWD")" > /dev/null 2>&1 &
+        on "$host" "$(printf '%q -S %q/supervise.py --reap %q' {python} "$PWD" "$PWD")" \\
+            -o ConnectTimeout=5 > /dev/null 2>&1 &
         ending+=($!)
     done
     wait "${{ending[@]}}" || true

@@ -45,7 +45,7 @@ class Directory:
             folder.mkdir(parents=True)
         programs = {"ssh": SSH, "torchrun": TORCHRUN, "python": PYTHON.format(python=sys.executable)}
         for name, content in programs.items():
-            (env / "bin" / name).write_text(content)
+            (env / "bin" / name).write_text(content.replace("$LOG", str(path)))
             (env / "bin" / name).chmod(0o755)
         for name, content in LAUNCHER.files(Plan.from_json({**made, "environment": str(env)}), words).items():
             (self.path / name).write_text(content)
@@ -53,7 +53,7 @@ class Directory:
         self.python = env / "bin" / "python"
 
     def launch(self) -> subprocess.Popen[bytes]:
-        environ = {**os.environ, "LOG": str(self.log), "AMX_CLUSTER_BEAT": "10.0.0.1:4242:token"}
+        environ = {**os.environ, "AMX_CLUSTER_BEAT": "10.0.0.1:4242:token"}
         return subprocess.Popen(["bash", str(self.path / "launch.sh")], env=environ, cwd="/", start_new_session=True)
 
     def lines(self, name: str) -> list[str]:
@@ -70,10 +70,8 @@ def test_torchrun_is_started_on_every_host(directory: Directory) -> None:
     assert directory.launch().wait(20) == 0
     calls = [shlex.split(line) for line in directory.lines("ssh")]
     port = calls[0][-1]
-    assert calls == [
-        ["node0", "bash", f"{directory.path}/torchrun.sh", "0", "2", port],
-        ["node1", "bash", f"{directory.path}/torchrun.sh", "1", "1", port],
-    ]
+    # On the head without SSH.
+    assert calls == [["node1", "bash", f"{directory.path}/torchrun.sh", "1", "1", port]]
     rank = f"--no_python {directory.python} -S rank.py train it.py --text it's $HOME"
     assert directory.lines("torchrun") == [
         f"{port} 10.0.0.1:4242:token --nnodes=2 --node_rank={number} --nproc_per_node={count} --rdzv_backend=static "
@@ -91,7 +89,7 @@ def test_the_first_host_that_fails_ends_the_others(directory: Directory) -> None
 def test_a_launch_that_is_ended_ends_the_hosts(directory: Directory) -> None:
     (directory.log / "fails").touch()
     script = directory.path.parent / "my env/bin/torchrun"
-    script.write_text(TORCHRUN.replace("exit 3", "sleep 60"))
+    script.write_text(script.read_text().replace("exit 3", "sleep 60"))
     process = directory.launch()
     deadline = time.monotonic() + 20
     while not (directory.log / "torchrun").exists() and time.monotonic() < deadline:
