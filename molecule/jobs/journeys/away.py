@@ -57,7 +57,7 @@ def away() -> list[str]:
     for rank, host in enumerate(CONTAINERS):
         shown = any(line.split()[:2] == [host, str(rank)] for line in lines_of(full))
         check(shown, f"rank {rank} on {host} is not shown:\n{full[-2000:]}")
-    check(f"Job {NAME} is running since" in refused, f"a second start was not refused:\n{refused[-2000:]}")
+    check(f"Job {NAME} of root is running since" in refused, f"a second start was not refused:\n{refused[-2000:]}")
     now = status(NAME)
     check((now["state"], now["pid"]) == ("running", pid), f"the second start did something to the first: {now}")
     aside = [moved_aside(NAME, host) for host in CONTAINERS]
