@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from support import checkout, playbooks
 
 
@@ -41,9 +42,9 @@ class Cluster:
     def environment(self, prefix: Path, name: str) -> None:
         """Leave behind as much of an installed environment as planning a job looks at."""
         installed = prefix / "envs" / name
-        installed.mkdir(parents=True)
+        _ownership.make(installed, "virtual environment")
         (installed / "amx-cluster.json").write_text(json.dumps({"name": "native", "backend": "gloo"}))
-        (prefix / "env").symlink_to(installed)
+        _ownership.link(prefix / "env", installed)
 
     def refusal(self, playbook: str, *options: str) -> str:
         """Run a playbook, which must fail and change nothing. Returns its output without colours."""
