@@ -295,6 +295,15 @@ def prepare(data: Arguments) -> Prepared:
     return prepare_texts(splits, columns, task == row_checks.REGRESSION, data, config, tokenizer)
 
 
+def numbers_by_name(numbers: dict[str, int]) -> Callable[[Any], int]:
+    """Return the function that gives the number of a label's name."""
+
+    def number_of(label: Any) -> int:
+        return numbers[row_checks.name_of(label)]
+
+    return number_of
+
+
 def prepare_texts(
     splits: dict[str, Any], columns: Sequence[str], regression: bool, data: Arguments, config: Any, tokenizer: Any
 ) -> Prepared:
@@ -312,12 +321,12 @@ def prepare_texts(
         if "train" in splits or not set(map(row_checks.name_of, table.columns[row_checks.LABEL])) <= set(own):
             names = row_checks.classes(table)
         else:  # Evaluation alone keeps the model's own numbers.
-            number_of = lambda label: own[row_checks.name_of(label)]  # noqa: E731
+            number_of = numbers_by_name(own)
     if names:
         config.label2id = {name: number for number, name in enumerate(names)}
         config.id2label = dict(enumerate(names))
         if not class_names(splits):
-            number_of = lambda label: config.label2id[row_checks.name_of(label)]  # noqa: E731
+            number_of = numbers_by_name(config.label2id)
 
     def tokenise(batch: Any) -> dict[str, Any]:
         encoded = tokenizer(*(batch[column] for column in columns), truncation=True, max_length=data.max_seq_length)

@@ -101,6 +101,11 @@ def compactly(method: Callable[..., None]) -> Callable[..., None]:
     return either
 
 
+def _end_quietly(*_signal: Any) -> None:
+    """Exit as a program that SIGINT has ended."""
+    raise SystemExit(128 + signal.SIGINT)
+
+
 class CallbackModule(Default):
     """The output of ansible-playbook in few lines."""
 
@@ -142,7 +147,7 @@ class CallbackModule(Default):
         self._began = time.monotonic()
         if os.environ.get(STARTED_BY) == "logs":
             # The way to end it, and no error: Ansible would say that the user interrupted the execution.
-            signal.signal(signal.SIGINT, lambda *_signal: sys.exit(128 + signal.SIGINT))
+            signal.signal(signal.SIGINT, _end_quietly)
 
     @compactly
     def v2_playbook_on_play_start(self, play: Any) -> None:
@@ -184,7 +189,7 @@ class CallbackModule(Default):
                 "-e '{override: {hosts: N}}'; for others, name an inventory that has these alone"
             )
             print(f"[ERROR]: {said}", file=sys.stderr)
-            sys.exit(2)
+            raise SystemExit(2)
         if self._play.hosts != NO_HOSTS:
             self._show(_screen.painted(f"{self._play_name()}: no host of the inventory", _screen.DIM, self._colours()))
 

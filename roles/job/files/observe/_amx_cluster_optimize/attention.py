@@ -290,7 +290,7 @@ def _divides(query: Any, key: Any, value: Any) -> bool:
 
 def _is_worth(query: Any, key: Any, value: Any, dropout: float) -> bool:
     """Tell whether PyTorch takes longer."""
-    if not query.dtype is key.dtype is value.dtype or query.dtype not in SCORE:
+    if not (query.dtype is key.dtype is value.dtype and query.dtype in SCORE):
         return False
     if dropout:
         return masks.RARE <= dropout <= 1 - masks.RARE
