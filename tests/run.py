@@ -59,6 +59,8 @@ WITH_RANKS = [
 # Seconds: how often a line says what is running, since silence would be taken for a hang; how long a part may take; and
 # how long one that has to be ended has time to tidy up.
 HEARTBEAT, PATIENCE, POLITE = 60.0, 5400.0, 15.0
+# Characters of a failure in the summary.
+SHORT = 300
 
 
 @dataclass(frozen=True)
@@ -98,12 +100,12 @@ class Part:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of a part. `skipped` names tests with the reason: they neither passed nor failed, but are shown."""
+    """The outcome of a part. `failures` names failed tests by id, `skipped` those not run with the reason."""
 
     part: Part
     seconds: float
     passed: int
-    failed: int
+    failures: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
 
 
@@ -316,27 +318,63 @@ class Run:
 
 def count(part: Part, seconds: float, ok: bool) -> Result:
     """Return what a part's reports or its exit code say: `ok` if that was 0."""
-    # A scenario's script says what it leaves out (`support.journeys`), as the program before ansible-test does.
-    said = part.log.read_text(encoding="utf-8", errors="replace") if part.log.exists() else ""
-    skipped = re.findall(r"^skipped: (.+)$", said, re.MULTILINE)
+    # A scenario's script prints what it leaves out (`support.journeys`), as the program before ansible-test does.
+    log = part.log.read_text(encoding="utf-8", errors="replace") if part.log.exists() else ""
+    skipped = re.findall(r"^skipped: (.+)$", log, re.MULTILINE)
     if not part.counted:
-        return Result(part, seconds, int(ok), int(not ok), tuple(skipped))
-    passed = failed = 0
+        return Result(part, seconds, int(ok), () if ok else failed_steps(log), tuple(skipped))
+    passed, failures = 0, list[str]()
     for report in sorted(part.reports.glob("*.xml")):
         try:
             cases = [*ElementTree.parse(report).iter("testcase")]
-        except ElementTree.ParseError:  # it was being written
-            failed += 1
+        except ElementTree.ParseError:
+            failures.append(f"{report.name} is incomplete")
             continue
         for case in cases:
-            if case.find("failure") is not None or case.find("error") is not None:
-                failed += 1
+            failure = case.find("failure")
+            if (failure := case.find("error") if failure is None else failure) is not None:
+                failures.append(f"{test_id(case)}: {first_line(failure)}")
             elif (reason := case.find("skipped")) is not None:
                 skipped.append(f"{case.get('name')}: {reason.get('message') or reason.text}")
             else:
                 passed += 1
-    # A command that fails where no test did broke off before one could, and one that ran none did not do its work.
-    return Result(part, seconds, passed, failed or int(not ok or not passed), tuple(skipped))
+    if not failures and not (ok and passed):  # broken off before a test could fail, or none was run
+        failures.append(f"no test failed, but {last_line(log)}")
+    return Result(part, seconds, passed, tuple(failures), tuple(skipped))
+
+
+def test_id(case: ElementTree.Element) -> str:
+    """Return the id of a test in a JUnit report, with which pytest runs it again."""
+    names = case.get("classname", "").split(".")
+    for length in range(len(names), 0, -1):  # the directories, the file, then classes
+        if (ROOT / (path := "/".join(names[:length]) + ".py")).is_file():
+            names = [path, *names[length:]]
+            break
+    return "::".join([*names, case.get("name", "")])
+
+
+def first_line(failure: ElementTree.Element) -> str:
+    """Return what a failure of a JUnit report is, shortened."""
+    return next(iter((failure.get("message") or failure.text or "").strip().splitlines()), "")[:SHORT]
+
+
+def last_line(log: str) -> str:
+    """Return the last line of a part's output, shortened."""
+    return (["no output", *filter(None, map(str.strip, log.splitlines()))])[-1][:SHORT]
+
+
+def failed_steps(log: str) -> tuple[str, ...]:
+    """Return what failed in a part that has no reports: journeys, else the task of Ansible that failed last."""
+    if journeys := re.findall(r"^\[(.+): WRONG, \d+ s\]$", log, re.MULTILINE):
+        return tuple(journeys)
+    task = ""
+    failed = last_line(log)
+    for line in log.splitlines():
+        if line.startswith("TASK ["):
+            task = line.rstrip(" *")
+        elif line.startswith(("fatal: ", "failed: ")):
+            failed = f"{task} {line}"[:SHORT]
+    return (failed,)
 
 
 def print_summary(results: Sequence[Result], seconds: float, not_run: Mapping[str, str]) -> None:
@@ -344,10 +382,10 @@ def print_summary(results: Sequence[Result], seconds: float, not_run: Mapping[st
     width = max((len(result.part.name) for result in results), default=0)
     print(f"\n=== summary {'=' * 95}\n{'part':<11} {'':<{width}} {'seconds':>8}  result")
     for result in results:
-        counts = [f"{result.passed} passed", f"{result.failed} failed"]
+        counts = [f"{result.passed} passed", f"{len(result.failures)} failed"]
         if result.skipped:
             counts.append(f"{len(result.skipped)} skipped")
-        verdict = "FAILED" if result.failed else "ok"
+        verdict = "FAILED" if result.failures else "ok"
         name = f"{result.part.group:<11} {result.part.name:<{width}}"
         print(f"{name} {result.seconds:>8.1f}  {verdict:<7} {', '.join(counts)}")
     print(f"{'all':<11} {'':<{width}} {seconds:>8.1f}\n")
@@ -356,7 +394,12 @@ def print_summary(results: Sequence[Result], seconds: float, not_run: Mapping[st
             print(f"skipped in {result.part.name}: {reason}")
     for name, reason in not_run.items():
         print(f"skipped: {name}: {reason}")
-    print(f"{sum(r.passed for r in results)} passed, {sum(r.failed for r in results)} failed", flush=True)
+    # Last, since the end of the output is what is seen where only that is kept.
+    for result in results:
+        for failure in result.failures:
+            print(f"FAILED {result.part.name}: {failure}")
+    failed = sum(len(result.failures) for result in results)
+    print(f"{sum(result.passed for result in results)} passed, {failed} failed", flush=True)
 
 
 def environment() -> dict[str, str]:
@@ -384,7 +427,7 @@ def main(words: Sequence[str]) -> int:
             subprocess.run([ENGINE_SCRIPT, "stop"], cwd=ROOT, check=False)
         results = [run.results[part.name] for part in run.parts if part.name in run.results]
         print_summary(results, time.monotonic() - began, not_run)
-    return 1 if any(result.failed for result in results) else 0
+    return 1 if any(result.failures for result in results) else 0
 
 
 if __name__ == "__main__":

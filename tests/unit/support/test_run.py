@@ -71,31 +71,33 @@ def test_an_interrupted_part_prints_what_it_said_and_leaves_nothing(
     asyncio.run(interrupt())
     assert select.select([pipe], [], [], 30)[0], "the process of another session still runs"
     os.close(pipe)
-    assert {name: result.failed for name, result in made.results.items()} == {"hangs": 1, "other": 1}
+    assert {name: len(result.failures) for name, result in made.results.items()} == {"hangs": 1, "other": 1}
     assert "\nbegun\n\ninterrupted\n" in capfd.readouterr().out
 
 
 CASES = (
-    '<testcase name="a"/><testcase name="b"><failure/></testcase><testcase name="c"><error/></testcase>'
+    '<testcase name="a"/><testcase name="b" classname="tests.unit.support.test_run.TestX"><failure message="x&#10;y"/>'
+    '</testcase><testcase name="c[1.5]" classname="tests.unit.support.test_run"><error>z</error></testcase>'
     '<testcase name="d"><skipped message="why"/></testcase>'
 )
+FAILED = ("tests/unit/support/test_run.py::TestX::b: x", "tests/unit/support/test_run.py::c[1.5]: z")
 
 
 @pytest.mark.parametrize(
-    ("report", "ok", "passed", "failed", "skipped"),
+    ("report", "ok", "passed", "failures", "skipped"),
     [
-        (f"<suite>{CASES}</suite>", False, 1, 2, ("d: why",)),
-        ("<suite><testcase/></suite>", True, 1, 0, ()),
-        ("<suite><testcase/></suite>", False, 1, 1, ()),
-        ("<suite><te", False, 0, 1, ()),
-        ("<suite></suite>", True, 0, 1, ()),
+        (f"<suite>{CASES}</suite>", False, 1, FAILED, ("d: why",)),
+        ("<suite><testcase/></suite>", True, 1, (), ()),
+        ("<suite><testcase/></suite>", False, 1, ("no test failed, but no output",), ()),
+        ("<suite><te", False, 0, ("a.xml is incomplete",), ()),
+        ("<suite></suite>", True, 0, ("no test failed, but no output",), ()),
     ],
 )
 def test_tests_are_counted_from_reports(
     report: str,
     ok: bool,
     passed: int,
-    failed: int,
+    failures: tuple[str, ...],
     skipped: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -104,4 +106,30 @@ def test_tests_are_counted_from_reports(
     part = Part("unit", "counted", [], counted=True)
     part.reports.mkdir(parents=True)
     (part.reports / "a.xml").write_text(report)
-    assert run.count(part, 1.0, ok) == Result(part, 1.0, passed, failed, skipped)
+    assert run.count(part, 1.0, ok) == Result(part, 1.0, passed, failures, skipped)
+
+
+@pytest.mark.parametrize(
+    ("log", "failures"),
+    [
+        (
+            "[a job: as it should be, 3 s]\n[a lost rank: WRONG, 4 s]\n[a secret: WRONG, 4 s]\nwrong: 2\n",
+            ["a lost rank", "a secret"],
+        ),
+        (
+            "TASK [Verify] *****\nfatal: [head]: no\nTASK [Clean up] ***\nok: [head]\n",
+            ["TASK [Verify] fatal: [head]: no"],
+        ),
+        ("one\n\ntwo words\n\n", ["two words"]),
+        ("", ["no output"]),
+    ],
+)
+def test_what_failed_in_a_part_without_reports_is_in_its_output(log: str, failures: list[str]) -> None:
+    assert [*run.failed_steps(log)] == failures
+
+
+def test_the_last_lines_name_what_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    unit, lint = Part("unit", "unit tests", []), Part("lint", "mypy", [])
+    run.print_summary([Result(unit, 1.0, 7, ("a::b: x",)), Result(lint, 2.0, 0, ("z",))], 3.0, {"life": "why"})
+    last = ["skipped: life: why", "FAILED unit tests: a::b: x", "FAILED mypy: z", "7 passed, 2 failed"]
+    assert capsys.readouterr().out.splitlines()[-4:] == last
