@@ -15,7 +15,6 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, wire
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.session import user_name
 
 PROC = Path("/proc")
@@ -23,8 +22,14 @@ PROC = Path("/proc")
 OF_JOB = "AMX_CLUSTER_JOB"
 # Major page faults a second of a process that is at work.
 READS = 8
-# What the launchers' own processes on each host are called.
-LAUNCHER_NAMES = frozenset(name for launcher in LAUNCHERS.values() for name in launcher.processes)
+# The programs of each launcher on hosts, by its name in a job file; the last one starts ranks, on every host.
+PROGRAMS = {
+    "mpirun": ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy"),
+    "torchrun": ("torchrun",),
+    "kubernetes": (),
+}
+LAUNCHER_NAMES = frozenset(name for programs in PROGRAMS.values() for name in programs)
+STARTERS = frozenset(name for programs in PROGRAMS.values() for name in programs[-1:])
 
 
 def find(folder: Path | None = None, proc: Path = PROC) -> list[dict[str, Any]]:
@@ -104,14 +109,13 @@ def foreign(jobs: Path, proc: Path = PROC) -> list[dict[str, Any]]:
     Each is {pid, user, command (its name), directory (where it works; empty where that cannot be seen)}, ordered by
     pid. What runs in a container of its own is left out.
     """
-    here = frozenset(name for launcher in LAUNCHERS.values() for name in launcher.on_hosts)
     found = []
     for entry in proc.iterdir():
         if not entry.name.isdigit():
             continue
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
-            if not (names := _called(words, here)):
+            if not (names := _called(words, STARTERS)):
                 continue
             status = (entry / "status").read_text(encoding="utf-8", errors="replace")
             # With more than one number it is in a PID namespace below this one.

@@ -28,8 +28,6 @@ class Kubernetes(Launcher):
     name = "kubernetes"
     rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     pins = False
-    # None of them is on a host of the inventory.
-    processes = on_hosts = ()
     backends = ("gloo",)
     runtime = "kubernetes"
 

@@ -32,17 +32,14 @@ class Launcher:
 
     name: what a job file calls it. rank_variables: the environment variables in which it gives a process its rank, the
     number of ranks and its number on the host. pins: whether it confines each rank to its domain; where it does not,
-    rank.py does. processes: names of its own processes on the hosts. on_hosts: those of them that are on every host,
-    where they start ranks. backends: the communication backends that work under it. settled: which further variables of
-    its own a job may not set, as regular expressions, each with what sets them. runtime: what starts, finds and stops
-    its jobs (plugin_utils/runtimes).
+    rank.py does. backends: the communication backends that work under it. settled: which further variables of its own a
+    job may not set, as regular expressions, each with what sets them. runtime: what starts, finds and stops its jobs
+    (plugin_utils/runtimes).
     """
 
     name: str
     rank_variables: tuple[str, str, str]
     pins: bool
-    processes: tuple[str, ...]
-    on_hosts: tuple[str, ...]
     backends: tuple[str, ...]
     settled: Mapping[str, str] = {"MASTER_PORT": "launch.sh at every start"}
     runtime: str = "hosts"

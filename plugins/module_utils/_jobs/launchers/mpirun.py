@@ -37,8 +37,6 @@ class Mpirun(Launcher):
     name = "mpirun"
     rank_variables = ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID")
     pins = True
-    processes = ("mpiexec.hydra", "hydra_bstrap_proxy", "hydra_pmi_proxy")
-    on_hosts = ("hydra_pmi_proxy",)
     backends = ("mpi", "gloo", "ccl")
     settled: Mapping[str, str] = {
         **Launcher.settled,

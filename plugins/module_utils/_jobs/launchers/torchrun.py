@@ -41,7 +41,6 @@ class Torchrun(Launcher):
     name = "torchrun"
     rank_variables = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
     pins = False
-    processes = on_hosts = ("torchrun",)
     # oneCCL hangs at start without the variables of an MPI launcher (torch-ccl#46).
     backends = ("gloo",)
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes, wire
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 from support.patience import started, until
 
@@ -42,6 +43,10 @@ def rank(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
 def known(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """By what processes were recognized, without what they use."""
     return [{key: process[key] for key in ("pid", "kind", "job", "ports")} for process in found]
+
+
+def test_every_launcher_has_its_programs() -> None:
+    assert list(processes.PROGRAMS) == list(LAUNCHERS)
 
 
 def test_a_rank_is_known_by_its_environment(tmp_path: Path, rank: tuple[subprocess.Popen[str], int]) -> None:
