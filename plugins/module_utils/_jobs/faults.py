@@ -36,6 +36,8 @@ CRASHES = {signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.S
 LATE, MUTE = 5, 10
 # Seconds that a process may take to end when its script has: all that was imported is taken down.
 ENDING = 60
+# How the safetensors library (0.8) refuses a file that is incomplete or of another format, whatever its reason.
+NOT_SAFETENSORS = "SafetensorError: Error while deserializing header"
 # Optimizer steps that each rank has made outside of any group, after which that is worth a note.
 MANY = 100
 
@@ -64,7 +66,13 @@ class Failure:
         """Return which rank has ended how."""
         where = f"rank {self.rank} on {self.host}"
         if self.text:
-            return f"{where} failed: {last_words(self.text)}"
+            message = last_words(self.text)
+            if NOT_SAFETENSORS in message:
+                message += (
+                    "; a file of weights is incomplete, or a pointer of git-lfs: copy the model again, or run "
+                    "`git lfs pull` where it was cloned"
+                )
+            return f"{where} failed: {message}"
         code = self.code or 0
         if -code in CRASHES:
             return f"{where} was ended by signal {-code} ({signal.Signals(-code).name})"

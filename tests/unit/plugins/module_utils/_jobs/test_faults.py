@@ -324,3 +324,14 @@ def test_success_needs_a_step_and_finite_metrics(
     found = faults.missed(expect, metrics, progress)
     assert found.startswith(reason)
     assert bool(found) is bool(reason)
+
+
+@pytest.mark.parametrize(
+    "reason", ["header too large", "header too small", "incomplete metadata, file not fully covered"]
+)
+def test_weights_that_no_rank_can_read(reason: str) -> None:
+    """The messages of safetensors 0.8 for a pointer of git-lfs, an empty file, and half a file."""
+    text = f"safetensors_rust.SafetensorError: Error while deserializing header: {reason}"
+    cause = faults.cause("", 1, {}, [], failures=[reported(1, f"Traceback (most recent call last):\n{text}", 1)])
+    assert cause.startswith(f"rank 1 on node1 failed: {text}; ")
+    assert "git lfs pull" in cause
