@@ -110,6 +110,40 @@ def test_one_job_file_is_spelt_for_each_version() -> None:
     }
 
 
+# The commands in the texts of docs/published_recipes.md, but for where results go and what a stack adds.
+SQUAD = "transformers/examples/pytorch/question-answering/run_qa.py --dataset_name squad --do_train --do_eval"
+GLUE = (
+    "transformers/examples/pytorch/text-classification/run_glue.py --model_name_or_path google-bert/bert-base-cased"
+    " --do_train --do_eval --max_seq_length 128 --per_device_train_batch_size 32 --learning_rate 2e-05"
+    " --num_train_epochs 3"
+)
+PUBLISHED = {
+    "squad-distilbert": f"{SQUAD} --model_name_or_path distilbert/distilbert-base-uncased"  # A, C
+    " --per_device_train_batch_size 32 --num_train_epochs 1",
+    "squad-bert-large": f"{SQUAD} --model_name_or_path google-bert/bert-large-uncased"  # D
+    " --per_device_train_batch_size 12 --learning_rate 3e-05 --num_train_epochs 2 --max_seq_length 384"
+    " --doc_stride 128",
+    "mrpc-bert": f"{GLUE} --task_name mrpc",  # B
+    "qqp-bert": f"{GLUE} --task_name qqp",  # B
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_hyperparameters_are_those_of_the_article(name: str) -> None:
+    job = load(ROOT / f"jobs/{name}.yml")
+    (model,), (dataset,) = job.models.items(), job.data.items()
+    given = {key: "" if value is True else str(value) for key, value in job.args.items()}
+    assert (given["model_name_or_path"], given.pop("dataset_name")) == (f"models/{model[0]}", f"datasets/{dataset[0]}")
+    given["model_name_or_path"] = model[1].hub
+    # A task of GLUE is a configuration of its dataset, where that is read from files.
+    task = given.pop("dataset_config_name", "")
+    given |= {"task_name": task} if task else {"dataset_name": dataset[0]}
+    assert dataset[1].hub == ("nyu-mll/glue" if task else "rajpurkar/squad")
+    script, *published = PUBLISHED[name].split(" --")
+    assert str(job.script) == script
+    assert given == {key: value for key, _space, value in (words.partition(" ") for words in published)}
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "jobs").glob("*.yml")), ids=lambda path: path.name)
 def test_every_shipped_job_is_valid_and_named_for_its_file(path: Path) -> None:
     job = load(path)
