@@ -76,6 +76,17 @@ def test_weights_that_would_be_left_out_are_refused(loaded: Any) -> None:
     assert loaded["further weights"] == loaded["fp32, and config.json says bf16"] == "same"
 
 
+def test_quantized_weights_are_not_taken_for_numbers(loaded: Any) -> None:
+    """Their scales are elsewhere: without them, a model answers wrongly."""
+    weight = "bert.encoder.layer.0.attention.self.query.weight"
+    types = {"int8": ("I8", "torch.int8"), "float8_e4m3fn": ("F8_E4M3", "torch.float8_e4m3fn")}
+    types["int64"] = ("I64", "torch.int64")
+    for name, (stored, pickled) in types.items():
+        assert f"{weight} is {stored}. " in loaded[f"stored as torch.{name}"]
+        assert f"{weight} is {pickled}. " in loaded[f"pickled as torch.{name}"]
+    assert f"{weight} is I8. " in loaded["base stored as int8"]
+
+
 def test_models_without_a_mask_see_no_padding(loaded: Any) -> None:
     assert loaded["without padding"] == {"shapes": [[1, 1], [2, 2], [1, 2], [1, 3]], "lengths": [2, 3, 2, 1, 2]}
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import pickle
 import re
@@ -33,6 +34,8 @@ FROM_PADDING = (
 LAST = ("xlnet",)
 # Those that mix all places of a text without a mask: padding changes their answers.
 UNMASKED = ("fnet",)
+# Types in which weights are stored as what they are (safetensors' names).
+FLOATS = ("F64", "F32", "F16", "BF16")
 # The number of a layer in the name of a weight.
 LAYER = re.compile(r"\.\d+\.")
 
@@ -155,6 +158,8 @@ def load_weights(
         raise ModelError(f"model {name} cannot be read: {_why(error)}") from error
     if about.get("error_msgs"):
         raise ModelError(f"model {name} cannot be read: {about['error_msgs'][0]}")
+    if not getattr(config, "quantization_config", None):
+        _refuse_quantized(name, model)
     base = model.base_model_prefix
     head: set[str] = set()
     if base and hasattr(model, base):
@@ -211,6 +216,47 @@ def _why(error: BaseException) -> str:
     if isinstance(error, (pickle.UnpicklingError, EOFError)):
         return "its weights are no file of PyTorch, or hold more than weights: save them by save_pretrained()"
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+def _refuse_quantized(name: str, model: Any) -> None:
+    """Raise ModelError for parameters that are stored in fewer than 16 bits, or as integers.
+
+    Without quantization_config in config.json, transformers loads them as numbers of their own, without their scales.
+    """
+    parameters = dict(model.named_parameters())
+    types = _stored_types(Path(name))
+    quantized = sorted(
+        f"{weight} is {types[stored]}"
+        for stored in types
+        for weight in {unwrapped(stored), f"{model.base_model_prefix}.{unwrapped(stored)}"} & parameters.keys()
+        if types[stored] not in FLOATS
+    )
+    if quantized:
+        raise ModelError(
+            f"model {name} has quantized weights, and its config.json has no quantization_config that says how: "
+            f"{listed(quantized)}. Take the model as it was before it was quantized"
+        )
+
+
+def _stored_types(directory: Path) -> dict[str, str]:
+    """Return the type of each weight in a model's directory, as safetensors names it, by its name in the files."""
+    types: dict[str, str] = {}
+    for file in sorted(directory.glob("model*.safetensors")):
+        with file.open("rb") as stream:
+            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+        types |= {weight: value["dtype"] for weight, value in header.items() if weight != "__metadata__"}
+    if types:
+        return types
+    import torch
+
+    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
+    for file in sorted(directory.glob("pytorch_model*.bin")):
+        try:
+            weights = torch.load(file, "cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # of torch before 1.6, which cannot be mapped
+            weights = torch.load(file, "cpu", weights_only=True)
+        types |= {weight: names.get(value.dtype, str(value.dtype)) for weight, value in weights.items()}
+    return types
 
 
 def _read_weights(directory: Path) -> dict[str, Any]:

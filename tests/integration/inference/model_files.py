@@ -110,6 +110,20 @@ def main() -> None:
     found["fewer layers"] = case(same, "deeper").loaded(new_head=True, num_hidden_layers=2)
     found["further weights"] = case(lambda state: {**state, "cls.1.bias": torch.ones(2)}).loaded()
     found["fp32, and config.json says bf16"] = case(same).loaded(dtype="bfloat16")
+
+    def narrowed(dtype: torch.dtype) -> Callable[[State], State]:
+        return lambda state: {
+            name: (one * 100).to(dtype) if name.endswith("query.weight") else one for name, one in state.items()
+        }
+
+    for dtype in (torch.int8, torch.float8_e4m3fn, torch.int64):
+        found[f"stored as {dtype}"] = case(narrowed(dtype)).loaded()
+        found[f"pickled as {dtype}"] = case(narrowed(dtype), pickled=True).loaded()
+    found["base stored as int8"] = case(
+        lambda state: renamed(lambda name: name.removeprefix("bert."))(
+            narrowed(torch.int8)(without("classifier")(state))
+        )
+    ).loaded(new_head=True)
     mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0]])
     inputs, shapes = tasks.Inputs({"attention_mask": mask}), []
     inputs.unmasked = True
