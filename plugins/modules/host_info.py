@@ -268,6 +268,8 @@ host:
       returned: success
 """
 
+import contextlib
+import os
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -293,6 +295,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
+    with contextlib.suppress(OSError):  # a missing ansible_remote_tmp, which else root's first module makes for itself
+        os.makedirs(os.path.expanduser(module._remote_tmp), mode=0o700, exist_ok=True)
     try:
         prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")

@@ -29,6 +29,7 @@ LOGINS = {
     "Permission denied": "Copy your public key to the host with ssh-copy-id, or set ansible_user to the "
     "user that has it",
 }
+STREAMS = ("stderr", "stdout")
 
 
 @check(
@@ -85,13 +86,15 @@ def sudo(cluster: Cluster) -> Iterator[Found]:
     FAILURE,
     cause="site.yml fails between its changes (Source ... not found)",
     advice="The home is closed to root, as on NFS with root_squash: set ansible_remote_tmp of the host to a directory "
-    "on a local disk for this user alone, such as /var/tmp/ansible-USER, and remove it if root has made it already",
+    "on a local disk for this user alone, such as /var/tmp/ansible-USER, and remove it if it is root's",
 )
 def root_reads(cluster: Cluster) -> Iterator[Found]:
     for host, answer in cluster.answers.items():
         result = answer.get("copied") or {}
         if cluster.wanted.become and (result.get("failed") or result.get("unreachable")):
-            why = " ".join(str(result.get("stderr") or "").split()) or message_of(result)
+            # On a terminal, which sudo may need, both streams are one, and ssh adds that it has closed it.
+            streams = (re.sub(r"Shared connection to \S+ closed\.", "", str(result.get(name) or "")) for name in STREAMS)
+            why = next(filter(None, (" ".join(text.split()).rstrip(".") for text in streams)), "") or message_of(result)
             yield Found(host, f"root cannot read what Ansible copies to the user's temporary directory: {why[-300:]}")
 
 

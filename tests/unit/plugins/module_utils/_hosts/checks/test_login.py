@@ -68,15 +68,23 @@ def test_sudo() -> None:
 
 
 def test_a_home_that_root_cannot_read() -> None:
-    """With the words of a shell on NFS with root_squash, and of Ansible where root has made the directory before."""
-    reported = results(2)
+    """With the words of a shell, without and with a terminal, and of Ansible where root has made the directory before."""
+    reported = results(3)
     denied = "/bin/sh: 0: cannot open /home/me/.ansible/tmp/copied.sh: Permission denied"
     reported["node0"]["copied"] = {"failed": True, "msg": "non-zero return code", "rc": 126, "stderr": f"{denied}\n"}
     reported["node1"]["copied"] = {"unreachable": True, "msg": "Failed to create temporary directory."}
+    reported["node2"]["copied"] = {
+        "failed": True,
+        "msg": "non-zero return code",
+        "rc": 2,
+        "stdout": f"{denied}\r\n",
+        "stderr": "Shared connection to 10.0.0.3 closed.\r\n",
+    }
     what = "root cannot read what Ansible copies to the user's temporary directory: "
     assert found(login.root_reads, reported) == [
         ("node0", what + denied),
         ("node1", f"{what}Failed to create temporary directory"),
+        ("node2", what + denied),
     ]
     assert found(login.root_reads, reported, dataclasses.replace(FULL, become=False)) == []
     assert found(login.root_reads, results()) == []
