@@ -93,7 +93,9 @@ def root_reads(cluster: Cluster) -> Iterator[Found]:
         result = answer.get("copied") or {}
         if cluster.wanted.become and (result.get("failed") or result.get("unreachable")):
             # On a terminal, which sudo may need, both streams are one, and ssh adds that it has closed it.
-            streams = (re.sub(r"Shared connection to \S+ closed\.", "", str(result.get(name) or "")) for name in STREAMS)
+            streams = (
+                re.sub(r"Shared connection to \S+ closed\.", "", str(result.get(name) or "")) for name in STREAMS
+            )
             why = next(filter(None, (" ".join(text.split()).rstrip(".") for text in streams)), "") or message_of(result)
             yield Found(host, f"root cannot read what Ansible copies to the user's temporary directory: {why[-300:]}")
 

@@ -68,7 +68,7 @@ def test_sudo() -> None:
 
 
 def test_a_home_that_root_cannot_read() -> None:
-    """With the words of a shell, without and with a terminal, and of Ansible where root has made the directory before."""
+    """With the words of a shell, also on a terminal, and of Ansible where root has made the directory before."""
     reported = results(3)
     denied = "/bin/sh: 0: cannot open /home/me/.ansible/tmp/copied.sh: Permission denied"
     reported["node0"]["copied"] = {"failed": True, "msg": "non-zero return code", "rc": 126, "stderr": f"{denied}\n"}
