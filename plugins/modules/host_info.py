@@ -295,7 +295,7 @@ def main() -> None:
     )
     options = module.params
     with contextlib.suppress(OSError):  # a missing ansible_remote_tmp, which else root's first module makes for itself
-        Path(module._remote_tmp).expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
+        Path(module._remote_tmp or "~").expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
     try:
         prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")
