@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,7 +18,8 @@ import yaml
 def resources(**kinds: str) -> dict[str, Any]:
     """Return an API's kinds, each with the name that it has in paths. Those of a cluster end with a slash."""
     listed = [{"kind": kind, "name": name.strip("/"), "namespaced": "/" not in name} for kind, name in kinds.items()]
-    return {"resources": [*listed, *({**one, "name": f"{one['name']}/status"} for one in listed)]}
+    below = [{**one, "name": f"{one['name']}/{name}"} for one in listed for name in ("status", "log")]
+    return {"kind": "APIResourceList", "resources": [*listed, *below]}
 
 
 KINDS = {
@@ -32,17 +33,31 @@ KINDS = {
         Secret="secrets",
         Service="services",
     ),
+    "/apis/authorization.k8s.io/v1": resources(SelfSubjectAccessReview="selfsubjectaccessreviews/"),
     "/apis/batch/v1": resources(Job="jobs"),
 }
 PLURALS = {one["name"] for api in KINDS.values() for one in api["resources"]} | {"pytorchjobs"}
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TEAM, BATCH = "/api/v1/namespaces/team", "/apis/batch/v1/namespaces/team"
+# Where the server says which APIs there are besides its core.
+GROUPS = "/apis"
 VERSION = {"major": "1", "minor": "30+", "gitVersion": "v1.30.1-eks-1"}
 
 
 def status(code: int, message: str) -> tuple[int, dict[str, Any]]:
     """Return an answer with which the API refuses a request."""
     return code, {"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": message, "code": code}
+
+
+def groups(answers: Iterable[str]) -> dict[str, Any]:
+    """Return the groups of APIs among the paths that have an answer, such as /apis/batch/v1."""
+    found = [path.split("/")[2:] for path in answers if path.startswith(f"{GROUPS}/") and path.count("/") == 3]
+    versions = [{"groupVersion": f"{group}/{version}", "version": version} for group, version in found]
+    listed = [
+        {"name": group, "versions": [version], "preferredVersion": version}
+        for (group, _name), version in zip(found, versions)
+    ]
+    return {"kind": "APIGroupList", "groups": listed}
 
 
 @dataclass
@@ -143,7 +158,9 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             query = {name: values[0] for name, values in parse_qs(parts.query).items()}
             request = {"method": self.command, "path": parts.path, "query": query, "body": body}
             server.requests.append({**request, "token": self.headers.get("Authorization", "")})
-            found = server.answers.get(parts.path, server.others)
+            found: Any = server.answers.get(parts.path, server.others)
+            if parts.path == GROUPS:
+                found = groups(server.answers)
             if isinstance(found, Callable):  # type: ignore[arg-type]
                 found = found(request)
             code, content = found if isinstance(found, tuple) else (200, found)

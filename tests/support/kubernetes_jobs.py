@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,6 +28,12 @@ CCL_STACK: dict[str, Any] = {**STACK, "name": "ipex-2.8", "backend": "ccl", "bin
 GIVEN: dict[str, Any] = {"image": "registry.example.com/amx:1", "workers": 4, "cpus": 200, "memory": "128Gi"}
 # A server of this version knows every field that is rendered.
 KUBERNETES = "1.30"
+# The client looks for models of an operator among its own.
+vars(kubernetes.client.models).update(
+    {name: model for name, model in vars(kubeflow.training.models).items() if name.startswith("KubeflowOrg")}
+)
+# Else the schema of a kind is read from its file for every object.
+kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 
 def derive(
@@ -65,9 +72,6 @@ def judge(one: dict[str, Any]) -> None:
         model = getattr(trainer, f"TrainerV1alpha1{kind}")
         assert json.loads(model.from_dict(one).to_json()) == one
     elif kind == "PyTorchJob":
-        for name in dir(kubeflow.training.models):
-            if name.startswith("KubeflowOrg"):
-                setattr(kubernetes.client.models, name, getattr(kubeflow.training.models, name))
         client = kubernetes.client.ApiClient()
         made = client.deserialize(SimpleNamespace(data=json.dumps(one)), "KubeflowOrgV1PyTorchJob")
         assert client.sanitize_for_serialization(made) == one

@@ -8,6 +8,7 @@ control/ runs on the control node, pod/ in the pods of a job; neither imports fr
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ VERSION = 2
 """Of the files in the ConfigMap and on the volume: another one where older programs would misread them."""
 
 
+@functools.cache
 def digest() -> str:
     """Return what tells these programs from others: of all modules that the program of a pod imports."""
     modules = library_files([f"from {PACKAGE}._kubernetes.pod import main"])

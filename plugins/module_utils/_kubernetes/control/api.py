@@ -1,11 +1,9 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The connection to the API server of a cluster, in one namespace: requests, logs, and commands in pods.
+"""The connection to the API server of a cluster, in one namespace: objects, logs, and commands in pods.
 
-Objects are plain dicts, as the API has them. Names of resources are asked of the server as the client's own dynamic
-client does, which is not used: it keeps what it found in a file of a guessable name in /tmp, for every user and for
-whatever server is at that address next. The client is imported when it is used: other playbooks do not need it.
+Objects are plain dicts, as the API has them. The client is imported when it is used: other playbooks do not need it.
 """
 
 from __future__ import annotations
@@ -17,10 +15,11 @@ import re
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.objects import Object
 
@@ -34,7 +33,9 @@ PAUSE = 1.0  # seconds between two looks at an object that is being deleted
 UNREADABLE = re.compile(
     r"^(<[^>]*>: |\S*Connection\S*\(.*?\): |Failed to establish a new connection: |\[Errno -?\d+\] )+"
 )
-PATCH = {True: "application/json-patch+json", False: "application/merge-patch+json"}
+JSON_PATCH, MERGE_PATCH = "application/json-patch+json", "application/merge-patch+json"
+# The client keeps the kinds of a server in a file, by default one of a guessable name in /tmp; here none can be.
+NO_CACHE = f"{os.devnull}/none"
 # Of a command in a pod: what it prints, its errors, and how it ended (the protocol v4.channel.k8s.io).
 CHANNELS = (1, 2, 3)
 
@@ -65,16 +66,17 @@ def kubeconfig_paths(kubeconfig: str = "") -> list[Path]:
 
 @dataclass(frozen=True)
 class Api:
-    """A connection to an API server. client: a kubernetes.client.ApiClient. server: its URL. context: its name.
+    """A connection to an API server.
 
-    namespace: that of all objects of which it is asked.
+    settings: a kubernetes.client.Configuration. server: its URL. context: its name in the kubeconfig. namespace: that
+    of all objects which are read and written.
     """
 
-    client: Any
+    settings: Any
     server: str
     context: str
     namespace: str
-    _resources: dict[str, dict[str, tuple[str, bool]]] = field(default_factory=dict, repr=False, compare=False)
+    _kinds: dict[tuple[str, str], Any] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def connect(cls, kubeconfig: str = "", context: str = "", namespace: str = "default") -> Api:
@@ -110,42 +112,40 @@ class Api:
             raise
         except (*of_client, OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{shown} cannot be used as a kubeconfig: {_first_line(error)}") from None
-        api = cls(kubernetes.client.ApiClient(settings), settings.host, context or str(current["name"]), namespace)
+        api = cls(settings, settings.host, context or str(current["name"]), namespace)
         api.version()
         return api
 
     # Requests
 
-    def get(self, path: str, **query: object) -> Any:
-        """Return what the server has at a path, as JSON. Raises ApiError."""
-        return self._request("GET", path, query)
+    @cached_property
+    def client(self) -> Any:
+        """The client of the API, all of whose requests have a time limit."""
+        import kubernetes.client
 
-    def _request(
-        self, method: str, path: str, query: dict[str, object], body: Any = None, *, streams: bool = False
-    ) -> Any:
-        """Return the answer, as JSON or as a stream. One that is followed may pause, once it has begun.
+        class Client(kubernetes.client.ApiClient):
+            """Also the requests by which the dynamic client finds out kinds."""
 
-        The body of a PATCH is a JSON patch, a list, or a part of the object, which is merged into it.
-        """
+            def call_api(self, *args: Any, _request_timeout: Any = None, **options: Any) -> Any:
+                limit = _request_timeout or (CONNECT, ANSWER)
+                return super().call_api(*args, _request_timeout=limit, **options)
+
+        return Client(self.settings)
+
+    @cached_property
+    def _dynamic(self) -> Any:
+        import kubernetes.dynamic
+
+        return kubernetes.dynamic.DynamicClient(self.client, cache_file=NO_CACHE)
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Raise what the client raises as ApiError."""
         import kubernetes.client
         import urllib3.exceptions
 
         try:
-            return self.client.call_api(
-                path,
-                method,
-                query_params=[(name, _text(value)) for name, value in query.items() if value not in (None, "", False)],
-                header_params={
-                    "Accept": "*/*" if streams else "application/json",
-                    "Content-Type": PATCH[isinstance(body, list)] if method == "PATCH" else "application/json",
-                },
-                body=body,
-                auth_settings=["BearerToken"],
-                response_type=None if streams else "object",
-                _return_http_data_only=True,
-                _preload_content=not streams,
-                _request_timeout=(CONNECT, HANDSHAKE if query.get("follow") else ANSWER),
-            )
+            yield
         except kubernetes.client.ApiException as error:
             raise self._error(error) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
@@ -166,53 +166,55 @@ class Api:
 
     def version(self) -> tuple[int, int]:
         """Return the server's version, such as (1, 30), and (0, 0) for a build that has none. Raises ApiError."""
-        found = self.get("/version")
-        if not isinstance(found, dict) or "gitVersion" not in found:
+        options = {"response_type": "object", "auth_settings": ["BearerToken"], "_return_http_data_only": True}
+        with self._errors():
+            answer = self.client.call_api("/version", "GET", **options)
+        if not isinstance(answer, dict) or "gitVersion" not in answer:
             raise ApiError(f"cannot reach {self.server}: what answers there is no API server of Kubernetes")
-        numbers = re.match(r"v?(\d+)\.(\d+)", str(found["gitVersion"]))
+        numbers = re.match(r"v?(\d+)\.(\d+)", str(answer["gitVersion"]))
         return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
     def resource(self, api_version: str, kind: str) -> str:
         """Return the name of a kind in the API, such as pytorchjobs; empty where the server has no such kind."""
-        return self._resource(api_version, kind)[0]
+        resource = self._kind(api_version, kind)
+        return str(resource.name) if resource else ""
 
-    def _resource(self, api_version: str, kind: str) -> tuple[str, bool]:
-        """Return the name of a kind, and whether its objects are in a namespace."""
-        if api_version not in self._resources:
+    def _kind(self, api_version: str, kind: str) -> Any:
+        """Return a kind as the dynamic client has it; None where the server has no such kind. Raises ApiError."""
+        key = (api_version, kind)
+        if key not in self._kinds:
+            from kubernetes.dynamic.exceptions import ResourceNotFoundError
+
+            # Without a prefix, all groups of the server are searched for a kind of the core.
+            prefix = "apis" if "/" in api_version else "api"
             try:
-                found = self.get(_base(api_version))["resources"]
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                found = []
-            own = [one for one in found if "/" not in one["name"]]  # pods/log is no resource of its own
-            self._resources[api_version] = {one["kind"]: (one["name"], one.get("namespaced", True)) for one in own}
-        return self._resources[api_version].get(kind, ("", True))
+                with self._errors():
+                    self._kinds[key] = self._dynamic.resources.get(prefix=prefix, api_version=api_version, kind=kind)
+            except ResourceNotFoundError:
+                self._kinds[key] = None
+        return self._kinds[key]
 
-    def _path(self, api_version: str, kind: str, name: str = "") -> str:
-        """Return the path of the objects of a kind, or of one of them. Raises ApiError where there is no such kind."""
-        resource, namespaced = self._resource(api_version, kind)
-        if not resource:
+    def _call(self, verb: str, api_version: str, kind: str, **options: Any) -> Any:
+        """Return what the server answers to a verb of the dynamic client, as JSON. Raises ApiError."""
+        resource = self._kind(api_version, kind)
+        if resource is None:
             raise ApiError(f"{self.server} has no {kind} ({api_version})", 404)
-        inside = f"/namespaces/{quote(self.namespace, safe='')}" if namespaced else ""
-        return f"{_base(api_version)}{inside}/{resource}" + (f"/{quote(name, safe='')}" if name else "")
+        inside = {"namespace": self.namespace} if resource.namespaced else {}
+        with self._errors():
+            return getattr(resource, verb)(**inside, serializer=_json, **options)
 
     def allowed(self, verb: str, resource: str, group: str = "") -> bool:
         """Tell whether this user may do something. resource: with a subresource as in pods/exec. Raises ApiError."""
         name, _slash, subresource = resource.partition("/")
         attributes = {"verb": verb, "resource": name, "subresource": subresource, "group": group}
-        review = {
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SelfSubjectAccessReview",
-            "spec": {"resourceAttributes": {**attributes, "namespace": self.namespace}},
-        }
-        found = self._request("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {}, review)
-        return bool(found.get("status", {}).get("allowed"))
+        review = {"spec": {"resourceAttributes": {**attributes, "namespace": self.namespace}}}
+        answer = self._call("create", "authorization.k8s.io/v1", "SelfSubjectAccessReview", body=review)
+        return bool(answer.get("status", {}).get("allowed"))
 
     def read(self, api_version: str, kind: str, name: str) -> Object | None:
         """Return an object; None where it is not there, nor its kind. Raises ApiError."""
         try:
-            return dict(self.get(self._path(api_version, kind, name)))
+            return dict(self._call("get", api_version, kind, name=name))
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -222,9 +224,10 @@ class Api:
         """Return the objects of a kind that selectors match; none where there is no such kind. Raises ApiError."""
         if not self.resource(api_version, kind):
             return []
-        found = self.get(self._path(api_version, kind), labelSelector=labels, fieldSelector=fields)
+        selectors = {"label_selector": labels or None, "field_selector": fields or None}
+        items = self._call("get", api_version, kind, **selectors).get("items") or []
         # The items of a list have no kind of their own.
-        return [{"apiVersion": api_version, "kind": kind, **item} for item in found.get("items") or []]
+        return [{"apiVersion": api_version, "kind": kind, **item} for item in items]
 
     def events(self, uid: str) -> Objects:
         """Return the events about an object, the oldest first. Raises ApiError.
@@ -237,7 +240,7 @@ class Api:
 
     def create(self, definition: Object) -> Object:
         """Create an object, and return it. Raises ApiError with the status 409 where there is one of its name."""
-        return dict(self._request("POST", self._path(definition["apiVersion"], definition["kind"]), {}, definition))
+        return dict(self._call("create", definition["apiVersion"], definition["kind"], body=definition))
 
     def replace(self, definition: Object, version: str) -> Object:
         """Replace labels, annotations and data of an object, and return it. version: its resourceVersion.
@@ -251,13 +254,13 @@ class Api:
             **{key: definition.get(key) or {} for key in ("data", "binaryData")},
         }
         body = [{"op": "add", "path": f"/{path}", "value": value} for path, value in changes.items()]
-        path = self._path(definition["apiVersion"], definition["kind"], about["name"])
-        return dict(self._request("PATCH", path, {}, body))
+        options = {"name": about["name"], "body": body, "content_type": JSON_PATCH}
+        return dict(self._call("patch", definition["apiVersion"], definition["kind"], **options))
 
     def annotate(self, api_version: str, kind: str, name: str, annotations: Mapping[str, str]) -> None:
         """Add annotations to an object, whatever else it has. Raises ApiError."""
         body = {"metadata": {"annotations": dict(annotations)}}
-        self._request("PATCH", self._path(api_version, kind, name), {}, body)
+        self._call("patch", api_version, kind, name=name, body=body, content_type=MERGE_PATCH)
 
     def delete(self, api_version: str, kind: str, name: str, *, uid: str = "", seconds: float = 0) -> bool:
         """Delete an object with all that it owns; return whether it was there.
@@ -265,9 +268,8 @@ class Api:
         uid: of the only object of that name which is meant. seconds: in which it has to be gone. Raises ApiError.
         """
         options = {"propagationPolicy": "Foreground", **({"preconditions": {"uid": uid}} if uid else {})}
-        path = self._path(api_version, kind, name)
         try:
-            self._request("DELETE", path, {}, options)
+            self._call("delete", api_version, kind, name=name, body=options)
         except ApiError as error:
             if error.status == 404 or (uid and error.status == 409):
                 return False
@@ -287,8 +289,16 @@ class Api:
         tail: the last so many lines only. Raises ApiError at once where there is no such log, or none begins in
         HANDSHAKE seconds (servers are silent until the first line is there), and later where the connection is lost.
         """
-        query = {"container": container, "follow": follow, "tailLines": tail or None}
-        response = self._request("GET", f"{self._path('v1', 'Pod', pod)}/log", query, streams=True)
+        query = {"container": container, "follow": "true" if follow else "", "tailLines": tail or ""}
+        with self._errors():
+            response = self._kind("v1", "Pod").log.get(
+                name=pod,
+                namespace=self.namespace,
+                query_params=[(name, str(value)) for name, value in query.items() if value],
+                header_params={"Accept": "*/*"},
+                _request_timeout=(CONNECT, HANDSHAKE if follow else ANSWER),
+                serialize=False,
+            )
         opened = getattr(response.connection, "sock", None)
         if follow and opened is not None:
             opened.settimeout(None)
@@ -357,7 +367,7 @@ class Api:
         outcomes: queue.Queue[Any] = queue.Queue()
         given_up = threading.Event()
         # While it connects, a client takes no other requests.
-        core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self.client.configuration))
+        core = kubernetes.client.CoreV1Api(kubernetes.client.ApiClient(self.settings))
 
         def connect() -> None:
             try:
@@ -402,12 +412,9 @@ def event_time(event: dict[str, Any]) -> str:
     )
 
 
-def _base(api_version: str) -> str:
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-
-
-def _text(value: object) -> str:
-    return "true" if value is True else str(value)
+def _json(_client: Any, answer: Any) -> Any:
+    """Return an answer as it is, where the dynamic client would make an object of it."""
+    return answer
 
 
 def _message(body: object) -> str:

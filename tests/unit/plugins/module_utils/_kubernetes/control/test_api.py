@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import api as connection
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api, ApiError
-from support.api_server import REVIEWS, TEAM, Server, api_server, status
+from support.api_server import REVIEWS, TEAM, Server, api_server, resources, status
 
 PODS = f"{TEAM}/pods"
 
@@ -105,12 +105,7 @@ def test_objects(api: Api, server: Server) -> None:
 
 
 def test_kinds_are_asked_of_the_server(api: Api, server: Server) -> None:
-    server.answers["/apis/kubeflow.org/v1"] = {
-        "resources": [
-            {"name": "pytorchjobs/status", "kind": "PyTorchJob"},
-            {"name": "pytorchjobs", "kind": "PyTorchJob"},
-        ]
-    }
+    server.answers["/apis/kubeflow.org/v1"] = resources(PyTorchJob="pytorchjobs")
     server.answers["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/demo"] = {"metadata": {"name": "demo"}}
     assert api.read("kubeflow.org/v1", "PyTorchJob", "demo") is not None
     assert api.resource("kubeflow.org/v1", "MPIJob") == ""

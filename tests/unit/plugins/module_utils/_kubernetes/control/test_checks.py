@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import checks, manifest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
-from support.api_server import BATCH, REVIEWS, TEAM, Server, api_server, status
+from support.api_server import BATCH, REVIEWS, TEAM, Server, api_server, resources, status
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive
 
@@ -41,7 +41,7 @@ def server() -> Iterator[Server]:
         TEAM: {"metadata": {"name": "team"}},
         f"{TEAM}/persistentvolumeclaims/shared": claim,
         "/api/v1/nodes": {"items": [node("a"), node("b")]},
-        "/apis/kubeflow.org/v1": {"resources": [{"name": "pytorchjobs", "kind": "PyTorchJob"}]},
+        "/apis/kubeflow.org/v1": resources(PyTorchJob="pytorchjobs"),
         "/apis/kubeflow.org/v1/namespaces/team/pytorchjobs": {"items": []},
         f"{BATCH}/jobs": {"items": []},
         **{f"{TEAM}/{name}": {"items": []} for name in ("services", "configmaps", "secrets", "pods")},

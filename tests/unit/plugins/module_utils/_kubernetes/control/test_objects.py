@@ -60,7 +60,7 @@ def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], dict[str, Any]]:
     return job, given_settings
 
 
-@how(suppress_health_check=[HealthCheck.too_slow], max_examples=60, deadline=None)
+@how(suppress_health_check=[HealthCheck.too_slow], max_examples=25, deadline=None)
 @given(clusters())
 def test_every_object_is_valid_for_another_judge_and_has_what_was_derived(
     cluster: tuple[dict[str, Any], dict[str, Any]],

@@ -31,6 +31,8 @@ from support.scripts import load as load_script
 from support.stand_ins import make_wheel
 
 RANK = load_script(ROOT / "roles/job/files/rank.py")
+SMOKE = Run(load(ROOT / "jobs/smoke.yml"), Settings(head=""))
+RUN = derivation.derive(SMOKE, STACK, settings.read(GIVEN)).run
 
 
 def placed(
@@ -162,10 +164,9 @@ def test_the_first_pod_waits_for_the_others() -> None:
 def test_every_rank_has_its_place_in_the_plan_of_its_pod(counts: list[int]) -> None:
     """rank.py accepts the plan of every rank, whatever each pod starts, and all know who writes the same output."""
     size = sum(counts)
-    run = derivation_run()
     first = 0
     for number, count in enumerate(counts):
-        own = launch.own_plan(run, STACK, Path("/opt/env"), host(f"node{number}", count))
+        own = launch.own_plan(RUN, STACK, Path("/opt/env"), host(f"node{number}", count))
         for local in range(count):
             torchrun = {"RANK": first + local, "WORLD_SIZE": size, "LOCAL_RANK": local}
             environ = {**{name: str(value) for name, value in torchrun.items()}, "MASTER_ADDR": "10.0.0.9"}
@@ -176,19 +177,14 @@ def test_every_rank_has_its_place_in_the_plan_of_its_pod(counts: list[int]) -> N
         first += count
 
 
-def derivation_run() -> Run:
-    made = settings.read(GIVEN)
-    return derivation.derive(Run(load(ROOT / "jobs/smoke.yml"), Settings(head="")), STACK, made).run
-
-
 def test_rank_py_takes_its_name_from_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = launch.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
+    plan = launch.own_plan(RUN, STACK, Path("/opt/env"), host("node0", 1))
     monkeypatch.setenv(POD, "smoke-worker-3")
     assert RANK.own_name(plan) == "smoke-worker-3"
 
 
 def test_not_started_by_torchrun() -> None:
-    plan = launch.own_plan(derivation_run(), STACK, Path("/opt/env"), host("node0", 1))
+    plan = launch.own_plan(RUN, STACK, Path("/opt/env"), host("node0", 1))
     with pytest.raises(ValueError, match="this is not a process that torchrun started"):
         launch.complete(plan, {"RANK": "0"})
 
