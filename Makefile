@@ -1,7 +1,7 @@
 # Every target is a short call of a command that can also be run on its own.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help demo bench bench-collectives test test-all lint unit integration sanity units molecule docs clean
+.PHONY: help demo bench bench-collectives check test test-all ci lint unit integration sanity units molecule docs clean
 
 # Ansible needs UTF-8, and ignores the ansible.cfg of a world-writable directory unless it is named.
 export LC_ALL := C.UTF-8
@@ -26,12 +26,13 @@ bench: ## measure what the collection adds and gains, on hosts of this machine (
 bench-collectives: ## measure collectives between two ranks of this machine, with backend mpi beside gloo (after make demo)
 	.venv/bin/amx train jobs/collectives.yml --set ranks_per_node=2
 
-test: ## lint, unit and integration tests, the demo, ansible-test sanity, the molecule scenarios
-test-all: ## the same with all that `make test` leaves out and names, because it takes long
-test-all: export AMX_TEST_ALL := 1
-test test-all:
+check: ## lint and quick unit tests, in 2 minutes: for every change
+test: ## in 10 minutes, what shows that the product works: check, ansible-test sanity, the demo, refusals, and a cluster of three hosts
+test-all: ## everything; what `make test` leaves out is named in its output
+ci: ## make test, then as much of the rest as ends within an hour
+check test test-all ci:
 	@tools/make_venv.sh tests
-	@.venv/bin/python tests/run.py
+	@.venv/bin/python tests/run.py $@
 
 lint: ## ansible-lint, yamllint, ruff, mypy, generated docs, language, changelog, the built collection
 unit: ## unit tests

@@ -1,9 +1,14 @@
-"""Run the tests: `tests/run.py [lint | unit | integration | demo | sanity | units | docs | molecule [SCENARIO ...]]`.
+"""Run the tests: `tests/run.py [check | test | test-all | ci | GROUP [SCENARIO ...]] [--record]`.
 
-Without an argument, all of them, three parts at a time; a part is a row of the table with which the output ends. Every
-part runs, also after others have failed. What a part says is kept in .cache/test_logs, and printed in one piece when
-it has ended. The last line counts `N passed, N failed`: a lint check, a playbook and a scenario count as one, the other
-parts as the tests that they ran. The exit code is 0 only if nothing failed. Called by the Makefile with .venv's Python.
+`check` is for every change, `test` (the default) shows that the product works, `test-all` is everything; `ci` is `test`
+and then as many of the other parts, the most valuable first, as end within an hour: how long a part takes is kept in
+tests/durations.json, which `--record` updates. GROUP is one of lint, unit, integration, demo, sanity, units, docs and
+molecule.
+
+Three parts run at a time; a part is a row of the table with which the output ends. Every part runs, also after others
+have failed. The output of a part is kept in .cache/test_logs, and printed in one piece when it has ended. The last
+lines name what failed, then `N passed, N failed`: a lint check, a playbook and a scenario count as one, the other parts
+as the tests that they ran. The exit code is 0 only if nothing failed. Called by the Makefile with .venv's Python.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import asyncio
 import contextlib
 import functools
 import json
+import math
 import os
 import re
 import shlex
@@ -22,12 +28,11 @@ import sys
 import sysconfig
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from support import checkout
-from support.at_length import AT_LENGTH, left_out_because
+from support import at_length, checkout
 from support.checkout import PYTHON, ROOT
 from support.isolation import isolation
 
@@ -35,7 +40,11 @@ CACHE = ROOT / ".cache"
 ENGINE_SCRIPT = "tests/support/docker_engine.sh"
 # Parts at a time. Three suit two cores: each waits a third of its time, for a container, a login or the end of a job.
 LANES = 3
-# Integration tests with ranks of torch and MPI, which take as long as the others.
+# When a part is run: for every change, by `make test`, by `make test-all`; and of the latter, last.
+CHECK, TEST, ALL, LAST = range(4)
+STAGES = {"check": CHECK, "test": TEST, "test-all": LAST, "ci": LAST}
+# Integration tests by what they need: what playbooks refuse, and what they do with ranks of torch and MPI; all others.
+REFUSALS = ["check_mode", "refusals"]
 WITH_RANKS = [
     "collectives",
     "decoder",
@@ -56,6 +65,14 @@ WITH_RANKS = [
     "torn_checkpoints",
     "tune",
 ]
+# Seconds that each part, and each file of integration tests, took in a run on two quiet cores.
+DURATIONS_FILE = ROOT / "tests/durations.json"
+DURATIONS: dict[str, float] = json.loads(DURATIONS_FILE.read_text(encoding="utf-8"))
+# Of a part or file that is not in it.
+USUAL = 60.0
+# Seconds since its begin in which `ci` starts parts that will have ended by then, and at which it ends what still runs.
+BUDGET, DEADLINE = 3600.0, 5100.0
+BEGAN_VARIABLE = "AMX_TEST_BEGAN"
 # Seconds: how often a line says what is running, since silence would be taken for a hang; how long a part may take; and
 # how long one that has to be ended has time to tidy up.
 HEARTBEAT, PATIENCE, POLITE = 60.0, 5400.0, 15.0
@@ -68,21 +85,27 @@ class Part:
     """What is run as one, and is a row of the table. A scenario and others of few tests are named for what they run.
 
     group: what the command line calls it by, with others.
-    needs: parts, by name, that must have ended before, and are run with it when it alone is asked for.
+    stage: when it is run.
+    reason: why `make test` leaves it out.
+    needs: parts, by name, that must have ended before, and are run with it when it alone is requested.
     after: parts that must have ended before where they are run, too.
     counted: its command writes JUnit reports to `reports`, whose tests are counted; else it passes or fails as a whole.
     isolated: it gets a process namespace of its own.
-    at_length: why `make test` leaves it out.
+    tests: what it runs of its tests: `at_length.EVERYTHING`, or only what other parts leave out (`at_length.REST`).
+    seconds: how long it takes on two quiet cores.
     """
 
     group: str
     name: str
     command: Sequence[str]
+    stage: int = CHECK
+    reason: str = ""
     needs: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     counted: bool = False
     isolated: bool = True
-    at_length: str = ""
+    tests: str = ""
+    seconds: float = USUAL
 
     @property
     def log(self) -> Path:
@@ -95,7 +118,7 @@ class Part:
     @property
     def undo(self) -> Sequence[str]:
         """The command that removes what it leaves when it has to be ended."""
-        return ("molecule", "destroy", "-s", self.name) if self.command[0] == "molecule" else ()
+        return ("molecule", "destroy", "-s", self.command[-1]) if self.command[0] == "molecule" else ()
 
 
 @dataclass(frozen=True)
@@ -110,41 +133,49 @@ class Result:
 
 
 def everything() -> list[Part]:
-    """All parts. Of those that can start, the first one does: what takes long, or others wait for, stands before."""
+    """Return all parts: what takes long, others wait for, or is worth most stands before."""
     site = "site.yml on this machine"
     # What `make demo` does: this machine is made a cluster of one, once for all that needs an environment; then a job,
     # whose model must have learnt something, in less than half of its steps.
     learnt = json.dumps({"amx_override": {"expect": {"eval_accuracy": 0.65}, "args": {"max_steps": 50}}})
     job = ["ansible-playbook", "playbooks/train.yml", "-e", "amx_job=jobs/demo.yml", "-e", learnt]
     pytest = ["pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml"]
-    ranks = [f"tests/integration/test_{name}.py" for name in WITH_RANKS]
-    others = [f"--ignore={path}" for path in ranks]
+    slow = "they start processes, or wait; quick ones test the same modules"
+    lint = ["ansible-lint", "--offline", "--strict", "-c", ".config/ansible-lint.yml"]
     ansible_test = [PYTHON, "tests/support/ansible_test.py"]
-    return [
-        Part("demo", site, ["ansible-playbook", "site.yml"]),
+    files = sorted(f"tests/integration/{path.name}" for path in ROOT.glob("tests/integration/test_*.py"))
+    refusals, ranks = ([f"tests/integration/test_{name}.py" for name in names] for names in (REFUSALS, WITH_RANKS))
+    others = [path for path in files if path not in {*refusals, *ranks}]
+
+    def integration(name: str, paths: Sequence[str], stage: int, reason: str = "", tests: str = "") -> Part:
+        seconds = DURATIONS.get(name) if tests else sum(DURATIONS.get(path, USUAL) for path in paths)
+        command = [*pytest, *paths]
+        return Part(
+            "integration", name, command, stage, reason, (site,), counted=True, tests=tests, seconds=seconds or USUAL
+        )
+
+    parts = [
+        Part("demo", site, ["ansible-playbook", "site.yml"], TEST),
         *molecule(site),
-        Part("integration", "tests with ranks", [*pytest, *ranks], needs=(site,), counted=True),
-        Part("integration", "tests of playbooks", [*pytest, "tests/integration", *others], needs=(site,), counted=True),
-        Part(
-            "units",
-            "ansible-test units",
-            [*ansible_test, "units", "{reports}"],
-            counted=True,
-            at_length="they are the unit tests, run as ansible-test runs them",
+        *(
+            integration(
+                f"{name} {number}", paths, ALL, f"{kind} takes minutes; refusals and a scenario are in make test"
+            )
+            for name, kind, chosen in (
+                ("tests with ranks", "what ranks do", ranks),
+                ("tests of playbooks", "what playbooks do", others),
+            )
+            for number, paths in enumerate(split(chosen, 3), 1)
         ),
-        Part(
-            "docs",
-            "documentation site",
-            [PYTHON, "tools/docs_site.py"],
-            at_length="it is built by make docs; what pages link to and what is generated is checked by itself",
-        ),
-        Part("unit", "unit tests", pytest, counted=True),
-        Part("sanity", "ansible-test sanity", [*ansible_test, "sanity", "{reports}"], counted=True),
-        Part("demo", "demo job", job, needs=(site,)),
+        integration("refusals of playbooks", refusals, TEST),
+        Part("unit", "slow unit tests", [*pytest, "-m", "slow"], ALL, slow, counted=True),
+        Part("unit", "unit tests", [*pytest, "-m", "not slow"], counted=True),
+        Part("lint", "ansible-lint", lint, TEST),
+        Part("sanity", "ansible-test sanity", [*ansible_test, "sanity", "{reports}"], TEST, counted=True),
+        Part("demo", "demo job", job, TEST, needs=(site,)),
         *(
             Part("lint", name, command.split())
             for name, command in {
-                "ansible-lint": "ansible-lint --offline --strict -c .config/ansible-lint.yml",
                 "mypy": "mypy",
                 "yamllint": "yamllint --strict -c .config/yamllint.yml .",
                 "ruff check": "ruff check",
@@ -155,86 +186,143 @@ def everything() -> list[Part]:
                 "collection build": "python tests/support/collection_build.py",
             }.items()
         ),
+        integration("integration tests at length", files, LAST, "each is like one that runs", at_length.REST),
+        Part(
+            "units",
+            "ansible-test units",
+            [*ansible_test, "units", "{reports}"],
+            LAST,
+            "they are the unit tests, run as ansible-test runs them",
+            counted=True,
+        ),
+        Part(
+            "sanity",
+            "pylint",
+            [*ansible_test, "sanity", "{reports}", "--test", "pylint"],
+            LAST,
+            "ruff and mypy check the same files",
+            after=("ansible-test sanity",),  # its copy of the checkout
+            counted=True,
+        ),
+        Part(
+            "docs",
+            "documentation site",
+            [PYTHON, "tools/docs_site.py"],
+            LAST,
+            "it is built by make docs; what pages link to and what is generated is checked by itself",
+        ),
     ]
+    timed = (replace(part, seconds=DURATIONS.get(part.name, part.seconds)) for part in parts)
+    return sorted(timed, key=lambda part: max(part.stage, TEST))
+
+
+def split(paths: Sequence[str], count: int) -> list[list[str]]:
+    """Return test files in so many lists that take about as long as each other."""
+    lists: list[list[str]] = [[] for _number in range(count)]
+    totals = [0.0] * count
+    for path in sorted(paths, key=lambda path: -DURATIONS.get(path, USUAL)):
+        shortest = totals.index(min(totals))
+        lists[shortest].append(path)
+        totals[shortest] += DURATIONS.get(path, USUAL)
+    return lists
 
 
 def molecule(site: str) -> list[Part]:
-    """The container engine, started if none answers, an image of bare hosts, and the scenarios, which share both."""
+    """Return the container engine, started if none answers, an image of bare hosts, and the scenarios that use both."""
     inventories = [f"--inventory=molecule/{name}/inventory" for name in ("shared", "default")]
     build = ["env", f"MOLECULE_PROJECT_DIRECTORY={ROOT}", "ansible-playbook", *inventories, "molecule/shared/image.yml"]
-    engine = Part("molecule", "container engine", [ENGINE_SCRIPT, "start"], isolated=False)
-    image = Part("molecule", "image of bare hosts", build, needs=(engine.name,))
+    engine = Part("molecule", "container engine", [ENGINE_SCRIPT, "start"], TEST, isolated=False)
+    image = Part("molecule", "image of bare hosts", build, TEST, needs=(engine.name,))
 
-    def scenario(name: str, *after: str, needs: str = "", isolated: bool = True, at_length: str = "") -> Part:
+    def scenario(
+        name: str, *after: str, stage: int = LAST, reason: str = "", needs: str = "", isolated: bool = True
+    ) -> Part:
         command, needed = ["molecule", "test", "-s", name], (image.name, *filter(None, [needs]))
-        return Part("molecule", name, command, needed, after, isolated=isolated, at_length=at_length)
+        tests = at_length.EVERYTHING if stage == LAST else ""
+        return Part("molecule", name, command, stage, reason, needed, after, isolated=isolated, tests=tests)
+
+    def rest(name: str, reason: str) -> Part:
+        command = ["molecule", "test", "-s", name]
+        after = ("default", name)
+        return Part("molecule", f"{name} at length", command, LAST, reason, (image.name,), after, tests=at_length.REST)
 
     kubernetes = "it builds Kubernetes; objects, their schemas and what starts in a pod are in the other tests"
     shared = "shared homes and prefixes are in the integration tests of keys and resets, locks in the unit tests"
     cores = "plans are verified by site.yml in every scenario, and compared with Intel MPI in the integration tests"
-    life = "a reset is in the integration tests; an upgrade is an installation and a link, as in default"
+    life = "a reset is in default and the integration tests; an upgrade is an installation and a link, as in default"
     trust = "who has which keys is in test_ssh_mesh.py, rules and settings in unit tests, the roles run in default"
     stacks = "default installs the real stack; wheels, archives, checks and links are in the unit tests of stacks"
     servers = "emulated servers are slow; plans of such machines are in unit tests, threads and workers in the others"
     amx = "an emulated CPU is slow; what kernels answer and oneDNN prints is in the unit tests, as it was seen"
+    jobs = "what a user does with jobs over days takes minutes; default trains, loses a rank and goes on"
+    faults = "each fault takes half a minute; default loses a rank"
     # `default` finds the wheels that site.yml has collected on this machine, and leaves the image from which others
     # start, but for those that start from bare hosts.
     return [
         engine,
         image,
-        scenario("default", site),
+        scenario("default", site, stage=TEST),
+        scenario("jobs", "default", stage=ALL, reason=jobs),
+        scenario("faults", "default", stage=ALL, reason=faults),
+        scenario("life", "default", reason=life),
+        scenario("trust", reason=trust),
+        scenario("stacks", reason=stacks),
+        scenario("shared_storage", "default", reason=shared),
+        scenario("cores_and_networks", "default", reason=cores),
+        rest("jobs", "its journeys are alike those that jobs makes"),
+        rest("faults", "its faults are alike those that faults makes"),
         # Its kubelets mount what the engine has to see.
-        scenario("kubernetes", site, isolated=False, at_length=kubernetes),
-        scenario("jobs", "default"),
-        scenario("faults", "default"),
-        scenario("life", "default", at_length=life),
-        scenario("trust", at_length=trust),
-        scenario("stacks", at_length=stacks),
-        scenario("shared_storage", "default", at_length=shared),
-        scenario("cores_and_networks", "default", at_length=cores),
-        scenario("servers", "default", at_length=servers),
+        scenario("kubernetes", site, isolated=False, reason=kubernetes),
+        scenario("servers", "default", reason=servers),
         # Its disk is that of a host of `default`.
-        scenario("amx", needs="default", at_length=amx),
+        scenario("amx", needs="default", reason=amx),
     ]
 
 
-def chosen(parts: Sequence[Part], words: Sequence[str]) -> list[Part]:
-    """The parts that the command line names, with those that they need. Exits if it names what there is not."""
-    if not words:
-        return list(parts)
-    group, *names = words
-    in_group = [part for part in parts if part.group == group]
-    known = {part.name for part in in_group if part.undo} if in_group else {part.group for part in parts}
-    if unknown := set(names) - known if in_group else {group}:
+def chosen(parts: Sequence[Part], words: Sequence[str]) -> tuple[list[Part], dict[str, str]]:
+    """Return the parts that the command line names with those that they need, and why others are left out.
+
+    A stage names its parts and those before; a group its parts but the last, which a scenario's name adds. Exits if it
+    names what there is not.
+    """
+    first, *names = words or ["test"]
+    in_group = [part for part in parts if part.group == first]
+    known = {part.name for part in in_group if part.undo} if in_group else {part.group for part in parts} | {*STAGES}
+    if unknown := set(names) - known if in_group else {first} - known:
         sys.exit(f"There is no {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
-    wanted = set(names) or {part.name for part in in_group}
+    if first in STAGES:
+        wanted = {part.name for part in parts if part.stage <= STAGES[first]}
+        named = list(parts)
+    else:
+        # A group whose parts are all last ones has been named for them.
+        stage = LAST if at_length.EVERYTHING_RUNS or all(part.stage == LAST for part in in_group) else ALL
+        wanted = set(names) or {part.name for part in in_group if part.stage <= stage}
+        named = [part for part in in_group if not names]
+    if at_length.EVERYTHING_RUNS:  # within the parts
+        wanted -= {part.name for part in parts if part.tests == at_length.REST}
+        named = [part for part in named if part.tests != at_length.REST]
     for part in reversed(parts):  # what is needed stands before
         if part.name in wanted:
             wanted.update(part.needs)
-    return [part for part in parts if part.name in wanted]
-
-
-def left_out(parts: Iterable[Part], words: Sequence[str]) -> dict[str, str]:
-    """Return those of the parts that are not run because they take long, each with the reason.
-
-    What the command line names is run: a scenario by its own name, any other part by that of its group.
-    """
-    named = {*words} - {"molecule"}
-    return {
-        part.name: left_out_because(part.at_length)
-        for part in parts
-        if part.at_length and not AT_LENGTH and not named.intersection((part.group, part.name))
-    }
+    left_out = {part.name: at_length.left_out_because(part.reason) for part in named if part.name not in wanted}
+    return [part for part in parts if part.name in wanted], left_out
 
 
 @dataclass
 class Run:
-    """A run of parts with the environment `env`; `results` by name, `running` with when each began."""
+    """A run of parts with the environment `env`; `results` by name, `running` with when each began.
+
+    budget: seconds after `began`, a time of the epoch, at which parts that `make test` does not have should have ended;
+    one that would not is not started, and named in `left_out` with the reason. Those parts wait for the others.
+    """
 
     parts: Sequence[Part]
     env: Mapping[str, str]
     results: dict[str, Result] = field(default_factory=dict)
     running: dict[str, float] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    budget: float = math.inf
+    began: float = field(default_factory=time.time)
 
     async def all(self) -> None:
         """Run all parts. When this is cancelled, those that run are ended, and their output is printed."""
@@ -244,12 +332,17 @@ class Run:
         try:
             while waiting or tasks:
                 for part in tuple(waiting):
-                    unfinished = {part.name for part in waiting} | self.running.keys()
-                    if lanes and not unfinished.intersection((*part.needs, *part.after)):
-                        waiting.remove(part)
-                        self.running[part.name] = time.monotonic()
-                        tasks[asyncio.create_task(self.run(part, min(lanes)))] = min(lanes)
-                        lanes.remove(min(lanes))
+                    if not lanes or self.unfinished(waiting).intersection(self.before(part)):
+                        continue
+                    waiting.remove(part)
+                    if reason := self.does_not_fit(part):
+                        self.left_out[part.name] = reason
+                        continue
+                    self.running[part.name] = time.monotonic()
+                    tasks[asyncio.create_task(self.run(part, min(lanes)))] = min(lanes)
+                    lanes.remove(min(lanes))
+                if not tasks:
+                    continue
                 done, _running = await asyncio.wait(tasks, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
                 for task in done:
                     lanes.add(tasks.pop(task))
@@ -260,6 +353,28 @@ class Run:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    def unfinished(self, waiting: Iterable[Part]) -> set[str]:
+        """Return the names of the parts that wait or run."""
+        return {part.name for part in waiting} | self.running.keys()
+
+    def before(self, part: Part) -> set[str]:
+        """Return the names of the parts that must have ended before one is started."""
+        names = {*part.needs, *part.after}
+        if self.budget < math.inf and part.stage > TEST:
+            names.update(other.name for other in self.parts if other.stage <= TEST)
+        return names
+
+    def does_not_fit(self, part: Part) -> str:
+        """Return why a part is not started: the budget, scaled by how slow this machine is; else an empty string."""
+        if self.budget == math.inf or part.stage <= TEST:
+            return ""
+        ended = self.results.values()
+        slowness = sum(result.seconds for result in ended) / max(1.0, sum(result.part.seconds for result in ended))
+        left, needed = self.budget - (time.time() - self.began), part.seconds * slowness
+        if needed <= left:
+            return ""
+        return f"it would take {needed / 60:.0f} min here, of {max(0, left) / 60:.0f} that are left (make test-all)"
 
     def tell(self, waiting: int) -> None:
         """Print what is running."""
@@ -297,6 +412,8 @@ class Run:
         words = [word.replace("{reports}", str(part.reports)) for word in part.command]
         # Scenarios put their hosts on other cores in another lane, and let scripts add to the log themselves.
         env = {**self.env, "AMX_TEST_LANE": str(lane), "AMX_TEST_LOG": str(part.log)}
+        if part.tests:
+            env[at_length.VARIABLE] = part.tests
         with part.log.open("ab") as log:
             start = functools.partial(
                 asyncio.create_subprocess_exec, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -414,20 +531,43 @@ def environment() -> dict[str, str]:
     return env
 
 
+def record(results: Iterable[Result]) -> None:
+    """Write how long the parts that have passed, and the files of integration tests, took."""
+    for result in results:
+        if result.part.counted and result.part.group == "integration" and not result.part.tests:
+            for report in result.part.reports.glob("*.xml"):
+                files = dict[str, float]()
+                for case in ElementTree.parse(report).iter("testcase"):
+                    name = test_id(case).partition("::")[0]
+                    files[name] = files.get(name, 0.0) + float(case.get("time", 0))
+                DURATIONS.update({name: round(seconds, 1) for name, seconds in files.items()})
+        elif not result.failures:
+            DURATIONS[result.part.name] = round(result.seconds, 1)
+    DURATIONS_FILE.write_text(json.dumps(DURATIONS, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
 def main(words: Sequence[str]) -> int:
-    """Run the named parts, or all. Returns the exit code."""
-    parts = chosen(everything(), words)
-    not_run = left_out(parts, words)
-    run = Run([part for part in parts if part.name not in not_run], environment())
+    """Run the named parts. Returns the exit code."""
+    parts, left_out = chosen(everything(), [word for word in words if word != "--record"])
+    run = Run(parts, environment(), left_out=left_out)
+    limit = None
+    if "ci" in words:
+        run.began, run.budget = float(os.environ.get(BEGAN_VARIABLE) or run.began), BUDGET
+        limit = DEADLINE - (time.time() - run.began)
     began = time.monotonic()
     try:
-        asyncio.run(run.all())
+        asyncio.run(asyncio.wait_for(run.all(), limit))
+    except TimeoutError:
+        print(f"ended, because {DEADLINE / 60:.0f} minutes were over", flush=True)
     finally:
         if any(part.command[0] == ENGINE_SCRIPT for part in run.parts):
             subprocess.run([ENGINE_SCRIPT, "stop"], cwd=ROOT, check=False)
         results = [run.results[part.name] for part in run.parts if part.name in run.results]
-        print_summary(results, time.monotonic() - began, not_run)
-    return 1 if any(result.failures for result in results) else 0
+        print_summary(results, time.monotonic() - began, run.left_out)
+        if "--record" in words:
+            record(results)
+    unfinished = {part.name for part in run.parts} - run.results.keys() - run.left_out.keys()
+    return 1 if unfinished or any(result.failures for result in results) else 0
 
 
 if __name__ == "__main__":

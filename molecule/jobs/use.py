@@ -61,7 +61,7 @@ JOURNEYS = [
     [slow_network.nobody_is_named_where_hosts_are_alike],
     [slow_network.a_slow_host_is_named_and_no_other],
 ]
-# What `make test` leaves out, and why.
+# What only `make test-all` runs, and why.
 AT_LENGTH = {
     decoder.lora_goes_on_after_a_killed_rank_and_is_merged: "the same on one host is in the integration tests",
     decoder.all_weights_learn_on_three_hosts: "the same on one host is in the integration tests",

@@ -225,7 +225,7 @@ JOURNEYS = (
     stand_ins_do_not_pass_the_check,
 )
 
-# What `make test` leaves out, and why.
+# What only `make test-all` runs, and why.
 AT_LENGTH = {
     from_an_archive: "test_archive.py has what is an archive; what is in it is installed as from the control node",
     stand_ins_do_not_pass_the_check: "test_venv_check.py has what the check sees through",

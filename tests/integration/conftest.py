@@ -20,6 +20,7 @@ for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+from support import at_length
 from support.intel_mpi import IntelMpi
 from support.isolation import isolation
 from support.local_cluster import LocalCluster
@@ -31,6 +32,14 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         return None
     command = [*words, sys.executable, "-m", "pytest", *config.invocation_params.args]
     return subprocess.run(command, cwd=config.invocation_params.dir, check=False).returncode
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "at_length(reason): runs only in make test-all")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    at_length.select(config, items)
 
 
 @pytest.fixture(scope="session")

@@ -129,7 +129,7 @@ FAULTS = {
     "a script forms no group": Case("no_group", reason="the 2 ranks formed no group: the script never called"),
 }
 CASES = {**HEALTHY, **FAULTS}
-# What `make test` leaves out, each like one that it has.
+# What only `make test-all` runs, each like one that always runs.
 LEFT_OUT = {
     "joblib, shared memory, subprocesses": "as workers of DataLoaders, and those that compute for long",
     "steps and evaluations longer than a stall": "the same with mpi is run",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from support.at_length import AT_LENGTH, left_out_because
+from support.at_length import AT_LENGTH, REST_RUNS, left_out_because
 
 Journey = Callable[[], Sequence[str]]
 
@@ -60,7 +60,7 @@ def make(
         for one in together:
             if one in reasons:
                 print(f"skipped: {one.__name__.replace('_', ' ')}: {left_out_because(reasons[one])}", flush=True)
-            elif not asked or one.__name__ in asked:
+            elif one.__name__ in asked or not (asked or (REST_RUNS and one not in (at_length or {}))):
                 chosen.append(one)
         if not chosen:
             continue

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -14,7 +15,19 @@ ROOT = Path(__file__).resolve().parents[2]
 for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
+from support import slow
+
 os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(ROOT / ".cache" / "hypothesis"))
 # How long an example takes is a matter of what else runs on the machine.
 settings.register_profile("any_machine", deadline=None)
 settings.load_profile("any_machine")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: starts processes, waits, or computes for long")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if slow.is_slow(item.path):
+            item.add_marker("slow")

@@ -3,43 +3,117 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import select
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import run
 import yaml
 from run import Part, Result, Run
+from support import at_length, slow
 from support.checkout import ROOT
 from support.isolation import VARIABLE, isolation
 
 PARTS = run.everything()
-# Those that `make test` leaves out.
+# What only `make test-all` and `.ci/run` have, and of that the last.
 SCENARIOS = {"amx", "cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "stacks", "trust"}
+REST = {"faults at length", "integration tests at length", "jobs at length"}
+LAST = {"ansible-test units", "documentation site", "pylint", *SCENARIOS, *REST}
+RANKS, PLAYBOOKS = ({f"tests {kind} {number}" for number in (1, 2, 3)} for kind in ("with ranks", "of playbooks"))
+ALL = {"jobs", "faults", "slow unit tests", *RANKS, *PLAYBOOKS}
 
 
 @pytest.mark.parametrize(
     ("words", "left_out"),
     [
-        ([], {"ansible-test units", "documentation site", *SCENARIOS}),
+        ([], {*ALL, *LAST}),
+        (["test"], {*ALL, *LAST}),
+        (["test-all"], set()),
+        (["ci"], set()),
         (["unit"], set()),
         (["units"], set()),
-        (["molecule"], SCENARIOS),
+        (["integration"], {"integration tests at length"}),
+        (["molecule"], {*SCENARIOS, "faults at length", "jobs at length"}),
         (["molecule", "life", "default"], set()),
     ],
 )
-@pytest.mark.parametrize("at_length", [False, True])
+@pytest.mark.parametrize("everything", [False, True])
 def test_what_takes_long_is_left_out_unless_it_is_named(
-    words: list[str], left_out: set[str], at_length: bool, monkeypatch: pytest.MonkeyPatch
+    words: list[str], left_out: set[str], everything: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "AT_LENGTH", at_length)
-    assert set(run.left_out(run.chosen(PARTS, words), words)) == (set() if at_length else left_out)
+    monkeypatch.setattr(at_length, "EVERYTHING_RUNS", everything)
+    chosen, reasons = run.chosen(PARTS, words)
+    group = not {*words} & {*run.STAGES} and words
+    assert reasons.keys() == (left_out - REST if everything and not group else set() if everything else left_out)
+    assert not reasons.keys() & {part.name for part in chosen}
+    assert all(reasons.values())
+
+
+def test_each_stage_has_what_those_before_have() -> None:
+    stages = [{part.name for part in run.chosen(PARTS, [word])[0]} for word in ("check", "test", "test-all")]
+    check, test, everything = stages
+    assert check == {part.name for part in PARTS if part.group in ("lint", "unit")} - {
+        "ansible-lint",
+        "slow unit tests",
+    }
+    assert test - check == {
+        "ansible-lint", "ansible-test sanity", "container engine", "default", "demo job", "image of bare hosts",
+        "refusals of playbooks", "site.yml on this machine",
+    }  # fmt: skip
+    assert everything == {part.name for part in PARTS}
+    assert check < test < everything
+
+
+def test_every_integration_test_is_in_one_part_and_those_take_equally_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = [word for part in PARTS if part.group == "integration" and not part.tests for word in part.command]
+    files = sorted(word for word in words if word.startswith("tests/integration/"))
+    assert files == sorted(f"tests/integration/{path.name}" for path in ROOT.glob("tests/integration/test_*.py"))
+    monkeypatch.setattr(run, "DURATIONS", {"a": 90, "b": 50, "c": 40, "e": 1})
+    assert run.split(["e", "d", "c", "b", "a"], 2) == [["a", "c"], ["d", "b", "e"]]
+
+
+def test_every_slow_file_of_unit_tests_is_there() -> None:
+    files = [path.as_posix() for path in (ROOT / "tests/unit").rglob("test_*.py")]
+    assert [name for name in slow.FILES if not any(path.endswith(f"/{name}") for path in files)] == []
+
+
+@pytest.mark.parametrize(
+    ("elapsed", "slowness", "fits"),
+    [(0, 1.0, True), (60, 1.0, True), (80, 1.0, False), (0, 4.0, False), (80, 0.5, True), (200, 0.1, False)],
+)
+def test_a_part_starts_if_it_ends_within_the_budget(elapsed: float, slowness: float, fits: bool) -> None:
+    """Its duration is scaled by how slow the parts were that have ended."""
+    ended, part = Part("unit", "ended", [], run.TEST, seconds=10), Part("unit", "next", [], run.ALL, seconds=30)
+    made = Run([part], {}, budget=100.0, began=time.time() - elapsed)
+    made.results["ended"] = Result(ended, 10 * slowness, 1)
+    assert (not made.does_not_fit(part)) is fits
+    assert not made.does_not_fit(ended)  # `make test` runs as a whole
+    assert not replace(made, budget=math.inf).does_not_fit(part)
+
+
+@pytest.mark.parametrize(("elapsed", "more"), [(0, ["last"]), (200, [])])
+def test_what_make_test_has_ends_first_and_what_does_not_fit_is_named(
+    elapsed: float, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "CACHE", tmp_path)
+    monkeypatch.setattr(run, "ROOT", tmp_path)
+    parts = [
+        Part("unit", "last", ["true"], run.LAST, isolated=False, seconds=1),
+        Part("unit", "test", ["sleep", "0.1"], run.TEST, isolated=False, seconds=1),
+    ]
+    made = Run(parts, os.environ, budget=100.0, began=time.time() - elapsed)
+    asyncio.run(made.all())
+    assert [*made.results] == ["test", *more]
+    assert [*made.left_out] == [part.name for part in parts if part.name not in made.results]
 
 
 def test_every_scenario_is_run_here_and_in_the_workflow() -> None:
     scenarios = {path.parent.name for path in ROOT.glob("molecule/*/molecule.yml")}
-    assert {part.name for part in PARTS if part.undo} == scenarios
+    assert {part.command[-1] for part in PARTS if part.undo} == scenarios
     jobs = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))["jobs"]
     own = scenarios & set(jobs)  # with a job of its own
     assert {*jobs["scenarios"]["strategy"]["matrix"]["scenario"], *own} == scenarios
