@@ -32,7 +32,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
-from support import at_length, checkout
+from support import at_length, checkout, slow
 from support.checkout import PYTHON, ROOT
 from support.isolation import isolation
 
@@ -65,7 +65,7 @@ WITH_RANKS = [
     "torn_checkpoints",
     "tune",
 ]
-# Seconds that each part, and each file of integration tests, took in a run on two quiet cores.
+# Seconds that each part, and each file of tests that parts name, took in a run on two quiet cores.
 DURATIONS_FILE = ROOT / "tests/durations.json"
 DURATIONS: dict[str, float] = json.loads(DURATIONS_FILE.read_text(encoding="utf-8"))
 # Of a part or file that is not in it.
@@ -140,35 +140,33 @@ def everything() -> list[Part]:
     learnt = json.dumps({"amx_override": {"expect": {"eval_accuracy": 0.65}, "args": {"max_steps": 50}}})
     job = ["ansible-playbook", "playbooks/train.yml", "-e", "amx_job=jobs/demo.yml", "-e", learnt]
     pytest = ["pytest", "-ra", "--durations=15", "--durations-min=10", "--junitxml={reports}/pytest.xml"]
-    slow = "they start processes, or wait; quick ones test the same modules"
     lint = ["ansible-lint", "--offline", "--strict", "-c", ".config/ansible-lint.yml"]
     ansible_test = [PYTHON, "tests/support/ansible_test.py"]
     files = sorted(f"tests/integration/{path.name}" for path in ROOT.glob("tests/integration/test_*.py"))
     refusals, ranks = ([f"tests/integration/test_{name}.py" for name in names] for names in (REFUSALS, WITH_RANKS))
-    others = [path for path in files if path not in {*refusals, *ranks}]
+    playbooks = [path for path in files if path not in {*refusals, *ranks}]
+    slow_units = [
+        str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("tests/unit/**/test_*.py")) if slow.is_slow(path)
+    ]
 
-    def integration(name: str, paths: Sequence[str], stage: int, reason: str = "", tests: str = "") -> Part:
-        seconds = DURATIONS.get(name) if tests else sum(DURATIONS.get(path, USUAL) for path in paths)
-        command = [*pytest, *paths]
-        return Part(
-            "integration", name, command, stage, reason, (site,), counted=True, tests=tests, seconds=seconds or USUAL
-        )
+    def tests(group: str, name: str, paths: Sequence[str], stage: int, reason: str = "", tests: str = "") -> Part:
+        seconds = sum(DURATIONS.get(path, USUAL) for path in paths)
+        needs = (site,) if group == "integration" else ()
+        return Part(group, name, [*pytest, *paths], stage, reason, needs, counted=True, tests=tests, seconds=seconds)
 
     parts = [
         Part("demo", site, ["ansible-playbook", "site.yml"], TEST),
         *molecule(site),
         *(
-            integration(
-                f"{name} {number}", paths, ALL, f"{kind} takes minutes; refusals and a scenario are in make test"
+            tests(group, f"{name} {number}", paths, ALL, f"{reason} take minutes; make test has the quick ones")
+            for group, name, chosen, count, reason in (
+                ("integration", "tests with ranks", ranks, 3, "ranks of torch"),
+                ("integration", "tests of playbooks", playbooks, 3, "whole playbooks"),
+                ("unit", "slow unit tests", slow_units, 2, "tests that start processes or wait"),
             )
-            for name, kind, chosen in (
-                ("tests with ranks", "what ranks do", ranks),
-                ("tests of playbooks", "what playbooks do", others),
-            )
-            for number, paths in enumerate(split(chosen, 3), 1)
+            for number, paths in enumerate(split(chosen, count), 1)
         ),
-        integration("refusals of playbooks", refusals, TEST),
-        Part("unit", "slow unit tests", [*pytest, "-m", "slow"], ALL, slow, counted=True),
+        tests("integration", "refusals of playbooks", refusals, TEST),
         Part("unit", "unit tests", [*pytest, "-m", "not slow"], counted=True),
         Part("lint", "ansible-lint", lint, TEST),
         Part("sanity", "ansible-test sanity", [*ansible_test, "sanity", "{reports}"], TEST, counted=True),
@@ -186,7 +184,7 @@ def everything() -> list[Part]:
                 "collection build": "python tests/support/collection_build.py",
             }.items()
         ),
-        integration("integration tests at length", files, LAST, "each is like one that runs", at_length.REST),
+        tests("integration", "integration tests at length", files, LAST, "each is like one that runs", at_length.REST),
         Part(
             "units",
             "ansible-test units",
@@ -414,6 +412,8 @@ class Run:
         env = {**self.env, "AMX_TEST_LANE": str(lane), "AMX_TEST_LOG": str(part.log)}
         if part.tests:
             env[at_length.VARIABLE] = part.tests
+        if len([other for other in self.parts if other.undo]) > 1:
+            env["AMX_TEST_KEEP_INSTALLED"] = "1"  # for the scenarios after `default`
         with part.log.open("ab") as log:
             start = functools.partial(
                 asyncio.create_subprocess_exec, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
@@ -532,9 +532,9 @@ def environment() -> dict[str, str]:
 
 
 def record(results: Iterable[Result]) -> None:
-    """Write how long the parts that have passed, and the files of integration tests, took."""
+    """Write how long the parts that have passed, and the files of tests that are named, took."""
     for result in results:
-        if result.part.counted and result.part.group == "integration" and not result.part.tests:
+        if result.part.counted and result.part.command[-1].endswith(".py") and not result.part.tests:
             for report in result.part.reports.glob("*.xml"):
                 files = dict[str, float]()
                 for case in ElementTree.parse(report).iter("testcase"):
