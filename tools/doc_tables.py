@@ -12,7 +12,7 @@ from typing import Any
 import rooms as rooms_of_the_logic
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cloud import amx_types, request
-from ansible_collections.amx.cluster.plugins.module_utils._forms import defaults
+from ansible_collections.amx.cluster.plugins.module_utils._documents import defaults
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.catalogue import CHECKS
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import FAILURE, WARNING

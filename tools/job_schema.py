@@ -13,7 +13,8 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _forms
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_fields, kinds
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
 
 # Neither code nor addresses are divided.
 UNBROKEN: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, amx_text, doctor, onednn
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job, run_files, verification
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file, run_files, verification
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from support import real_jobs, runs
@@ -95,7 +95,7 @@ def training() -> tuple[dict[str, Any], dict[str, str]]:
         **{"launcher": "torchrun", "backend": "gloo", "env": {"ONEDNN_VERBOSE": "1"}},
         "args": {"do_train": True, "max_steps": STEPS, "logging_steps": 1},
     }
-    made = Run(job.load(ROOT / "jobs/smoke.yml", override), Settings(head=HOST))
+    made = Run(job_file.load(ROOT / "jobs/smoke.yml", override), Settings(head=HOST))
     stack = json.loads(MACHINE.installed_file(f"{ENV}/amx-cluster.json"))
     allocation = {
         "ranks": [{"compute_cpus": [0], "domain_cpus": [0]}],

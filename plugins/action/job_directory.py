@@ -9,10 +9,10 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange, provided
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets, without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files, secrets
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
 from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import ModuleAction
 
 # The programs of the role that start, observe and supervise ranks.
@@ -55,7 +55,7 @@ class ActionModule(ModuleAction):
                 **options.get("files", {}),
             }
             # The module gets the values alone, as options that Ansible shows and logs nowhere.
-            values = secrets(run, options.pop("job_env", {}), options.pop("override", None))
+            values = secrets(run.job, options.pop("job_env", {}), options.pop("override", None))
             options["secrets"] = {**values, **options.get("secrets", {})}
         except ValueError as error:
             return {"failed": True, "msg": str(error)}

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check, plan_text, readiness
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import of_inventory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import of_inventory
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 

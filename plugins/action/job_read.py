@@ -19,15 +19,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     training_data,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import JobFileError, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import (
-    Run,
-    Settings,
-    choose_hosts,
-    inventory_optimize,
-    members,
-)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts, cores, inventory_optimize
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, members
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import prepare_arguments
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalogue
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
@@ -114,8 +109,8 @@ class ActionModule(ControlNodeAction):
             result.update(run=run.to_json())
             if on_hosts:
                 hosts = choose_hosts(job, options["hosts"])
-                cores = run.cores(len(hosts))
-                result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=cores)
+                request = cores(run, len(hosts))
+                result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=request)
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (

@@ -9,9 +9,8 @@ from typing import Any, ClassVar
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load, secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
     derivation,
     manifest,
@@ -87,7 +86,7 @@ class ActionModule(ControlNodeAction):
         """Return the file of the job's Secret where it is requested, else nothing."""
         if not options["secret"] or not derived.secret:
             return ""
-        values = secrets(run, options["job_env"], options["override"])
+        values = secrets(run.job, options["job_env"], options["override"])
         return manifest.to_yaml(objects.secret(derived, values))
 
     def show(self, options: dict[str, Any], derived: derivation.Derived, result: dict[str, Any]) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file
 
 
 class LookupModule(LookupBase):
@@ -27,6 +27,6 @@ class LookupModule(LookupBase):
         # As plain data: what comes from a registered variable is of classes of Ansible's own.
         override = json.loads(json.dumps(self.get_option("override")))
         try:
-            return [job.load(Path(term), override).to_json() for term in terms]
+            return [job_file.load(Path(term), override).to_json() for term in terms]
         except ValueError as error:
             raise AnsibleLookupError(str(error)) from error

@@ -17,6 +17,8 @@ from dataclasses import MISSING, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._documents import defaults
+
 # With so many known fields a message lists them, instead of guessing which one was meant.
 FEW = 6
 
@@ -37,14 +39,12 @@ class Form:
     """What values of one form have in common.
 
     schema: their JSON Schema. words: what they are, in Markdown, for a table of fields. check: returns the value as the
-    code has it; raises ValueError, naming the value and what is expected. load: returns it from JSON that has it as the
-    code has it, with paths as text and dataclasses as mappings.
+    code has it; raises ValueError, naming the value and what is expected.
     """
 
     schema: dict[str, Any]
     words: str
     check: Callable[[object, Place], Any]
-    load: Callable[[Any], Any] = lambda content: content
 
     def then(self, more: Callable[[Any], Any]) -> Form:
         """Return this form, a value of which `more` checks further or makes another one of."""
@@ -70,15 +70,6 @@ def field(row: Field | Form, default: Any = MISSING) -> Any:
 def declared(cls: type) -> dict[str, Any]:
     """Return the fields that a dataclass declares by `field`, by name, each a Field or what `field` was given."""
     return {each.name: each.metadata["field"] for each in dataclasses.fields(cls) if "field" in each.metadata}
-
-
-def defaults(cls: type) -> dict[str, Any]:
-    """Return the defaults of a dataclass's fields that have one."""
-    made = {
-        each.name: each.default if each.default_factory is MISSING else each.default_factory()
-        for each in dataclasses.fields(cls)
-    }
-    return {name: value for name, value in made.items() if value is not MISSING}
 
 
 def type_name(value: object) -> str:
@@ -118,9 +109,12 @@ def schema_of_fields(known: Mapping[str, Field], required: tuple[str, ...] = ())
     }
 
 
-def record(cls: type, example: str) -> Form:
-    """Mappings with the fields that a dataclass declares, of which those without a default are required."""
-    known = declared(cls)
+def record(cls: type, example: str, **forms: Form) -> Form:
+    """Mappings with the fields of a dataclass; those without a default are required.
+
+    forms: of the fields, by name, where the dataclass does not declare them itself.
+    """
+    known = {name: Field(form) for name, form in forms.items()} or declared(cls)
     required = tuple(name for name in known if name not in defaults(cls))
 
     def check(value: object, place: Place) -> Any:
@@ -131,10 +125,7 @@ def record(cls: type, example: str) -> Form:
             raise ValueError("; ".join(errors))
         return cls(**values)
 
-    def load(content: dict[str, Any]) -> Any:
-        return cls(**{name: known[name].form.load(value) for name, value in content.items() if name in known})
-
-    return Form(schema_of_fields(known, required), ", ".join(f"`{name}`" for name in known), check, load)
+    return Form(schema_of_fields(known, required), ", ".join(f"`{name}`" for name in known), check)
 
 
 def text(least: int = 1) -> Form:
@@ -225,7 +216,7 @@ def list_of(each: Form, what: str, words: str = "", least: int = 0, unique: bool
 
     limits = {**({"minItems": least} if least else {}), **({"uniqueItems": True} if unique else {})}
     schema = {"type": "array", "items": each.schema, **limits}
-    return Form(schema, words or what, check, lambda content: [each.load(item) for item in content])
+    return Form(schema, words or what, check)
 
 
 def mapping(values: Form, names: Form | None = None, words: str = "a mapping") -> Form:
@@ -249,7 +240,7 @@ def mapping(values: Form, names: Form | None = None, words: str = "a mapping") -
         "additionalProperties": values.schema,
         **({"propertyNames": names.schema} if names else {}),
     }
-    return Form(schema, words, check, lambda content: {key: values.load(item) for key, item in content.items()})
+    return Form(schema, words, check)
 
 
 def _switch(value: object, _place: Place) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.module_utils._data import contents, file_set
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_text
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
@@ -37,7 +39,7 @@ ARGUMENTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class WantedModel:
+class WantedModel(Document):
     """A model that is to be asked.
 
     name: of the job that asks it. trained_by: the job whose model it is; empty where that is in `model`, a directory
@@ -51,10 +53,6 @@ class WantedModel:
     columns: list[str]
     hosts: list[str]
     folder: Path
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the request as JSON can hold it."""
-        return {**asdict(self), "folder": str(self.folder)}
 
     def model_name(self) -> str:
         """Return what the model is called in messages."""
@@ -100,15 +98,6 @@ class Wanted(WantedModel):
     def path(self) -> Path:
         """The path of prediction.json."""
         return self.folder / predictions.FILE
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the request as JSON can hold it; from_json is the way back."""
-        return {**super().to_json(), "output_file": str(self.output_file or "")}
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Wanted:
-        output_file = Path(content["output_file"]) if content["output_file"] else None
-        return cls(**{**content, "folder": Path(content["folder"]), "output_file": output_file})
 
     def earlier(self) -> dict[str, Any] | None:
         """Return the prediction of this name that there is already."""

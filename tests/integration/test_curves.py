@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import curves, directory, mlflow_run, on_end
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Checkpoints
 from support import checkout, curves_results, hooks, mlflow_server, playbooks, real_jobs
 from support.at_length import only_at_length
 from support.checkout import ROOT

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Watch
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._measure import estimate
 from ansible_collections.amx.cluster.plugins.module_utils._measure.estimate import Estimate
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure
 from support import zoo
 from support.at_length import only_at_length
 

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.action.image_context import programs
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from support.at_length import only_at_length
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive, write

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import profiles
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPERATIONS
 from support import zoo
 

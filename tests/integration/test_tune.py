@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning_files
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Tuning
 from support import checkout, playbooks
@@ -126,7 +126,7 @@ def test_the_winner_goes_to_the_inventory_and_reaches_the_job(tuned: tuple[dict[
         opened = json.loads(json.dumps(content))
         opened["job"] = opened["request"]["job"]["name"] = "open"
         opened["request"]["job"]["ranks_per_node"] = "auto"
-        opened["diff"] = tuning_files.diff(Tuning.read(opened), load(folder / "open.yml"))
+        opened["diff"] = tuning_files.diff(Tuning.from_json(opened), load(folder / "open.yml"))
         (folder / "results/open-tune").mkdir()
         _io.write_json(folder / "results/open-tune/tune.json", opened)
         request = ("-e", "job=open.yml", *options[2:])

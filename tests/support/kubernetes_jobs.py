@@ -12,7 +12,8 @@ import kubeflow.training.models
 import kubernetes.client
 import kubernetes_validate
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, manifest, settings
 from kubeflow_trainer_api import models as trainer

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _yaml
+from ansible_collections.amx.cluster.plugins.module_utils._documents import defaults
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     Field,
     Form,
@@ -19,7 +20,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     any_of,
     check_fields,
     declared,
-    defaults,
     field,
     list_of,
     mapping,

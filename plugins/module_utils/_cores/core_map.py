@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import string
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Allocation
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import OFFLINE, Core, format_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 
 RANK_LETTERS = string.digits + string.ascii_uppercase
 """Rank 36 and those above it start again at 0; small letters are for cores that no rank computes on."""
@@ -57,7 +58,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class CoreMap:
+class CoreMap(Document):
     """The cores of a node and what each is for. ranks: how many the node has. offline: CPUs as a list, or empty."""
 
     rows: tuple[Row, ...]
@@ -84,18 +85,6 @@ class CoreMap:
             len(allocation.ranks),
             format_cpus(offline) if offline else "",
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the map as JSON can hold it; from_json is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> CoreMap:
-        """Return the map that to_json wrote."""
-        rows = tuple(
-            Row(row["socket"], row["node"], tuple(Cell(**cell) for cell in row["cells"])) for row in content["rows"]
-        )
-        return cls(rows, content["ranks"], content["offline"])
 
     def letters(self) -> dict[str, Any]:
         """Return the characters alone: {rows: [{socket, node, letters}], offline}."""

@@ -14,11 +14,12 @@ import errno
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import format_cpus, parse_cpus
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 
 LOCAL, INTERLEAVE, HBM, ANY = VALUES = ("local", "interleave", "hbm", "any")
 
@@ -43,25 +44,12 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(Document):
     """The nodes whose memory a process may use, why it cannot choose among them, and whether it may prefer several."""
 
     nodes: tuple[Node, ...] = ()
     refused: str = ""
     many: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """Return it as JSON can hold it; from_json is the way back."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, content: Mapping[str, Any]) -> Memory:
-        """Return what to_json wrote; JSON has made text of the numbers of nodes."""
-        nodes = tuple(
-            Node(**{**node, "distances": {int(key): value for key, value in node["distances"].items()}})
-            for node in content.get("nodes", ())
-        )
-        return cls(nodes, content.get("refused", ""), content.get("many", True))
 
     def hbm(self) -> tuple[Node, ...]:
         """Return the nodes of high-bandwidth memory: without CPUs, and faster than, or as near as, HBM can be."""

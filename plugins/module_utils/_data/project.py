@@ -18,11 +18,12 @@ import shutil
 import stat
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set, ignore
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 # The directory of the job directory that has the project, the one in it that has what an installation adds, and
@@ -39,7 +40,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(Document):
     """What of a directory goes to the hosts.
 
     files: each {file: its path, sha256, bytes, executable}. links: symbolic links by their path, each with its target.
@@ -78,9 +79,6 @@ class Project:
             for entry in self.files
         }
         return list(found.values())
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "directory": str(self.directory)}
 
 
 def megabytes(size: int) -> str:

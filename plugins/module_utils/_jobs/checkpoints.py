@@ -16,11 +16,11 @@ import os
 import re
 import zipfile
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import contents
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PART, SAVED
 
 NAME = re.compile(r"checkpoint-([0-9]+)")
@@ -43,7 +43,7 @@ METADATA, SHARD = ".metadata", re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Document):
     """What one host has of a checkpoint.
 
     files: {path: bytes}, without marks and the state of random numbers. leads: whether COMPLETE is there, and every
@@ -57,9 +57,6 @@ class Part:
     finished: list[str]
     named: list[str]
     refusal: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY, TAKEN
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 
 # Arguments of transformers' scripts that name a model or dataset, and the field that provides such.
 PROVIDED = {

@@ -16,8 +16,9 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end, optimizing
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, FIELDS, Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, PROFILE, Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import DEFAULTS, Job, Measure
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED, NAME, PROFILE
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
 
 VERIFICATION = f"{DERIVED}verify"
 """Name of the job that verifies a plan."""

@@ -20,13 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 LINE = "amx.cluster exchange: "
 SCRIPT, PROGRAM, LOG = "exchange.sh", "exchange_ranks.py", "exchange.log"

@@ -8,9 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     NOTHING,
@@ -18,7 +17,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     Form,
     Place,
     any_of,
-    field,
     list_of,
     mapping,
     matching,
@@ -29,6 +27,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     whole,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference
 
 PRECISIONS = ("fp32", "bf16", "fp16", "int8")
 ENGINES = ("eager", "compile", "trace", "ipex")
@@ -60,55 +59,37 @@ _CSV = replace(text().then(_csv), schema={"type": "string", "pattern": r"^[^/]+/
 _SHARE = number("a share from 0 to 1", lambda value: 0 <= value <= 1, minimum=0, maximum=1)
 
 
-@dataclass(frozen=True)
-class Inference:
-    """What is measured: every combination of these lists that a model has a use for.
-
-    models: names in the job's `models`, of known_models, or job:NAME. tasks: of models whose task is not known
-    otherwise. autocast: whether weights become bf16 or fp16 in each call; channels_last: whether images are laid out
-    so; None tries both. instances_per_node: numbers, "auto" (one for each NUMA node) and "cores" (one for each core).
-    rates: requests per second and instance of the open loop. seconds: of the closed loop, after `warmup` requests.
-    p99_ms: limit of the recommended setting. budget: minutes.
-    agreement: the least share of predictions equal to fp32's that a recommended setting has. evaluation: a CSV file of
-    the job's `data`, by model. emulation: whether precisions run that the CPU only emulates.
-    """
-
-    models: list[str] = field(_several(_MODEL))
-    tasks: dict[str, str] = field(mapping(one_of(*known_models.TASKS)), dict)
-    precisions: list[str] = field(_several(one_of(*PRECISIONS)), lambda: ["fp32", "bf16", "int8"])
-    engines: list[str] = field(_several(one_of(*ENGINES)), lambda: ["eager"])
-    int8: list[str] = field(_several(one_of("dynamic", "static")), lambda: ["dynamic"])
-    autocast: bool | None = field(any_of(one_of(AUTO).then(lambda _auto: None), SWITCH), False)
-    channels_last: bool | None = field(any_of(one_of(AUTO).then(lambda _auto: None), SWITCH), None)
-    batch_sizes: list[int] = field(_several(_COUNT), lambda: [1, 16])
-    sequence_lengths: list[int] = field(_several(whole(2, MOST)), lambda: [128])
-    new_tokens: int = field(_COUNT, 16)
-    instances_per_node: list[int | str] = field(
-        _several(
-            any_of(
-                one_of(AUTO, CORES),
-                _COUNT,
-                message=f"is neither a whole number of at least 1, nor {AUTO} (one for each NUMA node), nor {CORES} "
-                "(one for each core)",
-            )
-        ),
-        lambda: [1, AUTO, CORES],
-    )
-    threads_per_instance: list[int] = field(_several(_COUNT), list)
-    rates: list[float] = field(_several(_POSITIVE, least=0), list)
-    seconds: float = field(_POSITIVE, 3.0)
-    warmup: int = field(whole(0, MOST), 3)
-    p99_ms: float | None = field(any_of(NOTHING, _POSITIVE), None)
-    budget: float = field(_POSITIVE, 30.0)
-    agreement: float = field(_SHARE, 0.98)
-    emulation: bool = field(SWITCH, False)
-    evaluation: dict[str, str] = field(mapping(_CSV), dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-_FIELDS = record(Inference, "{models: [distilbert-small]}")
+_FIELDS = record(
+    Inference,
+    "{models: [distilbert-small]}",
+    models=_several(_MODEL),
+    tasks=mapping(one_of(*known_models.TASKS)),
+    precisions=_several(one_of(*PRECISIONS)),
+    engines=_several(one_of(*ENGINES)),
+    int8=_several(one_of("dynamic", "static")),
+    autocast=any_of(one_of(AUTO).then(lambda _auto: None), SWITCH),
+    channels_last=any_of(one_of(AUTO).then(lambda _auto: None), SWITCH),
+    batch_sizes=_several(_COUNT),
+    sequence_lengths=_several(whole(2, MOST)),
+    new_tokens=_COUNT,
+    instances_per_node=_several(
+        any_of(
+            one_of(AUTO, CORES),
+            _COUNT,
+            message=f"is neither a whole number of at least 1, nor {AUTO} (one for each NUMA node), nor {CORES} "
+            "(one for each core)",
+        )
+    ),
+    threads_per_instance=_several(_COUNT),
+    rates=_several(_POSITIVE, least=0),
+    seconds=_POSITIVE,
+    warmup=whole(0, MOST),
+    p99_ms=any_of(NOTHING, _POSITIVE),
+    budget=_POSITIVE,
+    agreement=_SHARE,
+    emulation=SWITCH,
+    evaluation=mapping(_CSV),
+)
 
 
 def _read(value: object, place: Place) -> Inference:
@@ -127,7 +108,7 @@ def _read(value: object, place: Place) -> Inference:
     return wanted
 
 
-FORM = Form(_FIELDS.schema, "a mapping", _read, _FIELDS.load)
+FORM = Form(_FIELDS.schema, "a mapping", _read)
 
 
 def contradictions(wanted: Inference, models: Sequence[str], data: Sequence[str]) -> list[str]:

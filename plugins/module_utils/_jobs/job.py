@@ -1,328 +1,162 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The job file: what a user requests, checked completely before anything happens."""
+"""A job as plain data. What its file may say, and what each field means, is in job_file.py."""
 
 from __future__ import annotations
 
-import contextlib
-import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _collection, _yaml
-from ansible_collections.amx.cluster.plugins.module_utils._cores import memory as memory_policy
-from ansible_collections.amx.cluster.plugins.module_utils._forms import (
-    SWITCH,
-    Place,
-    check_fields,
-    declared,
-    defaults,
-    one_of,
-    text,
-    type_name,
-    whole,
-)
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
-    contradictions,
-    inference_field,
-    job_fields,
-    kinds,
-    on_end,
-    secret_env,
-)
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
-    Checkpoints,
-    JobField,
-    Measure,
-    Prepare,
-    Source,
-    Watch,
-    row,
-)
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import known
-
-_ONLY_INFERENCE = dict.fromkeys(
-    (name for name in kinds.IN_JOB_FILES if name != kinds.INFERENCE.name), "set kind: inference, or leave it out"
-)
-_ITS_OWN = {name: "the script saves its own" for name, kind in kinds.KINDS.items() if not kind.can_resume}
-
-_SHARDS_ITSELF = {
-    name: "the script shards its own model, if at all"
-    for name, kind in kinds.KINDS.items()
-    if not kind.takes_trainer_arguments
-}
+from ansible_collections.amx.cluster.plugins.module_utils._cores.memory import LOCAL
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document, defaults
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end, secret_env
 
 
 @dataclass(frozen=True)
-class Job:
+class Prepare:
+    """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ is passed to
+    every host. job_args: whether it gets the arguments of the job's script too, before its own."""
+
+    script: Path
+    args: dict[str, Any] = field(default_factory=dict)
+    job_args: bool = False
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """How often the Trainer saves one, in steps, and how many it keeps (None: all)."""
+
+    steps: int
+    keep: int | None = None
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What a running job is watched for: see docs/watching.md."""
+
+    gradients: bool = True
+    stall: bool = True
+    group: bool = True
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How the steps of a job are timed: see docs/where_the_time_goes.md.
+
+    warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
+    communication and input. profile: how many steps after those are profiled by kind of operation, None for none.
+    """
+
+    warmup_steps: int = 5
+    split: bool = True
+    profile: int | None = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a model or dataset comes from: one of package (with path), directory (with at) and hub.
+
+    package, path: a Python package that carries it, pinned, and its directory in it. directory, at: a directory on the
+    "control" machine or the "head". hub, revision, files, at: a repository of the Hugging Face hub, patterns of its
+    files (none: all), and where it is fetched.
+    """
+
+    package: str = ""
+    path: str = ""
+    directory: str = ""
+    hub: str = ""
+    revision: str = "main"
+    files: list[str] = field(default_factory=list)
+    at: str = "control"
+
+
+@dataclass(frozen=True)
+class Inference(Document):
+    """What is measured: every combination of these lists that a model has a use for.
+
+    models: names in the job's `models`, of known_models, or job:NAME. tasks: of models whose task is not known
+    otherwise. autocast: whether weights become bf16 or fp16 in each call; channels_last: whether images are laid out
+    so; None tries both. instances_per_node: numbers, "auto" (one for each NUMA node) and "cores" (one for each core).
+    rates: requests per second and instance of the open loop. seconds: of the closed loop, after `warmup` requests.
+    p99_ms: limit of the recommended setting. budget: minutes.
+    agreement: the least share of predictions equal to fp32's that a recommended setting has. evaluation: a CSV file of
+    the job's `data`, by model. emulation: whether precisions run that the CPU only emulates.
+    """
+
+    models: list[str]
+    tasks: dict[str, str] = field(default_factory=dict)
+    precisions: list[str] = field(default_factory=lambda: ["fp32", "bf16", "int8"])
+    engines: list[str] = field(default_factory=lambda: ["eager"])
+    int8: list[str] = field(default_factory=lambda: ["dynamic"])
+    autocast: bool | None = False
+    channels_last: bool | None = None
+    batch_sizes: list[int] = field(default_factory=lambda: [1, 16])
+    sequence_lengths: list[int] = field(default_factory=lambda: [128])
+    new_tokens: int = 16
+    instances_per_node: list[int | str] = field(default_factory=lambda: [1, "auto", "cores"])
+    threads_per_instance: list[int] = field(default_factory=list)
+    rates: list[float] = field(default_factory=list)
+    seconds: float = 3.0
+    warmup: int = 3
+    p99_ms: float | None = None
+    budget: float = 30.0
+    agreement: float = 0.98
+    emulation: bool = False
+    evaluation: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Job(Document):
     """A valid job. Paths are absolute, on the control node; a script of the transformers examples is relative.
 
-    What is declared by `row` is a field of job files: its check, its JSON Schema (jobs/job.schema.json), its row in
-    docs/job_files.md, and in which jobs it is refused follow from that.
     project: the directory that its scripts are in, where there is one.
     secrets: what was in `env` and looks like a secret. Only their names leave this object as JSON or text.
     """
 
     file: Path
-    name: str = row(job_fields.NAMED, "name of the job directory, `<cluster_prefix>/jobs/<name>`")
-    script: Path = row(
-        job_fields.SCRIPT,
-        "what every [rank](glossary.md) runs in the job directory; the second form is an [example of "
-        "transformers](#example-jobs)",
-        inference="leave it out",
-    )
-    description: str = row(text(0), "for people", "", compared=False)
-    project: Path | None = row(
-        job_fields.PROJECT,
-        "[directory](own_project.md) with the script and all that it imports and reads, copied to every host; "
-        "`script` and `prepare` are paths in it",
-        None,
-        inference="leave it out",
-        of_script=True,
-    )
-    project_max_mb: int = row(
-        whole(1),
-        "largest size of the project in MB (10^6 bytes), without ignored files",
-        200,
-    )
-    args: dict[str, Any] = row(
-        job_fields.ARGUMENTS,
-        "arguments of the script without dashes: `true` is the bare flag, `false` is `--flag false`, a list is the "
-        "flag and its items",
-        dict,
-        inference="leave it out",
-        of_script=True,
-        tried=True,
-    )
-    prepare: Prepare | None = row(
-        job_fields.PREPARE,
-        "script that the head runs once in the job directory, before the ranks; its `data/` is copied to every host; "
-        "`job_args: true` adds the job's `args`",
-        None,
-        inference="leave it out",
-        of_script=True,
-    )
-    models: dict[str, Source] = row(
-        job_fields.PROVIDED,
-        "[models](models_and_datasets.md) copied to every host",
-        dict,
-        of_script=True,
-    )
-    data: dict[str, Source] = row(
-        job_fields.PROVIDED,
-        "[datasets](models_and_datasets.md) copied to every host",
-        dict,
-        of_script=True,
-    )
-    metrics: dict[str, Source] = row(
-        job_fields.METRICS,
-        "[metrics](models_and_datasets.md) copied to every host",
-        dict,
-        of_script=True,
-    )
-    requirements: list[str] = row(
-        job_fields.REQUIREMENTS,
-        "[packages](#additional-packages) besides the stack",
-        list,
-        of_script=True,
-    )
-    wheels: list[Path] = row(
-        job_fields.WHEELS,
-        "[wheels](#additional-packages) of your own packages on the control node",
-        list,
-        of_script=True,
-        hosts_only="are installed on hosts: build the image with them (image_packages of playbooks/image.yml)",
-    )
-    precision: str = row(
-        one_of("auto", "bf16", "fp32", *job_fields.RUN_ONLY),
-        "`auto` is bf16 if every host has it in hardware ([AMX](amx.md) or avx512_bf16), else fp32; elsewhere `bf16` "
-        "is emulated, and the plan warns; `int8` and `fp16` name what a script of kind `ranks` runs",
-        "auto",
-        inference="set precisions under inference",
-    )
-    hosts: int | list[str] | None = row(
-        job_fields.HOSTS,
-        "how many, from the top of the inventory, the head first; or which",
-        None,
-        tried=True,
-    )
-    ranks_per_node: int | str = row(
-        job_fields.RANKS,
-        '`auto` is one for each NUMA node with CPUs; `"<=N"` is N, or as many as [fit](core_allocation.md). Jobs '
-        "without this and the next three take `cluster_cores` of the inventory",
-        "auto",
-        inference="set instances_per_node under inference",
-        of_cores=True,
-        tried=True,
-    )
-    comm_cores: int | str = row(
-        job_fields.CORES,
-        "cores of each rank for communication",
-        "auto",
-        inference="leave it out",
-        of_cores=True,
-        tried=True,
-    )
-    reserved_cores: int | str = row(
-        job_fields.CORES, "cores of each host for the system", "auto", of_cores=True, tried=True
-    )
-    threads_per_core: int | str = row(
-        job_fields.THREADS,
-        "OpenMP threads on each compute core; 2 needs two hardware threads",
-        1,
-        of_cores=True,
-        tried=True,
-    )
-    memory: str = row(
-        one_of(*memory_policy.VALUES),
-        "NUMA nodes of a rank's [memory](core_allocation.md#memory): `local` are those of its cores, `interleave` "
-        "all with CPUs, `hbm` is the nearest HBM, `any` the kernel's choice",
-        memory_policy.LOCAL,
-    )
-    env: dict[str, str] = row(job_fields.ENV, "additional environment variables of the ranks", dict, tried=True)
-    env_launcher: dict[str, str] = row(
-        job_fields.ENV_LAUNCHER,
-        "environment variables of the [launcher](#launchers)",
-        dict,
-        hosts_only="is for mpirun and torchrun on hosts: leave it out, or write the variables under env",
-    )
-    env_from: list[str] = row(
-        job_fields.ENV_FROM,
-        "environment variables of the ranks with [secret](#secrets) values in the inventory",
-        list,
-        of_script=True,
-    )
+    name: str
+    script: Path
+    description: str = ""
+    project: Path | None = None
+    project_max_mb: int = 200
+    args: dict[str, Any] = field(default_factory=dict)
+    prepare: Prepare | None = None
+    models: dict[str, Source] = field(default_factory=dict)
+    data: dict[str, Source] = field(default_factory=dict)
+    metrics: dict[str, Source] = field(default_factory=dict)
+    requirements: list[str] = field(default_factory=list)
+    wheels: list[Path] = field(default_factory=list)
+    precision: str = "auto"
+    hosts: int | list[str] | None = None
+    ranks_per_node: int | str = "auto"
+    comm_cores: int | str = "auto"
+    reserved_cores: int | str = "auto"
+    threads_per_core: int | str = 1
+    memory: str = LOCAL
+    env: dict[str, str] = field(default_factory=dict)
+    env_launcher: dict[str, str] = field(default_factory=dict)
+    env_from: list[str] = field(default_factory=list)
     secrets: dict[str, str] = field(default_factory=dict, repr=False)
-    kind: str = row(one_of(*kinds.IN_JOB_FILES), "what the script [needs](#kinds-of-job)", kinds.TRAINER.name)
-    backend: str = row(
-        one_of("auto", "mpi", "gloo", "ccl"),
-        "how ranks [communicate](collectives.md); `auto` is `cluster_backend` of the inventory, else the stack's own "
-        "if the launcher has it, else gloo",
-        "auto",
-        inference="leave it out",
-        tried=True,
-    )
-    gradient_compression: str = row(
-        one_of("none", "bf16"),
-        "[format](collectives.md#gradient-compression) in which DistributedDataParallel sends gradients; backend mpi "
-        "only",
-        "none",
-        inference="leave it out",
-        hosts_only="needs backend mpi, and pods have gloo: leave it out",
-    )
-    sharding: str = row(
-        one_of("none", "optimizer", "full"),
-        "what the Trainer [divides](sharding.md) among the ranks: `optimizer` is gradients and optimizer states, "
-        "`full` also parameters",
-        "none",
-        not_for=_SHARDS_ITSELF,
-        inference="leave it out",
-        of_script=True,
-    )
-    optimize: str | list[str] | None = row(
-        job_fields.OPTIMIZE,
-        "parts of a step that are [faster](faster_steps.md) than PyTorch's; `auto` is all in jobs that train; "
-        "default: `cluster_optimize` of the inventory, else `auto`",
-        None,
-        inference="leave it out",
-        tried=True,
-    )
-    launcher: str = row(
-        one_of(*known.LAUNCHERS),
-        "what [starts the ranks](#launchers)",
-        known.DEFAULT,
-    )
-    checkpoints: Checkpoints | None = row(
-        job_fields.CHECKPOINTS,
-        "after how many steps the Trainer saves a checkpoint, and how many it keeps (default all)",
-        None,
-        not_for=_ITS_OWN,
-        inference="leave it out",
-        of_script=True,
-    )
-    restarts: int = row(
-        whole(0),
-        "how often the job is restarted after a [fault](faults_and_restarts.md)",
-        0,
-        inference="leave it out",
-        compared=False,
-    )
-    min_hosts: int | None = row(
-        whole(1),
-        "hosts that a restart needs if others do not answer (default all)",
-        None,
-        inference="leave it out",
-        compared=False,
-    )
-    replace: bool = row(
-        SWITCH,
-        "whether the job ends after a checkpoint when a host is [taken back](cloud.md#spot-hosts), to continue with "
-        "a replacement",
-        False,
-        inference="leave it out",
-        compared=False,
-        hosts_only="is for hosts that are rented: leave it out",
-    )
-    keep_global_batch: bool = row(
-        SWITCH,
-        "whether a restart on fewer hosts keeps the global batch size",
-        False,
-        inference="leave it out",
-        hosts_only="is not available in pods, which continue with the batch of a rank: leave it out",
-    )
-    stall_seconds: int = row(
-        whole(0),
-        "seconds without [progress](watching.md) of any rank after which the job is ended; 0 is never",
-        600,
-    )
-    watch: Watch = row(
-        job_fields.WATCH,
-        "[checks of a running job](watching.md), each `true` (default) or `false`",
-        Watch,
-    )
-    measure: Measure | None = row(
-        job_fields.MEASURE,
-        "whether steps are [timed](where_the_time_goes.md), and how many at the beginning do not count; `split` "
-        "divides them into computing, communication and input; `profile` is the number of steps whose operations are "
-        "timed",
-        None,
-        inference="leave it out",
-        compared=False,
-    )
-    inference: inference_field.Inference | None = row(
-        inference_field.FORM,
-        "what kind `inference` [measures](inference.md#request)",
-        None,
-        not_for=_ONLY_INFERENCE,
-        of_script=True,
-    )
-    wait: bool = row(
-        SWITCH,
-        "whether to wait, at most a day, for hosts that another job has locked",
-        False,
-        compared=False,
-        hosts_only="is for hosts that another job has locked; Kubernetes queues pods by itself: leave it out",
-    )
-    expect: dict[str, float] = row(
-        job_fields.EXPECT,
-        "smallest allowed metrics in `all_results.json`, such as `{eval_accuracy: 0.72}`; below, the job has failed",
-        dict,
-        inference="leave it out",
-        of_script=True,
-        compared=False,
-    )
-    on_end: on_end.OnEnd | None = row(
-        on_end.form(job_fields.VARIABLE),
-        "what the head does at the [end of the job](#the-end-of-a-job)",
-        None,
-        inference="leave it out",
-        of_script=True,
-        compared=False,
-        hosts_only="is done by the supervisor on the head, and pods have none: leave it out, and watch the object of "
-        "the job",
-    )
+    kind: str = kinds.TRAINER.name
+    backend: str = "auto"
+    gradient_compression: str = "none"
+    sharding: str = "none"
+    optimize: str | list[str] | None = None
+    launcher: str = "mpirun"
+    checkpoints: Checkpoints | None = None
+    restarts: int = 0
+    min_hosts: int | None = None
+    replace: bool = False
+    keep_global_batch: bool = False
+    stall_seconds: int = 600
+    watch: Watch = field(default_factory=Watch)
+    measure: Measure | None = None
+    inference: Inference | None = None
+    wait: bool = False
+    expect: dict[str, float] = field(default_factory=dict)
+    on_end: on_end.OnEnd | None = None
 
     def __post_init__(self) -> None:
         if self.on_end and self.on_end.url and not self.on_end.url.endswith(on_end.HIDDEN):
@@ -335,31 +169,12 @@ class Job:
             object.__setattr__(self, "secrets", {**self.secrets, **found})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the job as JSON can hold it, without the values of its secrets; from_json is the way back."""
-        values = {**asdict(self), "secrets": dict.fromkeys(self.secrets, secret_env.MASK)}
-        return {name: _plain(value) for name, value in values.items()}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Job:
-        """Return the job that to_json wrote."""
-        values: dict[str, Any] = {
-            name: row.form.load(content[name]) if content[name] is not None else None
-            for name, row in FIELDS.items()
-            if name in content
-        }
-        return cls(file=Path(content["file"]), secrets=content.get("secrets", {}), **values)
+        """Return the job as JSON can hold it, without the values of its secrets."""
+        return {**super().to_json(), "secrets": dict.fromkeys(self.secrets, secret_env.MASK)}
 
     def sets(self, name: str) -> bool:
         """Tell whether a field has another value than its default."""
         return bool(getattr(self, name) != DEFAULTS[name])
-
-    def compared(self, *varied: str) -> dict[str, Any]:
-        """Return the fields, as JSON can hold them, that jobs share whose measurements can be compared.
-
-        varied: those that the measurement itself varies.
-        """
-        known = {name for name, row in FIELDS.items() if row.compared and name not in varied}
-        return {name: value for name, value in self.to_json().items() if name in known}
 
     def model(self) -> str | None:
         """Return the hub repository, or else the name, of the model that is trained; None where it is not known."""
@@ -378,128 +193,4 @@ class Job:
         return kinds.KINDS[self.kind]
 
 
-FIELDS: dict[str, JobField] = declared(Job)
-"""The fields of job files by name, in the order in which the docs have them."""
 DEFAULTS = defaults(Job)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-class JobFileError(ValueError):
-    """Everything that is wrong with a job file, in one message: a line for each error."""
-
-    def __init__(self, path: Path, errors: list[str]) -> None:
-        self.errors = errors
-        super().__init__(f"{path}: " + ("\n  ".join(["this job cannot be run:", *errors]) if errors[1:] else errors[0]))
-
-
-def _job_files(directory: Path) -> list[Path]:
-    """Return the job files in a directory, among whose files may be others of the same ending."""
-    pattern = re.compile(r"^(kind|script|ranks_per_node)[ \t]*:", re.MULTILINE)
-    found = []
-    for path in sorted(directory.glob("*.yml")):
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            if pattern.search(path.read_text(encoding="utf-8")):
-                found.append(path)
-    return found
-
-
-def load(path: Path, override: object = None) -> Job:
-    """Read and check the job file at `path`; a relative one is taken from the current directory.
-
-    override: a mapping of fields that win over the file's; a mapping in it is merged with the file's.
-    Raises JobFileError, whose message names the file and every error in it with what was expected.
-    """
-    path = path.expanduser().absolute()
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        # By their full paths: a bare site.yml would be taken for the playbook.
-        near = [str(one) for place in ("", "jobs") for one in _job_files(path.parent / place)][:10]
-        there = f"; job files are {', '.join(near)}" if near else ""
-        raise JobFileError(path, [f"there is no such job file{there}"]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobFileError(path, [f"cannot be read: {error}"]) from error
-    import yaml  # only here: the control node has it, while modules may bring this file to hosts that do not
-
-    try:
-        data = _yaml.load(text)
-    except yaml.YAMLError as error:
-        # Without the lines that a parser's message quotes, which may have a secret; so neither has its traceback.
-        raise JobFileError(path, [_yaml.problem(error)]) from None
-    if override:
-        if not isinstance(override, dict):
-            hint = "as with -e '{override: {hosts: 2}}'"
-            raise JobFileError(
-                path, [f"override is {type_name(override)} where a mapping of fields is expected, {hint}"]
-            )
-        if isinstance(data, dict):
-            data = {**data, **{key: _merged(data.get(key), value) for key, value in override.items()}}
-    return parse(data, path)
-
-
-def without_secrets(path: Path) -> str:
-    """Return the text of a valid job file; where `env` in it has secrets, the same fields with these masked."""
-    text = path.read_text(encoding="utf-8")
-    import yaml  # as in load
-
-    data = _yaml.load(text)
-    if not isinstance(data, dict):
-        return text
-    env, ending = data.get("env", {}), data.get(on_end.FIELD)
-    hidden = secret_env.found_in(env) if isinstance(env, dict) else {}
-    shown = {**data, "env": {**env, **dict.fromkeys(hidden, secret_env.MASK)}} if hidden else data
-    if isinstance(ending, dict) and "url" in ending:
-        shown = {**shown, on_end.FIELD: {**ending, "url": on_end.hidden(str(ending["url"]))}}
-    if shown is data:
-        return text
-    return str(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True))
-
-
-def _merged(own: object, other: object) -> object:
-    return {**own, **other} if isinstance(own, dict) and isinstance(other, dict) else other
-
-
-def parse(data: object, path: Path) -> Job:
-    """Check the parsed content of the job file at `path`; relative paths in it are relative to its directory.
-
-    Raises JobFileError as `load` does.
-    """
-    if not isinstance(data, dict):
-        raise JobFileError(
-            path, [f"holds {type_name(data)} where a mapping of fields such as name and script is expected"]
-        )
-    if isinstance(data.get("trainer"), bool) and "kind" not in data:  # what kind was before there were three
-        kind = kinds.TRAINER if data["trainer"] else kinds.TORCH
-        data = {**{key: value for key, value in data.items() if key != "trainer"}, "kind": kind.name}
-    kind = kinds.KINDS.get(str(data.get("kind")), kinds.TRAINER)
-    foreign = {
-        name: row.not_for[kind.name] for name, row in FIELDS.items() if name in data and kind.name in row.not_for
-    }
-    given = {name: value for name, value in data.items() if name not in foreign}
-    place = Place(path.parent)
-    missing = tuple(name for name in ("name", *kind.required) if name not in data)
-    if "project" in given:
-        try:
-            place = Place(path.parent, FIELDS["project"].form.check(given["project"], place))
-        except ValueError:  # reported below; where its scripts would be is not known
-            given = {name: value for name, value in given.items() if name not in ("script", "prepare")}
-    values, errors = check_fields(FIELDS, given, place, missing)
-    errors = [f"{name}: is not for kind {kind.name}: {remedy}" for name, remedy in foreign.items()] + errors
-    if "project_max_mb" in data and "project" not in data:
-        errors.append("project_max_mb: is the size of a project, and there is none: leave it out")
-    if not errors:
-        if kind.program:
-            script = _collection.ROOT / kind.program
-            values.update(project=script.parent, script=script)
-        job = Job(file=path, **values)
-        errors = contradictions.of_job(job)
-    if errors:
-        raise JobFileError(path, errors)
-    return job

@@ -1,14 +1,14 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The values of a job file: their types and forms. Job, in job.py, declares the fields that have them."""
+"""The forms of the values of a job file; job_file.py has the table of its fields."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     type_name,
     whole,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, optimizing, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end, optimizing, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Checkpoints, Measure, Prepare, Source, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
 # In the names of derived jobs, so that no job file has them.
@@ -62,14 +63,14 @@ class JobField(Field):
     hosts_only: str = ""
 
 
-def row(form: Form, meaning: str, default: Any = MISSING, inference: str = "", **traits: Any) -> Any:
-    """Return what declares a field of a job file. meaning: what it sets, in Markdown, with links relative to docs.
+def row(form: Form, text: str, inference: str = "", **traits: Any) -> JobField:
+    """Return a field of job files. text: what it sets, in Markdown, with links relative to docs.
 
-    default: none for a field that must be given. inference: what to do about it in a job of kind inference, where such
-    a job does not have it. traits: as JobField has them.
+    inference: what to do about it in a job of kind inference, where such a job does not have it. traits: as JobField
+    has them.
     """
     not_for = {**traits.pop("not_for", {}), **({kinds.INFERENCE.name: inference} if inference else {})}
-    return _forms.field(JobField(form, meaning, not_for=not_for, **traits), default)
+    return JobField(form, text, not_for=not_for, **traits)
 
 
 def _script(value: object, where: Place) -> Path:
@@ -140,10 +141,10 @@ NAMED = matching(
     "lower-case letters, digits, `.`, `_`, `-`",
 )
 _PATH = text().schema
-SCRIPT = Form(_PATH, f"a path relative to the job file, or `{EXAMPLES}/...`", _script_or_example, Path)
-PROJECT = Form(_PATH, "a directory, relative to the job file", _directory, Path)
+SCRIPT = Form(_PATH, f"a path relative to the job file, or `{EXAMPLES}/...`", _script_or_example)
+PROJECT = Form(_PATH, "a directory, relative to the job file", _directory)
 WHEELS = list_of(
-    Form(_PATH, "a path", _found, Path),
+    Form(_PATH, "a path", _found),
     "a list of wheels and of directories with wheels",
     "a list of files and directories, relative to the job file",
 ).then(_wheels)
@@ -178,33 +179,6 @@ ARGUMENTS = mapping(
 )
 
 
-@dataclass(frozen=True)
-class Prepare:
-    """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ is passed to
-    every host. job_args: whether it gets the arguments of the job's script too, before its own."""
-
-    script: Path = _forms.field(Form(_PATH, "a path", _script, Path))
-    args: dict[str, Any] = _forms.field(ARGUMENTS, dict)
-    job_args: bool = _forms.field(SWITCH, False)
-
-
-@dataclass(frozen=True)
-class Checkpoints:
-    """How often the Trainer saves one, in steps, and how many it keeps (None: all)."""
-
-    steps: int = _forms.field(whole(1))
-    keep: int | None = _forms.field(whole(1), None)
-
-
-@dataclass(frozen=True)
-class Watch:
-    """What a running job is watched for: see docs/watching.md."""
-
-    gradients: bool = _forms.field(SWITCH, True)
-    stall: bool = _forms.field(SWITCH, True)
-    group: bool = _forms.field(SWITCH, True)
-
-
 PROFILED = 5
 """Steps that are profiled with `profile: true`."""
 PROFILE = any_of(
@@ -212,23 +186,12 @@ PROFILE = any_of(
 ).then(lambda value: (PROFILED if value else None) if isinstance(value, bool) else value)
 
 
-@dataclass(frozen=True)
-class Measure:
-    """How the steps of a job are timed: see docs/where_the_time_goes.md.
-
-    warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
-    communication and input. profile: how many steps after those are profiled by kind of operation, None for none.
-    """
-
-    warmup_steps: int = _forms.field(whole(0), 5)
-    split: bool = _forms.field(SWITCH, True)
-    profile: int | None = _forms.field(PROFILE, None)
-
-
-PREPARE = record(Prepare, "{script: prepare.py}")
-CHECKPOINTS = record(Checkpoints, "{steps: 500, keep: 2}")
-WATCH = record(Watch, "{gradients: false}")
-_MEASURE = record(Measure, "{warmup_steps: 5, split: true}")
+PREPARE = record(
+    Prepare, "{script: prepare.py}", script=Form(_PATH, "a path", _script), args=ARGUMENTS, job_args=SWITCH
+)
+CHECKPOINTS = record(Checkpoints, "{steps: 500, keep: 2}", steps=whole(1), keep=whole(1))
+WATCH = record(Watch, "{gradients: false}", gradients=SWITCH, stall=SWITCH, group=SWITCH)
+_MEASURE = record(Measure, "{warmup_steps: 5, split: true}", warmup_steps=whole(0), split=SWITCH, profile=PROFILE)
 
 
 def _measure(value: object, where: Place) -> Measure | None:
@@ -243,26 +206,7 @@ MEASURE = Form(
     {"anyOf": [SWITCH.schema, _MEASURE.schema]},
     "`false` (default), `true`, or `{warmup_steps: 5, split: true}`",
     _measure,
-    _MEASURE.load,
 )
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where a model or dataset comes from: one of package (with path), directory (with at) and hub.
-
-    package, path: a Python package that carries it, pinned, and its directory in it. directory, at: a directory on the
-    "control" machine or the "head". hub, revision, files, at: a repository of the Hugging Face hub, patterns of its
-    files (none: all), and where it is fetched.
-    """
-
-    package: str = ""
-    path: str = ""
-    directory: str = ""
-    hub: str = ""
-    revision: str = "main"
-    files: list[str] = field(default_factory=list)
-    at: str = "control"
 
 
 _AT = Field(one_of("control", "head"))
@@ -315,7 +259,6 @@ PROVIDED = mapping(
         {"oneOf": [_forms.schema_of_fields(known, _REQUIRED[kind]) for kind, known in SOURCES.items()]},
         "`SOURCE`",
         _source,
-        lambda content: Source(**content),
     ),
     NAMED,
     "`NAME: SOURCE`",
@@ -409,4 +352,34 @@ THREADS = any_of(
     whole(1),
     one_of("all"),
     message="is neither a whole number of at least 1 nor all (every hardware thread of a core)",
+)
+ENDS = {
+    "command": Field(text()),
+    "url": Field(Form({"type": "string", "pattern": "^https?://"}, "a URL", lambda value, _place: _url(value))),
+    "url_from": Field(VARIABLE),
+}
+END = "{command: 'mail -s done me@example.com'}, {url: https://example.com/hook} or {url_from: HOOK_URL}"
+
+
+def _url(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{type_name(value)} where a URL is expected")
+    return on_end.checked_url(value)
+
+
+def _on_end(value: object, place: Place) -> on_end.OnEnd:
+    if not isinstance(value, dict):
+        raise ValueError(f"{type_name(value)} where a mapping is expected: {END}")
+    values, errors = _forms.check_fields(ENDS, value, place, ())
+    if errors:
+        raise ValueError("; ".join(errors))
+    if len(values) != 1:
+        raise ValueError(f"{' and '.join(values) or 'nothing'} where one of {', '.join(ENDS)} is expected: {END}")
+    return on_end.OnEnd(**values)
+
+
+ON_END = Form(
+    {"oneOf": [_forms.schema_of_fields({name: row}, (name,)) for name, row in ENDS.items()]},
+    "`command`, `url` or `url_from`",
+    _on_end,
 )

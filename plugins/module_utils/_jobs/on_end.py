@@ -24,14 +24,6 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._forms import (
-    Field,
-    Form,
-    Place,
-    check_fields,
-    text,
-    type_name,
-)
 from ansible_collections.amx.cluster.plugins.module_utils._text import count, now
 
 FIELD, OUTCOME, LOG = "on_end", "on_end.json", "on_end.log"
@@ -41,7 +33,6 @@ HIDDEN = "/***"
 # Seconds before the second, third and fourth try; that a request may take; that a command may.
 PAUSES: Sequence[float] = (2, 10, 30)
 REQUEST, COMMAND = 10.0, 600.0
-EXAMPLE = "{command: 'mail -s done me@example.com'}, {url: https://example.com/hook} or {url_from: HOOK_URL}"
 
 
 def hidden(url: str) -> str:
@@ -76,41 +67,6 @@ class OnEnd:
     @property
     def is_secret(self) -> bool:
         return bool(self.url or self.url_from)
-
-
-def _url(value: object, _place: Place) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{type_name(value)} where a URL is expected")
-    return checked_url(value)
-
-
-def form(variable: Form) -> Form:
-    """Return the form of the field. variable: names of environment variables."""
-    one_each = {
-        "command": Field(text()),
-        "url": Field(Form({"type": "string", "pattern": "^https?://"}, "a URL", _url)),
-        "url_from": Field(variable),
-    }
-
-    def check(value: object, place: Place) -> OnEnd:
-        if not isinstance(value, dict):
-            raise ValueError(f"{type_name(value)} where a mapping is expected: {EXAMPLE}")
-        values, errors = check_fields(one_each, value, place, ())
-        if errors:
-            raise ValueError("; ".join(errors))
-        if len(values) != 1:
-            raise ValueError(
-                f"{' and '.join(values) or 'nothing'} where one of {', '.join(one_each)} is expected: {EXAMPLE}"
-            )
-        return OnEnd(**values)
-
-    schema = {
-        "oneOf": [
-            {"type": "object", "properties": {name: row.form.schema}, "required": [name], "additionalProperties": False}
-            for name, row in one_each.items()
-        ]
-    }
-    return Form(schema, "`command`, `url` or `url_from`", check, lambda content: OnEnd(**content))
 
 
 class Failed(Exception):

@@ -15,7 +15,8 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files, project_wheel
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.package_sources import Source
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.packaging_files import Requirement

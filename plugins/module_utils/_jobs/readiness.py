@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
 
 

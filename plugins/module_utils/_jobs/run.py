@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import optimizing
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-
-# The fields of a job that decide which core does what.
-CORES = tuple(name for name, row in FIELDS.items() if row.of_cores)
 
 
 @dataclass(frozen=True)
@@ -52,15 +49,11 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Document):
     """A job with its settings, as job.json in the job directory has it."""
 
     job: Job
     settings: Settings
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the run as JSON can hold it; from_json is the way back."""
-        return {"job": self.job.to_json(), "settings": asdict(self.settings)}
 
     def backend(self, stack: str) -> str:
         """Return the backend of this run with a stack of that backend. Raises ValueError where it cannot be had.
@@ -78,77 +71,7 @@ class Run:
 
     def optimized(self, stack: Mapping[str, Any]) -> list[str]:
         """Return which parts of a step are optimized with an entry of the catalogue. Raises ValueError."""
-        return optimizing.parts(self.job.optimize, self.job.kind, stack, inventory_optimize(self.settings.optimize))
-
-    def cores(self, hosts: int) -> dict[str, int | str]:
-        """Return the request of this run, on so many hosts, for a node's cores: the fields of allocation.Request but
-        its backend. Raises ValueError as cores_of does.
-        """
-        exchanging = hosts if self.job.of_kind().needs_group else 0
-        return {**cores_of(self.job, self.settings.cores), "exchanging_hosts": exchanging}
-
-    @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Run:
-        """Return the run that to_json wrote."""
-        return cls(Job.from_json(content["job"]), Settings(**content["settings"]))
-
-
-def cores_of(job: Job, inventory: object) -> dict[str, int | str]:
-    """Return a job's request for a node's cores: its own CORES, or the inventory's if it leaves all of them open.
-
-    They belong together: communication cores that suit eight ranks do not suit the one rank that another job sets.
-    inventory: its cluster_cores. Raises ValueError for what is wrong with these.
-    """
-    if not isinstance(inventory, Mapping):
-        raise ValueError(f"cluster_cores: {inventory!r} is not a mapping such as {{ranks_per_node: 2}}")
-    errors: list[str] = []
-    checked: dict[str, int | str] = {}
-    for name, value in inventory.items():
-        if name not in CORES:
-            errors.append(f"cluster_cores: {name} is not one of {', '.join(CORES)}")
-            continue
-        try:
-            checked[str(name)] = FIELDS[name].form.check(value, Place())
-        except ValueError as error:
-            errors.append(f"cluster_cores: {name}: {error}")
-    if errors:
-        raise ValueError("\n".join(errors))
-    own = {name: getattr(job, name) for name in CORES}
-    return own if any(job.sets(name) for name in CORES) else {**own, **checked}
-
-
-def inventory_optimize(value: object) -> str | list[str]:
-    """Return cluster_optimize of an inventory. Raises ValueError where it is no value of the job field optimize."""
-    try:
-        checked: str | list[str] = FIELDS["optimize"].form.check(value, Place())
-    except ValueError as error:
-        raise ValueError(f"cluster_optimize: {error}") from None
-    return checked
-
-
-def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
-    """Return the hosts that the ranks of a job run on: the first so many of `usable`, or those that it names.
-
-    Raises ValueError when it names hosts that are not among them, requests more than there are, or does not run on
-    hosts at all.
-    """
-    elsewhere = LAUNCHERS[job.launcher].elsewhere(job.file)
-    if elsewhere:
-        raise ValueError(f"Job {job.name} ({job.file}): {elsewhere}")
-    if isinstance(job.hosts, list):
-        unknown = [name for name in job.hosts if name not in usable]
-        if unknown:
-            raise ValueError(
-                f"Job {job.name} names {', '.join(unknown)}, which the inventory's cluster does not have "
-                f"({', '.join(usable)}): correct hosts in {job.file}."
-            )
-        return list(job.hosts)
-    if (job.hosts or 1) > len(usable):
-        raise ValueError(
-            f"Job {job.name} requests {job.hosts} hosts and the inventory has {len(usable)} ({', '.join(usable)}): "
-            f"set hosts in {job.file} to at most that, or add workers."
-        )
-    return list(usable[: job.hosts or len(usable)])
+        return optimizing.parts(self.job.optimize, self.job.kind, stack, self.settings.optimize)
 
 
 def members(settings: Settings, hosts: Sequence[str]) -> list[str]:

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end, secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -35,36 +34,6 @@ def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str,
         "plan.json": json.dumps(plan.to_json(), indent=1) + "\n",
         **LAUNCHERS[run.job.launcher].files(plan, script_words(plan, run, stack, more)),
     }
-
-
-def of_inventory(job: Job, job_env: object) -> dict[str, str]:
-    """Return {variable: value} of those secrets of a job that are the inventory's. Raises ValueError as `secrets`."""
-    values = secret_env.from_inventory(job.env_from, job_env, job.name, job.file)
-    if job.on_end and job.on_end.url_from:
-        name = job.on_end.url_from
-        url = secret_env.from_inventory([name], job_env, job.name, job.file, f"{on_end.FIELD}.url_from")[name]
-        try:
-            values[on_end.SECRET] = on_end.checked_url(url)
-        except ValueError as error:
-            raise ValueError(f"Job {job.name} cannot be started: {name} in job_env of the inventory {error}.") from None
-    return values
-
-
-def secrets(run: Run, job_env: object, override: object = None) -> dict[str, str]:
-    """Return {variable: value} of a run's secrets, which none of its files has.
-
-    job_env: the inventory's. override: as the job file was read with. It is read once more: a run that comes from JSON
-    has the names only. Raises ValueError when job_env or the job file does not have one of them.
-    """
-    job = run.job
-    values = of_inventory(job, job_env)
-    if job.secrets:
-        own = load(job.file, override).secrets
-        gone = [name for name in job.secrets if name not in own]
-        if gone:
-            raise ValueError(f"{job.file} has been changed since it was read, it has no {gone[0]} any more: run again")
-        values.update({name: own[name] for name in job.secrets})
-    return values
 
 
 def library_files(programs: Iterable[str] = ()) -> dict[str, str]:

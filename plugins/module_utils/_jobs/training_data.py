@@ -13,13 +13,11 @@ import ast
 import difflib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import row_checks
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 
 SCRIPTS = Path(__file__).parents[3] / "jobs/scripts"
 # Scripts that train, and the one whose class Arguments has their arguments.

@@ -9,14 +9,14 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import FULL, OPTIMIZER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PARTS
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs, step_model
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction import interpolated
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import Run, default_counts
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, count, duration, names, wrapped
@@ -69,8 +69,6 @@ class Estimate(Document):
     dataset, such as the bytes of its gradients. bytes_per_step: those that a rank exchanges; None where they are not
     known. network: what was computed with. rows: by number of hosts. notes: what could not be computed, and why.
     """
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"run": Run, "rows": Row, "network": Network}
 
     version: int
     job: str

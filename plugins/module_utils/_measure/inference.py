@@ -18,8 +18,8 @@ from dataclasses import replace
 from typing import Any, Optional
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import Inference
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import compared
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference_choice,
     inference_files,
@@ -54,7 +54,7 @@ MAY_CHANGE = ("budget",)
 def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -> Benchmark:
     """Return a benchmark of which no trial has been made. contents: {name: digest} of the files of the job."""
     wanted = inference_matrix.request(job)
-    fields = job.compared("inference")
+    fields = compared(job, "inference")
     asked = {name: value for name, value in wanted.to_json().items() if name not in MAY_CHANGE}
     return Benchmark(
         version=VERSION,

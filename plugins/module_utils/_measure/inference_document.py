@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,6 @@ class Trial(Document):
 @dataclass(frozen=True)
 class Benchmark(Document):
     """A benchmark. entered: the cells of round 2. confirm: {cells, turns, reason} of the confirming runs."""
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"cells": Cell, "trials": Trial, "running": Trial}
 
     version: int
     job: str

@@ -14,9 +14,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import OF_JOB, Inference
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import SOURCES, Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import OF_JOB
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job, Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import SOURCES
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Cell
 
 # What an instance is told of a cell, beside what it is to measure with.

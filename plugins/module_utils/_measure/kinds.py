@@ -15,7 +15,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _ownership, _text
 from ansible_collections.amx.cluster.plugins.module_utils._cores import candidates, instances
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import choose_hosts, cores_of
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts, cores_of
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     estimate,
     inference,

@@ -14,12 +14,13 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import compared
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 from ansible_collections.amx.cluster.plugins.module_utils._text import columns, wrapped
 
@@ -54,8 +55,6 @@ class Learning(Document):
 
     verdict, final, gain, gain_low and gain_high are as in tune.json (docs/tuning.md), with better instead of faster.
     """
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Trial}
 
     version: int
     job: str
@@ -126,7 +125,7 @@ def new(options: Mapping[str, Any], job: Job, contents: Mapping[str, str], now: 
         budget_minutes=budget or 0.0,
         started=now,
         request={
-            "job": job.compared(),
+            "job": compared(job),
             "contents": dict(contents),
             "learning_rates": rates,
             "metric": metric,

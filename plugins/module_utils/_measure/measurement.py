@@ -20,11 +20,12 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, optimizing
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import inventory_optimize
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import inventory_optimize
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 
 State = TypeVar("State", bound=Document)
 """The content of a measurement's file."""
@@ -145,7 +146,7 @@ class Measurement(ABC, Generic[State]):
         return running
 
     def _read(self, found: Mapping[str, Any]) -> State:
-        return cast(State, self.DOCUMENT.read(found))
+        return cast(State, self.DOCUMENT.from_json(found))
 
     def write(self, content: State) -> None:
         """Write the measurement's file, and what lies beside it."""

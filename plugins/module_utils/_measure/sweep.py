@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import compared
 from ansible_collections.amx.cluster.plugins.module_utils._measure import bottleneck, repeated
 from ansible_collections.amx.cluster.plugins.module_utils._measure import runs as run_records
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.repeated import Spread
 from ansible_collections.amx.cluster.plugins.module_utils._measure.sweep_request import (
     ONE_PROCESS,
@@ -55,8 +56,6 @@ class Sweep(Document):
     sanity: the short run that comes first, None where the script decides its length. layout: ranks_per_node and
     communication_cores of the first plan. one_process: the baseline. request: what must be the same to be continued.
     """
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"sanity": Run, "runs": Run, "counts": Count, "one_process": Count}
 
     version: int
     job: str
@@ -105,7 +104,7 @@ def new(job: Job, usable: Sequence[str], request: Request, contents: Mapping[str
         sanity=sanity(job, usable, request),
         runs=runs(job, usable, request),
         request={
-            "job": job.compared("hosts"),
+            "job": compared(job, "hosts"),
             "contents": dict(contents),
             "hosts": list(usable[: request.counts[-1]]),
             **{name: asked[name] for name in COMPARED},

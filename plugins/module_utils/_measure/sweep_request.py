@@ -6,13 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived, derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 
 STRONG, WEAK = "strong", "weak"
@@ -25,7 +25,7 @@ SEED = 42
 
 
 @dataclass(frozen=True)
-class Request:
+class Request(Document):
     """How often, how long and on how many hosts a job is run.
 
     counts: numbers of hosts, ascending. steps, warmup_steps: of each run; the first warmup_steps are not measured. With
@@ -38,9 +38,6 @@ class Request:
     warmup_steps: int = 5
     scaling: str = STRONG
     constant_global_batch: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Optional
+from typing import Any, Optional
 
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import compared
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import repeated, runs
-from ansible_collections.amx.cluster.plugins.module_utils._measure.documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import VARIED, Request
 
 VERSION = 2
@@ -74,8 +75,6 @@ class Tuning(Document):
     candidates: the settings that may be tried, the default first. entered: how many of the others are in round 1.
     ranks: of the default, {all, hosts}. request: what must be the same to be continued.
     """
-
-    PARTS: ClassVar[Mapping[str, type[Document]]] = {"trials": Trial, "running": Trial}
 
     version: int
     job: str
@@ -129,7 +128,7 @@ def new(job: Job, request: Request, contents: Mapping[str, str], now: str) -> Tu
         ended=None,
         batch_allowed=request.tune_batch,
         request={
-            "job": job.compared(),
+            "job": compared(job),
             "contents": dict(contents),
             **request.compared(),
         },

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import CORES
 from ansible_collections.amx.cluster.plugins.module_utils._measure import job_text, tuning
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import VARIED
 

@@ -13,9 +13,11 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import CORES, Run, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import CORES
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._measure import learning
 from ansible_collections.amx.cluster.plugins.module_utils._measure.measurement import checked, listed, truth, whole
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import JobEnded

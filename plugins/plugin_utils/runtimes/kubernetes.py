@@ -16,8 +16,8 @@ from typing import Any
 import yaml
 from ansible.utils.vars import merge_hash
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets as values_of
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import secrets as values_of
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
     derivation,
     jobs,
@@ -138,7 +138,7 @@ class Kubernetes(Runtime):
         """Check the job and the cluster completely, and show what was derived. Nothing is changed in the cluster."""
         first = secrets.token_hex(6)
         derived, _tree, run = self.derive(request, first)
-        values_of(run, request.env, request.override)
+        values_of(run.job, request.env, request.override)
         self.show(derivation.describe(derived))
         self.planned = start.plan(
             self.api,
@@ -158,7 +158,7 @@ class Kubernetes(Runtime):
             raise ValueError(f"job {request.run.job.name} was not planned")
         derived = planned.derived
         _derived, _tree, run = self.derive(request, derived.run.settings.start)
-        values = values_of(run, request.env, request.override)
+        values = values_of(run.job, request.env, request.override)
         secret = objects.secret(derived, values) if derived.secret else None
         follower = Follower(
             self.api,

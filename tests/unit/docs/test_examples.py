@@ -16,7 +16,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import parse
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import arguments, table
 from support.checkout import ROOT, tracked
 from support.machines import machine

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import render_arguments, script_words

@@ -14,7 +14,7 @@ import job_schema
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, parse
 from support.checkout import ROOT, tracked
 
 JOBS = tracked("jobs/*.yml", "molecule/*/jobs/*.yml", "roles/job/files/defaults.yml")

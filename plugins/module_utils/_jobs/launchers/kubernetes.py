@@ -10,13 +10,11 @@ plans each pod's ranks when it starts, by the CPUs that it has then.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import torchrun
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import Killed, Launcher
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 # Has a pod's name where its ranks start.
 POD = "AMX_CLUSTER_POD"

@@ -9,13 +9,11 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 
 @dataclass(frozen=True)

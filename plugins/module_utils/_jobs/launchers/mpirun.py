@@ -9,7 +9,6 @@ import re
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
@@ -20,10 +19,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     python,
     rank_command,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 # Hydra's report of a rank that ended by a signal.
 KILLED = re.compile(

@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import (
@@ -23,10 +22,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launch
     python,
     rank_command,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import SUPERVISOR
-
-if TYPE_CHECKING:
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 
 # torchrun's report of the first rank that failed, where a signal ended it; it ends the host's other ranks by SIGTERM.
 KILLED = re.compile(

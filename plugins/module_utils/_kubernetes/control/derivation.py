@@ -16,6 +16,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers import kubernetes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import inventory_optimize
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds, quantities, resources
@@ -170,6 +171,7 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
 
     attempt("name", lambda: object_name(own.name))
     attempt("backend", lambda: Run(own, run.settings).backend(stack["backend"]))
+    attempt("inventory", lambda: inventory_optimize(run.settings.optimize))
     attempt("optimized", lambda: Run(own, run.settings).optimized(stack))
     attempt("resources", lambda: _resources(own, settings))
     if errors:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, without_secrets
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import (
     indexed_job,
     objects,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import Settings
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 

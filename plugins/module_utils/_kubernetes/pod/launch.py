@@ -19,7 +19,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, fac
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer, Plan, make_plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import script_words
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import cores, rounds

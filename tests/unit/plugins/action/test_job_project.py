@@ -16,7 +16,8 @@ from ansible_collections.amx.cluster.plugins.action import file_set as file_set_
 from ansible_collections.amx.cluster.plugins.action import job_directory as job_directory_action
 from ansible_collections.amx.cluster.plugins.action import job_read
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, results
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files

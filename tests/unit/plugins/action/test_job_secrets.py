@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.action import job_directory as job_directory_action
 from ansible_collections.amx.cluster.plugins.action import job_plan, job_read
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import without_secrets
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import without_secrets
 from ansible_collections.amx.cluster.plugins.modules import job_directory
 from support import modules
 from support.checkout import ROOT

@@ -25,26 +25,30 @@ def imported(path: Path) -> set[str]:
     return found
 
 
+def imported_files(path: Path) -> set[Path]:
+    """Return the files of the logic from which a file imports, also those for types alone."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(PREFIX):
+            place = rooms.ROOT.joinpath(*(node.module or "").removeprefix(PREFIX).split("."))
+            found.update([*(place / f"{alias.name}.py" for alias in node.names), place.with_suffix(".py")])
+    return {file for file in found if file.is_file()}
+
+
 def shipped(path: Path) -> set[Path]:
-    """Return the files of the logic that Ansible packs with a module: its imports, and theirs, also those for types."""
+    """Return the files of the logic that Ansible packs with a module: its imports, and theirs."""
     reached: set[Path] = set()
-    left = [path]
+    left = {path}
     while left:
-        tree = ast.parse(left.pop().read_text(encoding="utf-8"))
-        for node in [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]:
-            if (node.module or "").startswith(PREFIX):
-                place = rooms.ROOT.joinpath(*(node.module or "").removeprefix(PREFIX).split("."))
-                files = [place / f"{alias.name}.py" for alias in node.names] + [place.with_suffix(".py")]
-                new = {file for file in files if file.is_file()} - reached
-                reached |= new
-                left += new
+        left = set().union(*map(imported_files, left)) - reached
+        reached |= left
     return reached
 
 
 @pytest.mark.parametrize(
     ("module", "most"),
     [
-        *[("amx_info", 1), ("core_allocation", 3), ("job_info", 17), ("job_end", 19), ("jobs_info", 20)],
+        *[("amx_info", 1), ("core_allocation", 4), ("job_info", 17), ("job_end", 19), ("jobs_info", 20)],
         *[("job_host_info", 30), ("reset_files", 33), ("reset_info", 34), ("host_info", 53)],
     ],
 )
@@ -59,8 +63,15 @@ def test_a_room_imports_what_it_declares_and_nothing_else(name: str) -> None:
     assert set().union(*map(imported, files)) - BESIDE - {name} == DECLARED.get(name, set())
 
 
-def test_rooms_are_in_no_circle() -> None:
+def test_rooms_and_files_are_in_no_circle() -> None:
     assert list(TopologicalSorter(DECLARED).static_order())
+    assert list(TopologicalSorter({path: imported_files(path) for path in rooms.ROOT.rglob("*.py")}).static_order())
+
+
+def test_the_supervisor_loads_no_checker_of_job_files() -> None:
+    names = {path.stem for path in shipped(rooms.ROOT / "_jobs/supervisor.py")}
+    assert {"job", "plan", "run", "run_files"} <= names
+    assert not names & {"_forms", "job_file", "job_fields", "inference_field", "contradictions", "requests"}
 
 
 def test_the_control_node_and_pods_share_their_interface_only() -> None:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cloud import request
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import arguments, table
 
@@ -54,7 +54,7 @@ def test_a_key_twice_is_refused_wherever_users_write_yaml(tmp_path: Path) -> Non
     path = tmp_path / "file.yml"
     path.write_text("name: demo\nargs: {num_train_epochs: 1, num_train_epochs: 2}\n")
     twice = "line 2, column 29: the key num_train_epochs is there twice"
-    for read in (job.load, job.without_secrets, request.load, predictions._setting):
+    for read in (job_file.load, job_file.without_secrets, request.load, predictions._setting):
         with pytest.raises((ValueError, yaml.YAMLError)) as raised:
             read(path)
         assert twice in (str(raised.value) if isinstance(raised.value, ValueError) else _yaml.problem(raised.value))

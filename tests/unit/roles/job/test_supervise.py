@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use, processes
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Prepare
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure, Prepare
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files

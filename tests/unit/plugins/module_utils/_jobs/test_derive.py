@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import (
     Checkpoints,
+    Job,
     Measure,
     Prepare,
     Source,
     Watch,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from support.runs import run
 

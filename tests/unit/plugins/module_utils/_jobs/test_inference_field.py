@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, known_models
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import FORM, Inference
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, JobFileError, load, parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import FORM
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, load, parse
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from support.checkout import ROOT
 
@@ -34,7 +35,7 @@ def test_defaults() -> None:
     assert wanted.instances_per_node == [1, "auto", "cores"]
     assert wanted.threads_per_instance == []
     assert (wanted.agreement, wanted.p99_ms, wanted.channels_last) == (0.98, None, None)
-    assert FORM.load(wanted.to_json()) == wanted
+    assert Inference.from_json(wanted.to_json()) == wanted
 
 
 def test_threads_take_the_place_of_instances_that_are_not_given() -> None:

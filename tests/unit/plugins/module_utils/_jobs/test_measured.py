@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import measured
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Measure, Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure, Source
 from support import runs
 
 MEASURE = {"warmup_steps": 5, "split": True}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_check, plan_text
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Source
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from support.runs import host, plan, run
 

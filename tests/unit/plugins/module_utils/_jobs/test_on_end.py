@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import on_end
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_fields, on_end
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from support import hooks
 
@@ -97,11 +97,11 @@ def _runs(process: int) -> bool:
 @pytest.mark.parametrize(
     ("value", "error"),
     [
-        ({}, f"nothing where one of command, url, url_from is expected: {on_end.EXAMPLE}"),
-        ("echo", f"text where a mapping is expected: {on_end.EXAMPLE}"),
+        ({}, f"nothing where one of command, url, url_from is expected: {job_fields.END}"),
+        ("echo", f"text where a mapping is expected: {job_fields.END}"),
         (
             {"command": "a", "url": "http://h/"},
-            f"command and url where one of command, url, url_from is expected: {on_end.EXAMPLE}",
+            f"command and url where one of command, url, url_from is expected: {job_fields.END}",
         ),
         ({"cmd": "a"}, "cmd: unknown field; known fields: command, url, url_from"),
         ({"command": ""}, "command: '' is not text"),

@@ -10,7 +10,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import build
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import login_shell
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan, choose_precision
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import choose_precision
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from support.fabrics import facts
 from support.machines import machine

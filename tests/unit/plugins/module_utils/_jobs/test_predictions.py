@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, predictions
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import JobFileError, parse
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, parse
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Answer
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import refusal
 from support.runs import run
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import (
-    Run,
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import (
     choose_hosts,
+    cores,
     cores_of,
     inventory_optimize,
-    members,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, members
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.catalogue import BACKENDS
 from support.runs import run
 
@@ -103,7 +103,8 @@ def test_a_job_that_leaves_its_cores_open_takes_the_inventorys() -> None:
         "threads_per_core": 2,
     }
     settings = replace(run().settings, cores={"ranks_per_node": 4})
-    assert Run.from_json(json.loads(json.dumps(Run(job, settings).to_json()))).cores(3)["ranks_per_node"] == 4
+    read = Run.from_json(json.loads(json.dumps(Run(job, settings).to_json())))
+    assert cores(read, 3)["ranks_per_node"] == 4
 
 
 @pytest.mark.parametrize("field", [{"ranks_per_node": 1}, {"reserved_cores": 0}, {"threads_per_core": 2}])

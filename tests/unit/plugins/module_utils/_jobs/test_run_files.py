@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
@@ -19,7 +20,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import
     run_files,
     script_path,
     script_words,
-    secrets,
 )
 from support.checkout import ROOT
 from support.runs import STACK, host, plan, run
@@ -131,10 +131,10 @@ def test_a_job_directory_has_no_module_that_its_programs_do_not_import() -> None
 def test_the_url_of_on_end_may_be_in_the_inventory() -> None:
     made = run(on_end=OnEnd(url_from="HOOK"), env_from=["PLAIN"])
     url = "https://example.com/hook"
-    assert secrets(made, {"HOOK": url, "PLAIN": "1"}) == {"AMX_CLUSTER_ON_END": url, "PLAIN": "1"}
+    assert secrets(made.job, {"HOOK": url, "PLAIN": "1"}) == {"AMX_CLUSTER_ON_END": url, "PLAIN": "1"}
     for job_env, error in (
         ({"PLAIN": "1"}, r"on_end\.url_from names HOOK, and job_env in the inventory does not have it"),
         ({"PLAIN": "1", "HOOK": "hook-secret"}, r"HOOK in job_env of the inventory is not a URL such as [^ ]+\.$"),
     ):
         with pytest.raises(ValueError, match=error):
-            secrets(made, job_env)
+            secrets(made.job, job_env)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job, predictions, progress, serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file, predictions, progress, serving
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 
 CONFIG = {"architectures": ["DistilBertForSequenceClassification"]}
@@ -66,7 +66,7 @@ def test_its_job_is_a_job(tmp_path: Path) -> None:
     made = serving.job_fields("csv-serve", tmp_path, request(), {"directory": "/m", "at": "head"}, {})
     (tmp_path / "run_server.py").touch()
     (tmp_path / "job.yml").write_text(json.dumps(made))
-    loaded = job.load(tmp_path / "job.yml")
+    loaded = job_file.load(tmp_path / "job.yml")
     assert (loaded.kind, loaded.watch.stall, loaded.restarts) == ("ranks", False, serving.RESTARTS)
 
 

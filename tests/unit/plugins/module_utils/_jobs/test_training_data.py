@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job as jobs
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file as jobs
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import training_data
 from support.checkout import ROOT
 

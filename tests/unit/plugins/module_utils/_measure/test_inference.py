@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import Inference
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, parse
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import parse
 from ansible_collections.amx.cluster.plugins.module_utils._measure import (
     inference,
     inference_choice,
@@ -108,7 +108,7 @@ def measure(
     made: list[Trial] = []
     while True:
         content, trial = inference.advance(content, request(of), of, NOW)
-        content = inference_choice.concluded(Benchmark.read(json.loads(json.dumps(content.to_json()))))
+        content = inference_choice.concluded(Benchmark.from_json(json.loads(json.dumps(content.to_json()))))
         if trial is None or len(made) == most:
             return content, made
         content = replace(content, running=replace(trial, began=0))
@@ -405,7 +405,7 @@ def test_an_interrupted_benchmark_comes_to_the_same_end_within_its_budget(
     assert whole.ended
     assert all(cell.state in ("measured", "skipped") for cell in whole.cells)
     part, _made = measure(of, found, duration=lambda _trial: cost, most=cut)
-    part = inference.continued(Benchmark.read(json.loads(json.dumps(part.to_json()))), budget)
+    part = inference.continued(Benchmark.from_json(json.loads(json.dumps(part.to_json()))), budget)
     rest, _made = measure(of, found, part, duration=lambda _trial: cost)
     assert replace(rest, running=None) == replace(whole, running=None)
     if whole.state == "incomplete":

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import learning, tuning_files, tuning_request
 from support import runs
 
@@ -31,7 +31,7 @@ def tune(learnt: Callable[[learning.Trial], float | None], **options: Any) -> le
     content = learning.new({**learning.OPTIONS, "budget": 60, **options}, job, {}, NOW)
     for _trial in range(100):
         content, trial = learning.advance(content, job, NOW)
-        content = learning.Learning.read(json.loads(json.dumps(content.to_json())))
+        content = learning.Learning.from_json(json.loads(json.dumps(content.to_json())))
         if trial is None:
             return content
         content = learning.recorded(content, trial, tried(learnt(trial), content.metric), 60)

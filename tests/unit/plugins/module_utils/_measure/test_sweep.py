@@ -61,7 +61,7 @@ def made(content: Sweep, most: int = 99, **changes: Any) -> Sweep:
         content, stop = sweep.recorded(content, tried(pending[0], **changes), NOW)
         assert not stop
     # As a file has it.
-    return Sweep.read(json.loads(json.dumps(content.to_json())))
+    return Sweep.from_json(json.loads(json.dumps(content.to_json())))
 
 
 def differences(earlier: Sweep, wanted: Sweep) -> list[str]:
@@ -246,12 +246,12 @@ def test_lines_of_progress() -> None:
 
 def test_a_file_is_read_with_what_later_versions_add_and_without_what_is_missing() -> None:
     content = made(begun()).to_json()
-    assert Sweep.read({**content, "of_later": 1}).to_json() == content
+    assert Sweep.from_json({**content, "of_later": 1}).to_json() == content
     del content["runs"]
-    assert Sweep.read(content).runs == []
+    assert Sweep.from_json(content).runs == []
     del content["job"]
     with pytest.raises(ValueError, match=r"^this is no sweep: .*'job'$"):
-        Sweep.read(content)
+        Sweep.from_json(content)
 
 
 def test_what_was_measured_on_the_most_hosts_says_what_holds_it_back() -> None:

@@ -57,7 +57,7 @@ def tune(
     content = tuning.with_candidates(content, candidates or [DEFAULT, *OTHERS])
     for _trial in range(most):
         content, trial = tuning.advance(content, job, NOW)
-        content = tuning.Tuning.read(json.loads(json.dumps(content.to_json())))  # as it is read again
+        content = tuning.Tuning.from_json(json.loads(json.dumps(content.to_json())))  # as it is read again
         if trial is None:
             assert content.ended == NOW
             break
@@ -339,7 +339,7 @@ def tune_env(speed: Callable[[dict[str, Any]], float]) -> tuning.Tuning:
     content = tuning.with_candidates(content, [DEFAULT, OTHERS[0]], env_values=values)
     while True:
         content, trial = tuning.advance(content, job, NOW)
-        content = tuning.Tuning.read(json.loads(json.dumps(content.to_json())))
+        content = tuning.Tuning.from_json(json.loads(json.dumps(content.to_json())))
         if trial is None:
             return content
         made = derive.trial(job, **tuning.derivation(content, job, trial))

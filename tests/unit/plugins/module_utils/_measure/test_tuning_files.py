@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure import tuning, tuning_files
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning import Tuning
 from ansible_collections.amx.cluster.plugins.module_utils._measure.tuning_request import Request

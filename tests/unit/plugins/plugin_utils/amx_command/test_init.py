@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import init
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.arguments import UsageError
 from support.checkout import ROOT
@@ -20,7 +20,7 @@ def test_a_directory_with_an_inventory_and_a_job(tmp_path: Path) -> None:
     assert (made / "inventory/group_vars/cluster.yml").is_file()
     # Its script is there, and its data.
     path = made / "jobs/csv.yml"
-    assert job.parse(yaml.safe_load(path.read_text(encoding="utf-8")), path).name == "csv"
+    assert job_file.parse(yaml.safe_load(path.read_text(encoding="utf-8")), path).name == "csv"
     assert (made / "jobs/messages/train.csv").is_file()
     config = configparser.ConfigParser(interpolation=None)
     config.read(made / "ansible.cfg")

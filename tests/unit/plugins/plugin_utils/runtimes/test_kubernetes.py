@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.action import job_fetch, job_log, job_start, job_status, job_stop
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, volume
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api

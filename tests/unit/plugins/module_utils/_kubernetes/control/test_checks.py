@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import checks, manifest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from support.api_server import BATCH, REVIEWS, TEAM, Server, api_server, resources, status

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings, choose_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.settings import BF16_LABELS
 from hypothesis import given

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import kinds, manifest, objects, settings
 from hypothesis import HealthCheck, given

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, kinds, manifest, start
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.following import Follower

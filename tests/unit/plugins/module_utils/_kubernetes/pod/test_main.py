@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Source
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import heartbeats
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import (
     launch,
     places,

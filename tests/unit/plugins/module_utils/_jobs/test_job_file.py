@@ -10,14 +10,15 @@ import job_schema
 import jsonschema
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import FIELDS, Job, JobFileError, load
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import (
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import (
     Checkpoints,
+    Job,
     Measure,
     Prepare,
     Source,
     Watch,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, JobFileError, load
 
 SCHEMA = jsonschema.Draft202012Validator(job_schema.schema())
 EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which hosts and cores a job requests, with the inventory's settings for jobs that leave them open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+
+# The fields of a job that decide which core does what.
+CORES = tuple(name for name, row in FIELDS.items() if row.of_cores)
+
+
+def cores_of(job: Job, inventory: object) -> dict[str, int | str]:
+    """Return a job's request for a node's cores: its own CORES, or the inventory's if it leaves all of them open.
+
+    They belong together: communication cores that suit eight ranks do not suit the one rank that another job sets.
+    inventory: its cluster_cores. Raises ValueError for what is wrong with these.
+    """
+    if not isinstance(inventory, Mapping):
+        raise ValueError(f"cluster_cores: {inventory!r} is not a mapping such as {{ranks_per_node: 2}}")
+    errors: list[str] = []
+    checked: dict[str, int | str] = {}
+    for name, value in inventory.items():
+        if name not in CORES:
+            errors.append(f"cluster_cores: {name} is not one of {', '.join(CORES)}")
+            continue
+        try:
+            checked[str(name)] = FIELDS[name].form.check(value, Place())
+        except ValueError as error:
+            errors.append(f"cluster_cores: {name}: {error}")
+    if errors:
+        raise ValueError("\n".join(errors))
+    own = {name: getattr(job, name) for name in CORES}
+    return own if any(job.sets(name) for name in CORES) else {**own, **checked}
+
+
+def inventory_optimize(value: object) -> str | list[str]:
+    """Return cluster_optimize of an inventory. Raises ValueError where it is no value of the job field optimize."""
+    try:
+        checked: str | list[str] = FIELDS["optimize"].form.check(value, Place())
+    except ValueError as error:
+        raise ValueError(f"cluster_optimize: {error}") from None
+    return checked
+
+
+def cores(run: Run, hosts: int) -> dict[str, int | str]:
+    """Return the request of a run, on so many hosts, for a node's cores: the fields of allocation.Request but its
+    backend. Raises ValueError as cores_of does.
+    """
+    exchanging = hosts if run.job.of_kind().needs_group else 0
+    return {**cores_of(run.job, run.settings.cores), "exchanging_hosts": exchanging}
+
+
+def choose_hosts(job: Job, usable: Sequence[str]) -> list[str]:
+    """Return the hosts that the ranks of a job run on: the first so many of `usable`, or those that it names.
+
+    Raises ValueError when it names hosts that are not among them, requests more than there are, or does not run on
+    hosts at all.
+    """
+    elsewhere = LAUNCHERS[job.launcher].elsewhere(job.file)
+    if elsewhere:
+        raise ValueError(f"Job {job.name} ({job.file}): {elsewhere}")
+    if isinstance(job.hosts, list):
+        unknown = [name for name in job.hosts if name not in usable]
+        if unknown:
+            raise ValueError(
+                f"Job {job.name} names {', '.join(unknown)}, which the inventory's cluster does not have "
+                f"({', '.join(usable)}): correct hosts in {job.file}."
+            )
+        return list(job.hosts)
+    if (job.hosts or 1) > len(usable):
+        raise ValueError(
+            f"Job {job.name} requests {job.hosts} hosts and the inventory has {len(usable)} ({', '.join(usable)}): "
+            f"set hosts in {job.file} to at most that, or add workers."
+        )
+    return list(usable[: job.hosts or len(usable)])
