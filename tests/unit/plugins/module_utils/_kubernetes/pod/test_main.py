@@ -321,7 +321,7 @@ def test_an_image_of_other_programs_is_told_by_every_module_that_they_import(tmp
         return subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.strip()
 
     assert of_image() == interface.digest()
-    (forms,) = tmp_path.rglob("_forms.py")
+    (forms,) = tmp_path.rglob("_documents.py")
     forms.write_text(f"{forms.read_text()}# changed\n")
     assert of_image() != interface.digest()
 
