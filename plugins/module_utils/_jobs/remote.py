@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 
 SECONDS = 10
 """How long a host has to answer a command."""
+LATE = f"no answer within {SECONDS} s"
+"""Why a host did not answer that takes connections: ssh gives up earlier where it cannot connect (ConnectTimeout)."""
 
 
 def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> dict[str, tuple[int, str]]:
@@ -36,7 +38,7 @@ def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> di
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            answers[host] = (255, f"no answer within {SECONDS} s")
+            answers[host] = (255, LATE)
     return answers
 
 

@@ -23,6 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTE
 
 UNNOTICED = 5  # seconds that a launcher has to end the others when a rank has failed
 SILENT = 15  # seconds without a heartbeat from a host's ranks after which it is asked
+LOST = 60  # and after which one is gone that takes connections and does not answer: a busy one answers late, too
 LOOKS = 3  # how often hosts are asked whether a rank is at work, before it counts as idle
 BUSY = 0.05  # the share of a processor that a rank uses at least when it is at work
 
@@ -141,11 +142,19 @@ class Watch:
         latest = dict.fromkeys(self.names, self._launched)
         for beat in self.beats.values():
             latest[beat["host"]] = max(beat["seen"], latest.get(beat["host"], 0.0))
-        quiet = [host for host, seen in latest.items() if time.monotonic() - seen > SILENT]
-        if not quiet or time.monotonic() - self._probed < SILENT:
+        now = time.monotonic()
+        quiet = {host: now - seen for host, seen in latest.items() if now - seen > SILENT}
+        if not quiet or now - self._probed < SILENT:
             return ""
-        self._probed = time.monotonic()
-        self.gone = {host: why for host, why in remote.unreachable(self.names, self.here).items() if host in quiet}
+        self._probed = now
+        # No heartbeat comes from a host whose ranks' scripts have ended, and its launcher may take its time.
+        at_work = {beat["host"] for beat in self.beats.values() if not beat.get("ended")}
+        at_work.update(host for host in self.names if host not in {beat["host"] for beat in self.beats.values()})
+        self.gone = {
+            host: why
+            for host, why in remote.unreachable(quiet, self.here).items()
+            if why != remote.LATE or (quiet[host] > LOST and host in at_work)
+        }
         return faults.hosts_gone(self.gone)
 
     def _fail(self, failure: faults.Failure) -> None:
@@ -176,7 +185,8 @@ class Watch:
             return ""
         # It may have failed for a host that is gone, which mpirun waits for.
         late = self._late()
-        self.gone.update(remote.unreachable([name for name in self.names if name in late.values()], self.here))
+        unreachable = remote.unreachable([name for name in self.names if name in late.values()], self.here)
+        self.gone.update((host, why) for host, why in unreachable.items() if why != remote.LATE)
         return faults.cause(self.printed(), 1, self.gone, self.out_of_memory(), failures=self.failures)
 
     def _late(self) -> dict[int, str]:

@@ -83,6 +83,36 @@ def test_a_rank_that_fails_for_a_host_that_is_gone(tmp_path: Path, monkeypatch: 
     assert ranks.reason() == "node1 does not answer any more (No route to host)"
 
 
+@pytest.mark.parametrize(
+    ("why", "silent", "ended", "is_gone"),
+    [
+        ("No route to host", 16, False, True),
+        ("No route to host", 16, True, True),
+        (remote.LATE, 16, False, False),
+        (remote.LATE, 61, False, True),
+        (remote.LATE, 61, True, False),
+    ],
+)
+def test_a_busy_host_is_not_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str, silent: float, ended: bool, is_gone: bool
+) -> None:
+    """One that takes connections may answer late, also while its launcher ends what its script has left."""
+    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, why))
+    ranks.take([beat(0, False), beat(1, False), *([end(0, 0), end(1, 0)] if ended else [])])
+    clock.now += silent
+    assert ranks.reason() == (f"node1 does not answer any more ({why})" if is_gone else "")
+
+
+def test_a_host_that_never_told_anything_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, ranks = Clock(monkeypatch), watched(tmp_path)
+    monkeypatch.setattr(remote, "unreachable", lambda names, here: dict.fromkeys(names, remote.LATE))
+    clock.now += watch.LOST
+    assert ranks.reason() == ""
+    clock.now += watch.LOST
+    assert ranks.reason() == f"node1 does not answer any more ({remote.LATE})"
+
+
 def test_a_rank_that_ends_well_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one whose arguments were refused, which its script has caught."""
     clock, ranks = Clock(monkeypatch), watched(tmp_path)
