@@ -21,7 +21,6 @@ import pip
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support.at_length import AT_LENGTH, left_out_because
 from support.checkout import BIN, COLLECTION, ROOT, git, tracked
 
 WORK = ROOT / ".cache" / "ansible_test"
@@ -31,8 +30,6 @@ CONFIGURATION = "tests/config.yml"
 # What the commands are given. Unit tests run in a virtual environment that ansible-test makes, with what
 # tests/unit/requirements.txt names and nothing else; that of modules and module_utils without the rest of Ansible.
 OPTIONS = {"sanity": ["--junit"], "units": ["--venv", "--num-workers", "2"]}
-# What takes half of the time of sanity.
-PYLINT = "pylint: " + left_out_because("ruff and mypy check the same files")
 # The version in the name is the one that ansible-test of ansible-core 2.19 asks for.
 GET_PIP = "get_pip_24_2.py"
 
@@ -105,9 +102,6 @@ def main(command: str, reports: Path, arguments: Sequence[str]) -> int:
         environment.pop(name, None)  # ansible-test sets its own
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     words = [command, "--python", version, "--color=no", *OPTIONS[command], *arguments]
-    if command == "sanity" and not (AT_LENGTH or arguments):
-        print(f"skipped: {PYLINT}", flush=True)
-        words += ["--skip-test", "pylint"]
     code = subprocess.run([str(BIN / "ansible-test"), *words], cwd=copy, env=environment, check=False).returncode
     reports.mkdir(parents=True, exist_ok=True)
     for report in (copy / "tests" / "output" / "junit").glob("*.xml"):

@@ -22,10 +22,10 @@ PARTS = run.everything()
 # What only `make test-all` and `.ci/run` have, and of that the last.
 SCENARIOS = {"amx", "cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "stacks", "trust"}
 REST = {"faults at length", "integration tests at length", "jobs at length"}
-LAST = {"ansible-test units", "documentation site", "pylint", *SCENARIOS, *REST}
+LAST = {"ansible-test units", "documentation site", *SCENARIOS, *REST}
 RANKS, PLAYBOOKS = ({f"tests {kind} {number}" for number in (1, 2, 3)} for kind in ("with ranks", "of playbooks"))
 SLOW = {"slow unit tests 1", "slow unit tests 2"}
-ALL = {"jobs", "faults", *SLOW, *RANKS, *PLAYBOOKS}
+ALL = {"ansible-test import, pylint", "jobs", "faults", *SLOW, *RANKS, *PLAYBOOKS}
 
 
 @pytest.mark.parametrize(
@@ -88,6 +88,7 @@ def test_a_part_starts_if_it_ends_within_the_budget(elapsed: float, slowness: fl
     ended, part = Part("unit", "ended", [], run.TEST, seconds=10), Part("unit", "next", [], run.ALL, seconds=30)
     made = Run([part], {}, budget=100.0, began=time.time() - elapsed)
     made.results["ended"] = Result(ended, 10 * slowness, 1)
+    made.results["failed"] = Result(replace(ended, seconds=1000), 1, 0, ("a",))  # shows nothing: it broke off
     assert (not made.does_not_fit(part)) is fits
     assert not made.does_not_fit(ended)  # `make test` runs as a whole
     assert not replace(made, budget=math.inf).does_not_fit(part)
