@@ -17,7 +17,6 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action im
 display = Display()
 
 WANTED = {
-    "network": {"type": "str", "default": ""},
     "require": {"type": "str", "choices": ["amx", "avx512", "none"], "default": "none"},
     "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
     "unknown_os": {"type": "str", "choices": [systems.REFUSE, systems.ALLOW], "default": systems.REFUSE},

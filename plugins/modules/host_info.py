@@ -51,6 +51,10 @@ options:
     description: The address or the name by which Ansible reaches the host, which decides where O(address) is not set.
     type: str
     default: ""
+  network:
+    description: The network over which ranks communicate, as a CIDR. By default that of the default route.
+    type: str
+    default: ""
   interpreters:
     description: Whether to find RV(host.pythons), for which each of them is started.
     type: bool
@@ -146,6 +150,13 @@ host:
       returned: success
       sample:
         - {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24, default: true, named: ansible_host}
+    network:
+      description:
+        - The C(interface), C(address) and C(network) of RV(host.addresses) that ranks use, see O(network).
+        - Where there is none, C(refused) has the reason.
+      type: dict
+      returned: success
+      sample: {interface: eth0, address: 10.0.0.5, network: 10.0.0.0/24}
     links:
       description:
         - The nominal speed of each interface of RV(host.addresses) in Mbit/s. That of a VLAN, bond or bridge is the
@@ -288,6 +299,7 @@ def main() -> None:
             "fabric_root": {"type": "path", "default": "/"},
             "address": {"type": "str", "default": ""},
             "reached": {"type": "str", "default": ""},
+            "network": {"type": "str", "default": ""},
             "interpreters": {"type": "bool", "default": True},
             "software": {"type": "bool", "default": True},
         },
@@ -306,6 +318,7 @@ def main() -> None:
             options["system_root"],
             options["address"],
             options["reached"],
+            options["network"],
         )
         fabric = fabrics.read(options["fabric_root"], own["memory_bytes"])
         host = {

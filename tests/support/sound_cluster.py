@@ -19,7 +19,6 @@ NETWORK = "10.0.0.0/24"
 _DEFAULTS = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text(encoding="utf-8"))
 # What the role preflight asks for by default, in the full form.
 FULL = Wanted(
-    network=NETWORK,
     require=_DEFAULTS["preflight_require"],
     become=True,
     full=True,
@@ -62,6 +61,7 @@ def info(number: int) -> dict[str, Any]:
             {"interface": "lo", "address": "127.0.0.1", "network": "127.0.0.0/8", "default": False},
             {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK, "default": True},
         ],
+        "network": {"interface": "eth0", "address": f"10.0.0.{number}", "network": NETWORK},
         "machine_settings": machine.read(CAPTURED / "sapphire_rapids"),
         "name": f"node{number}",
         "name_addresses": [f"10.0.0.{number}"],

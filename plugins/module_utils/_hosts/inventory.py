@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import shlex
@@ -165,66 +164,3 @@ def summary(groups: Mapping[str, list[str]], inventory_option: str, limit: str =
     source = f" of {inventory_option.replace('-i ', '')}" if inventory_option else ""
     limited = f", limited to {limit}" if limit else ""
     return f"Hosts: {count(len(hosts), 'host')}{source}{limited}: head {hosts[0]}{workers}"
-
-
-def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:
-    """Find the interface of a host that carries the cluster network.
-
-    addresses: the host's, as facts.addresses returns them. network: the CIDR, or an empty string for the network of
-    the host's default route. Of several in it, the one is taken that cluster_address names, else ansible_host, else
-    the first one of their interface whose network has other addresses as well: a floating address comes later, or is
-    a network of its own (/32).
-
-    Returns {"interface": name, "address": IPv4 address, "network": CIDR}. Raises ValueError when `network` is no CIDR,
-    or when no address lies in it, or those of several interfaces.
-    """
-    listed = ", ".join(f"{row['interface']} {row['address']} in {row['network']}" for row in addresses) or "none"
-    if network:
-        try:
-            wanted = ipaddress.ip_network(network, strict=False)
-        except ValueError:
-            raise ValueError(f"cluster_network: {network!r} is not a network such as 10.0.0.0/24") from None
-        if wanted.version == 6:
-            raise ValueError(
-                f"cluster_network {network} is a network of IPv6, and ranks communicate over IPv4 only: give the hosts "
-                "IPv4 addresses in one network, private ones will do, and set cluster_network to it; its addresses: "
-                f"{listed}"
-            )
-        found = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
-        chosen = next((row for row in addresses if row.get("named") == "cluster_address"), None)
-        if not found or (chosen and chosen not in found):
-            what = f"cluster_address {chosen['address']}" if chosen else "none of the host's addresses"
-            is_in = "does not lie" if chosen else "lies"
-            raise ValueError(f"{what} {is_in} in cluster_network {network}; its addresses: {listed}")
-    else:
-        named = [row for row in addresses if row.get("named") == "cluster_address"]
-        found = named or [row for row in addresses if row["default"]]
-        if not found:
-            if all(ipaddress.ip_address(row["address"]).is_loopback for row in addresses):
-                raise ValueError(
-                    "the host has no IPv4 address besides the loopback, and ranks communicate over IPv4 only: give the "
-                    "hosts IPv4 addresses in one network, private ones will do. For a cluster of one host, set "
-                    "cluster_network to 127.0.0.0/8"
-                )
-            raise ValueError(
-                f"cluster_network is not set and the host has no default route of IPv4; its addresses: {listed}"
-            )
-    row = _choose(found)
-    if row is None:
-        raise ValueError(
-            f"{len(found)} of the host's addresses lie in cluster_network {network}, on several "
-            "interfaces: set cluster_address of this host to the one over which ranks communicate; its addresses: "
-            f"{listed}"
-        )
-    return {key: row[key] for key in ("interface", "address", "network")}
-
-
-def _choose(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    """Return the one of several addresses that is the host's own, or None where that cannot be known."""
-    for variable in ("cluster_address", "ansible_host"):
-        named = [row for row in rows if row.get("named") == variable]
-        if named:
-            return named[0]
-    if len({row["interface"] for row in rows}) > 1:
-        return None
-    return next((row for row in rows if not row["network"].endswith("/32")), rows[0])

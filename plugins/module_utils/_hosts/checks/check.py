@@ -28,12 +28,11 @@ WRAPPING = re.compile(
 class Wanted:
     """What a cluster has to meet. The role preflight states the values, and documents each under its own name.
 
-    network: the cluster network as a CIDR, or "". require: "amx", "avx512" or "none". become: whether roles may use
+    require: "amx", "avx512" or "none". become: whether roles may use
     sudo. full: whether checks between hosts and of the installed software are made. limits: {name: value} of all
     checks. fabric: one of fabrics.VALUES. unknown_os: systems.REFUSE or ALLOW.
     """
 
-    network: str
     require: str
     become: bool
     full: bool

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory, peers
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import peers
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -29,12 +29,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check im
 )
 def network(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
-        try:
-            inventory.cluster_interface(info["addresses"], cluster.wanted.network)
-        except ValueError as error:
+        if refused := info["network"].get("refused"):
             # The message says what to do itself where it is another variable.
-            advice = "Set cluster_address in the variables of this host" if "cluster_address" in str(error) else ""
-            yield Found(host, str(error), advice)
+            advice = "Set cluster_address in the variables of this host" if "cluster_address" in refused else ""
+            yield Found(host, refused, advice)
 
 
 def name_of_host(_prefix: Path) -> dict[str, Any]:
@@ -51,9 +49,8 @@ def name_of_host(_prefix: Path) -> dict[str, Any]:
 )
 def own_name(cluster: Cluster) -> Iterator[Found]:
     for host, info in cluster.infos.items():
-        try:
-            address = inventory.cluster_interface(info["addresses"], cluster.wanted.network)["address"]
-        except ValueError:
+        address = info["network"].get("address")
+        if not address:
             continue  # the check network reports it
         loopback = [known for known in info["name_addresses"] if ipaddress.ip_address(known).is_loopback]
         # A cluster of one machine communicates over the loopback interface.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import inventory, loader, systems
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader, systems
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import (
     FAILURE,
     WARNING,
@@ -72,11 +72,8 @@ def provider(cluster: Cluster) -> Iterator[Found]:
             continue
         if not installed["providers"]:
             continue  # this Intel MPI brings no program that lists them
-        try:
-            place = inventory.cluster_interface(cluster.infos[host]["addresses"], cluster.wanted.network)
-        except ValueError:
-            continue  # the check network reports it
-        interface = place["interface"]
+        # Without one, the check network reports it.
+        interface = cluster.infos[host]["network"].get("interface", "lo")
         if interface != "lo" and f"tcp of {interface}" not in installed["providers"]:
             listed = ", ".join(installed["providers"])
             yield Found(

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
-
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import software
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Cluster
 from support.sound_cluster import FULL, found, found_on_node1, results
@@ -48,7 +46,7 @@ def test_provider() -> None:
     hosts = [answer["info"]["host"] for answer in reported.values()]
     hosts[0]["stack"].update(providers=[], provider_error="fi_getinfo: -61 (No data available)")
     hosts[1]["stack"]["providers"] = ["tcp of eth7"]
-    hosts[2].update(addresses=[])  # the check network reports it
+    hosts[2].update(network={"refused": "none"})  # the check network reports it
     assert found(software.provider, reported) == [
         ("node0", "libfabric has no provider tcp: fi_getinfo: -61 (No data available)"),
         (
@@ -61,8 +59,10 @@ def test_provider() -> None:
 def test_loopback_needs_no_provider() -> None:
     """A cluster of one machine."""
     reported = results(1)
-    reported["node0"]["info"]["host"]["stack"]["providers"] = ["tcp of eth0"]
-    assert found(software.provider, reported, dataclasses.replace(FULL, network="127.0.0.0/8")) == []
+    host = reported["node0"]["info"]["host"]
+    host["network"] = {"interface": "lo"}
+    host["stack"]["providers"] = ["tcp of eth0"]
+    assert found(software.provider, reported) == []
 
 
 def test_tcmalloc() -> None:
