@@ -32,6 +32,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.verdic
 
 PAGE = "report.html"
 DOCUMENT = "report.json"
+# Those that have figures.
+SECTIONS = ("Scaling", "Where the time goes", "Model quality", "Hosts", "Tuning", "Inference", "Network")
 
 
 @dataclass(frozen=True)
@@ -72,108 +74,23 @@ class Report:
 
     def html(self) -> str:
         """Return the page."""
-        tables, jobs = self.tables, self.sources.of("job")
-        places = {
-            "Scaling": [page.details("All runs of the sweep", page.table(tables["runs"]))],
-            "Where the time goes": [],
-            "Model quality": [page.details("Metrics", page.table(tables["metrics"]))],
-            "Hosts": [
-                page.details("Hosts", page.table(tables["hosts"])),
-                page.details("Attempts", page.table(tables["attempts"])) if _restarted(tables["attempts"]) else "",
-            ],
-            "Tuning": [],
-            "Inference": [page.details("All cells", page.table(tables["inference"]))],
-            "Network": [],
-        }
-        drawn = {title: page.figures(self.figures.get(title, ())) for title in places}
-        hosts = self.figures.get("Hosts", ())
-        maps = page.core_maps(jobs)
-        alone = "".join(map(page.figure, hosts)) if len(hosts) == 1 else ""
-        drawn["Hosts"] = page.beside(alone, maps) if alone else drawn["Hosts"] + maps
-        drawn["Tuning"] = page.beside("".join(map(page.figure, self.figures.get("Tuning", ()))), self._winner())
-        drawn["Inference"] = self._inference()
-        drawn["Network"] = page.table(tables["network_findings"]) + drawn["Network"]
-        made = {title: page.section(title, drawn[title], *more) for title, more in places.items()}
-        notes = page.section("Notes", page.notes(self.verdict.notes))
-        small = [made["Where the time goes"], made["Model quality"], *([] if hosts else [made["Hosts"]])]
-        small = [section for section in small if section]
-        # Notes stand beside a section that would be alone in its row.
-        paired = len(small) % 2 == 0
-        sections = [
-            made["Scaling"],
-            page.halves(small if paired else [*small, notes]),
-            page.section("Time of an epoch", page.table(tables["epochs"])),
-            made["Hosts"] if hosts else "",
-            made["Tuning"],
-            made["Inference"],
-            made["Network"],
-        ]
-        return page.page(
-            self.title(),
-            [
-                page.header(self.verdict),
-                *sections,
-                notes if paired else "",
-                self._how(),
-                self._reference(),
-            ],
-            "Made by amx.cluster. The command amx report writes figures and tables as PNG, CSV and JSON files, too.",
-        )
-
-    def _winner(self) -> str:
-        """Return what tuning found, in the end: the winner beside the default, and what it changes."""
-        finals = self.tables["trials_final"]
-        diffs = [page.code(text(tuning.content.get("diff"))) for tuning in self.sources.of("tuning")]
-        return "".join([page.titled(finals), "<h3>Changes of the winner</h3>" if any(diffs) else "", *diffs])
-
-    def _inference(self) -> str:
-        """Return the figures and tables of inference: throughput beside what it costs in agreement."""
-        titled = {
-            name: page.titled(self.tables[f"inference_{name}"])
-            for name in ("recommended", "agreement", "generation", "not_measured")
-        }
-        drawn = self.figures.get("Inference", ())
-        bars = "".join(page.figure(one) for one in drawn if one.name == "inference_throughput")
-        return "".join(
-            [
-                titled["recommended"],
-                page.beside(bars, titled["agreement"]),
-                page.figures(one for one in drawn if one.name != "inference_throughput"),
-                titled["generation"],
-                titled["not_measured"],
-            ]
+        jobs = self.sources.of("job")
+        return page.render(
+            jobs,
+            title=self.title(),
+            verdict=self.verdict,
+            tables=self.tables,
+            figures={section: self.figures.get(section, ()) for section in SECTIONS},
+            is_restarted=any(row["reason"] or row["attempt"] > 1 for row in self.tables["attempts"].rows),
+            diffs=[text(tuning.content.get("diff")) for tuning in self.sources.of("tuning")],
+            commands=[(job.label or job.job, job.launch) for job in jobs],
+            disagreements=self.published["disagreements"] if self.sources.of("sweep") else None,
         )
 
     def title(self) -> str:
         """Return the page's title."""
         jobs = list(dict.fromkeys(source.job for source in self.sources.all if source.job))
         return f"{self.verdict.number} {self.verdict.unit}: {', '.join(jobs) or 'network'}"
-
-    def _how(self) -> str:
-        """Return how it was run: the results, commands, versions and environment."""
-        tables = self.tables
-        commands = [
-            (f"Command of {job.label or job.job} (launch.sh)", page.code(job.launch)) for job in self.sources.of("job")
-        ]
-        return page.section(
-            "How it was run",
-            page.transposed(tables["overview"]),
-            *(page.details(title, content) for title, content in commands),
-            page.details("Versions", page.table(tables["versions"])),
-            page.details("Environment of the ranks", page.table(tables["environment"])),
-        )
-
-    def _reference(self) -> str:
-        """Return the published results, beside sweeps only."""
-        if not self.sources.of("sweep"):
-            return ""
-        return page.section(
-            "Published results",
-            "<p>Articles on such clusters have published these results. They are the thin dashed lines of the figures "
-            "above. Each note names what makes them hard to compare.</p>",
-            page.details("Published results", page.table(self.tables["reference"])),
-            page.details("Where they disagree", page.notes(self.published["disagreements"])),
-        )
 
     def write(self, to: Path) -> list[str]:
         """Write the report into the directory `to`, over an earlier one; return the names of its files.
@@ -200,10 +117,6 @@ class Report:
     def write_page(self, path: Path) -> None:
         """Write the page alone. Raises OSError."""
         _io.write_text(path, self.html())
-
-
-def _restarted(attempts: Table) -> bool:
-    return any(row["reason"] or row["attempt"] > 1 for row in attempts.rows)
 
 
 def write(sources: Sources, to: Path, price: Price | None = None) -> tuple[Report, list[str]]:
