@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -233,46 +233,66 @@ def test_a_failure_beside_hosts_that_are_there_removes_only_what_is_new(account:
     assert account.api.billing() == before
 
 
+def test_refused_before_anything_is_made(account: Account) -> None:
+    account.write(nodes=3)
+    assert "nodes: unknown field; " in account.fail()
+    assert account.api.billing() == {}
+
+
+@pytest.fixture
+def refusal(account: Account, monkeypatch: pytest.MonkeyPatch) -> Callable[[], str]:
+    """A function that returns why the plan of the cloud file is refused by what EC2 answers."""
+    for name, value in account.api.environment().items():
+        monkeypatch.setenv(name, value)
+
+    def refused() -> str:
+        asked = request.load(account.folder / "spr.yml")
+        with pytest.raises(ValueError) as error:
+            plan.plan(asked, aws.Ec2(asked).facts())
+        return str(error.value)
+
+    return refused
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"nodes": 3}, "nodes: unknown field; "),
-        ({"provider": "azure"}, "provider: 'azure' is not built: hosts are rented from aws (EC2) alone."),
         ({"zone": "eu-west-1z"}, "zone: eu-west-1z does not offer m7i.4xlarge, but eu-west-1a, eu-west-1b, eu-west-1c"),
         ({"type": "m7i.999xlarge"}, "type: m7i.999xlarge is not offered in eu-west-1"),
         ({"image": {"id": ec2.ARM, "user": "ubuntu"}}, f"image: {ec2.ARM} is for arm64, and m7i.4xlarge is x86_64"),
     ],
 )
-def test_refused_before_anything_is_made(account: Account, fields: dict[str, Any], message: str) -> None:
+def test_what_the_region_does_not_have(
+    account: Account, refusal: Callable[[], str], fields: dict[str, Any], message: str
+) -> None:
     account.write(**fields)
-    assert message in account.fail()
-    assert account.api.billing() == {}
+    assert message in refusal()
 
 
-def test_no_credentials(account: Account) -> None:
-    account.env = {name: value for name, value in account.env.items() if name not in ec2.KEYS}
-    assert account.fail().startswith("there are no AWS credentials: set AWS_PROFILE, or ")
-
-
-def test_a_question_that_is_refused(account: Account) -> None:
+def test_a_question_that_is_refused(account: Account, refusal: Callable[[], str]) -> None:
     account.api.refuse("DescribeVpcs", "UnauthorizedOperation")
-    assert account.fail().startswith("your AWS user is not allowed to call ec2:DescribeVpcs: no.")
+    assert refusal().startswith("your AWS user is not allowed to call ec2:DescribeVpcs: no.")
 
 
-def test_no_default_vpc(account: Account) -> None:
+def test_no_default_vpc(account: Account, refusal: Callable[[], str]) -> None:
     client = account.api.client()
     vpc = client.describe_vpcs()["Vpcs"][0]["VpcId"]
     for subnet in client.describe_subnets()["Subnets"]:
         client.delete_subnet(SubnetId=subnet["SubnetId"])
     client.delete_vpc(VpcId=vpc)
-    assert "vpc: eu-west-1 has no default VPC: set vpc to one of yours, or" in account.fail()
+    assert "vpc: eu-west-1 has no default VPC: set vpc to one of yours, or" in refusal()
 
 
-def test_a_name_that_another_has(account: Account) -> None:
+def test_a_name_that_another_has(account: Account, refusal: Callable[[], str]) -> None:
     account.api.client().create_security_group(GroupName="amx-spr", Description="another's")
-    assert "name: there is a security group amx-spr in eu-west-1 which this collection has not made" in account.fail()
+    assert "name: there is a security group amx-spr in eu-west-1 which this collection has not made" in refusal()
     account.succeed("-e", "state=absent")
     assert account.api.billing() == {"security groups": ["amx-spr"]}
+
+
+def test_no_credentials(account: Account) -> None:
+    account.env = {name: value for name, value in account.env.items() if name not in ec2.KEYS}
+    assert account.fail().startswith("there are no AWS credentials: set AWS_PROFILE, or ")
 
 
 def test_an_image_of_a_host(account: Account) -> None:
