@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import tempfile
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from support import report_results
 
 PNG = b"\x89PNG\r\n"
+DIRECTORIES = ("squad", "squad-scale", "squad-tune", "serve-inference", "network")
 
 
 class Page(HTMLParser):
@@ -50,19 +52,27 @@ class Page(HTMLParser):
 
 
 def everything(folder: Path) -> list[Path]:
+    """Write results of every kind; return their directories."""
     report_results.write_job(folder / "squad")
     report_results.write_sweep(folder / "squad-scale")
     report_results.write_json(folder / "squad-tune" / "tune.json", report_results.tuning())
     report_results.write_json(folder / "network" / "network.json", report_results.network())
     report_results.write_inference(folder / "serve-inference")
-    return [folder / name for name in ("squad", "squad-scale", "squad-tune", "serve-inference", "network")]
+    return [folder / name for name in DIRECTORIES]
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("results")
-    make.write(sources.read(everything(folder)), folder / "report")
-    return folder / "report"
+    everything(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(results: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    to = tmp_path_factory.mktemp("written")
+    make.write(sources.read(results / name for name in DIRECTORIES), to)
+    return to
 
 
 @pytest.fixture(scope="module")
@@ -250,13 +260,11 @@ FILES = {
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_a_report_is_made_of_what_is_there(data: st.DataObject) -> None:
+def test_a_report_is_made_of_what_is_there(results: Path, data: st.DataObject) -> None:
     """Whatever part of a file is missing, or is something else, the report is of the others."""
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        everything(folder)
         file = data.draw(st.sampled_from(sorted(FILES)))
-        path = folder / FILES[file] / file
+        path = Path(shutil.copytree(results / FILES[file], Path(name, "results"))) / file
         content = json.loads(path.read_text())
         for _time in range(data.draw(st.integers(1, 3))):
             place = data.draw(st.sampled_from(paths_in(content)))
