@@ -309,7 +309,11 @@ def chosen(parts: Sequence[Part], words: Sequence[str]) -> tuple[list[Part], dic
     for part in reversed(parts):  # what is needed stands before
         if part.name in wanted:
             wanted.update(part.needs)
-    left_out = {part.name: at_length.left_out_because(part.reason) for part in named if part.name not in wanted}
+    left_out = {
+        part.name: at_length.left_out_because(part.reason) if part.stage > TEST else "only in make test"
+        for part in named
+        if part.name not in wanted
+    }
     return [part for part in parts if part.name in wanted], left_out
 
 

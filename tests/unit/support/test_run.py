@@ -64,6 +64,7 @@ def test_each_stage_has_what_those_before_have() -> None:
     }  # fmt: skip
     assert everything == {part.name for part in PARTS}
     assert check < test < everything
+    assert set(run.chosen(PARTS, ["check"])[1].values()) > {"only in make test"}
 
 
 def test_every_integration_test_is_in_one_part_and_those_take_equally_long(monkeypatch: pytest.MonkeyPatch) -> None:
