@@ -114,6 +114,16 @@ def test_kinds_are_asked_of_the_server(api: Api, server: Server) -> None:
     assert api.list("trainer.kubeflow.org/v1alpha1", "TrainJob") == []
 
 
+def test_kinds_are_kept_in_no_file(api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client would write, and later read, one of a guessable name in the directory that all users share."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(shared))
+    assert api.resource("batch/v1", "Job") == "jobs"
+    assert api.resource("batch/v1", "CronJob") == ""
+    assert list(shared.iterdir()) == []
+
+
 def test_events_come_in_their_order(api: Api, server: Server) -> None:
     times = [{"lastTimestamp": "2026-11-22T12:00:02Z"}, {"eventTime": "2026-11-22T12:00:01.5Z"}]
     items = [{"metadata": {"name": f"e{place}"}, **one} for place, one in enumerate(times)]
