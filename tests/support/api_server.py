@@ -159,7 +159,7 @@ def api_server(answers: dict[str, Any] | None = None) -> Iterator[Server]:
             request = {"method": self.command, "path": parts.path, "query": query, "body": body}
             server.requests.append({**request, "token": self.headers.get("Authorization", "")})
             found: Any = server.answers.get(parts.path, server.others)
-            if parts.path == GROUPS:
+            if parts.path == GROUPS and GROUPS not in server.answers:
                 found = groups(server.answers)
             if isinstance(found, Callable):  # type: ignore[arg-type]
                 found = found(request)

@@ -150,6 +150,11 @@ class Api:
             raise self._error(error) from None
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise ApiError(f"cannot reach {self.server}: {_reason(error)}") from None
+        except (AttributeError, KeyError, TypeError):  # the dynamic client takes every answer for one of the API
+            raise self._no_api() from None
+
+    def _no_api(self) -> ApiError:
+        return ApiError(f"cannot reach {self.server}: what answers there is no API server of Kubernetes")
 
     def _error(self, error: Any) -> ApiError:
         """Return an error of the client as ours."""
@@ -170,7 +175,7 @@ class Api:
         with self._errors():
             answer = self.client.call_api("/version", "GET", **options)
         if not isinstance(answer, dict) or "gitVersion" not in answer:
-            raise ApiError(f"cannot reach {self.server}: what answers there is no API server of Kubernetes")
+            raise self._no_api()
         numbers = re.match(r"v?(\d+)\.(\d+)", str(answer["gitVersion"]))
         return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
@@ -194,14 +199,17 @@ class Api:
                 self._kinds[key] = None
         return self._kinds[key]
 
-    def _call(self, verb: str, api_version: str, kind: str, **options: Any) -> Any:
+    def _call(self, verb: str, api_version: str, kind: str, **options: Any) -> Object:
         """Return what the server answers to a verb of the dynamic client, as JSON. Raises ApiError."""
         resource = self._kind(api_version, kind)
         if resource is None:
             raise ApiError(f"{self.server} has no {kind} ({api_version})", 404)
         inside = {"namespace": self.namespace} if resource.namespaced else {}
         with self._errors():
-            return getattr(resource, verb)(**inside, serializer=_json, **options)
+            answer = getattr(resource, verb)(**inside, serializer=_json, **options)
+        if not isinstance(answer, dict):
+            raise self._no_api()
+        return answer
 
     def allowed(self, verb: str, resource: str, group: str = "") -> bool:
         """Tell whether this user may do something. resource: with a subresource as in pods/exec. Raises ApiError."""
@@ -214,7 +222,7 @@ class Api:
     def read(self, api_version: str, kind: str, name: str) -> Object | None:
         """Return an object; None where it is not there, nor its kind. Raises ApiError."""
         try:
-            return dict(self._call("get", api_version, kind, name=name))
+            return self._call("get", api_version, kind, name=name)
         except ApiError as error:
             if error.status != 404:
                 raise
@@ -240,7 +248,7 @@ class Api:
 
     def create(self, definition: Object) -> Object:
         """Create an object, and return it. Raises ApiError with the status 409 where there is one of its name."""
-        return dict(self._call("create", definition["apiVersion"], definition["kind"], body=definition))
+        return self._call("create", definition["apiVersion"], definition["kind"], body=definition)
 
     def replace(self, definition: Object, version: str) -> Object:
         """Replace labels, annotations and data of an object, and return it. version: its resourceVersion.
@@ -255,7 +263,7 @@ class Api:
         }
         body = [{"op": "add", "path": f"/{path}", "value": value} for path, value in changes.items()]
         options = {"name": about["name"], "body": body, "content_type": JSON_PATCH}
-        return dict(self._call("patch", definition["apiVersion"], definition["kind"], **options))
+        return self._call("patch", definition["apiVersion"], definition["kind"], **options)
 
     def annotate(self, api_version: str, kind: str, name: str, annotations: Mapping[str, str]) -> None:
         """Add annotations to an object, whatever else it has. Raises ApiError."""

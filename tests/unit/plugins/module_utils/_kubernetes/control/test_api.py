@@ -57,10 +57,11 @@ def test_no_server(tmp_path: Path) -> None:
         Api.connect(path)
 
 
-def test_another_server(server: Server, tmp_path: Path) -> None:
-    server.answers["/version"] = {"version": "nginx"}
+@pytest.mark.parametrize("answers", [{"/version": {"version": "nginx"}}, {"/apis": "<html>"}, {PODS: "<html>"}])
+def test_another_server(server: Server, tmp_path: Path, answers: dict[str, Any]) -> None:
+    server.answers.update(answers)
     with pytest.raises(ApiError, match=r"^cannot reach http.*: what answers there is no API server of Kubernetes$"):
-        Api.connect(server.kubeconfig(tmp_path))
+        Api.connect(server.kubeconfig(tmp_path), namespace="team").list("v1", "Pod")
 
 
 def test_version_and_credentials(api: Api, server: Server) -> None:
