@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check, plan_text, readiness
@@ -31,6 +32,7 @@ class ActionModule(ControlNodeAction):
         "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
         "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
         "cache": {"type": "str", "default": "~/.cache/amx.cluster"},
+        "resume": {"type": "raw", "default": False},
         "refuse_memory": {"type": "bool", "default": True},
         "full": {"type": "bool", "default": True},
         **document.ARGUMENTS,
@@ -38,7 +40,9 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         run, hosts = Run.from_json(options["run"]), options["hosts"]
-        answers = {host: Answer.from_json({"host": host, **content}) for host, content in options["answers"].items()}
+        answers = {host: Answer.from_json({"host": host, **values}) for host, values in options["answers"].items()}
+        if options["tcmalloc"] == "absent":
+            answers = {host: replace(answer, tcmalloc="") for host, answer in answers.items()}
         refusal = readiness.refusal(run, hosts, answers, options["tcmalloc"])
         if refusal:
             raise ValueError(refusal)
@@ -58,5 +62,8 @@ class ActionModule(ControlNodeAction):
             screen.show(text)
         else:
             document.emit(plan.to_json(), options)
+        resume = options["resume"] if options["resume"] == readiness.AUTO else boolean(options["resume"])
+        previous = {host: values["previous"] for host, values in options["answers"].items()}
+        resumes, source = readiness.resumption(resume, run.settings.head, previous)
         maps = [(host, drawn) for host in hosts if (drawn := answers[host].core_map)]
-        return {"plan": plan.to_json(), "drawings": plan_text.drawings(maps)}
+        return {"plan": plan.to_json(), "drawings": plan_text.drawings(maps), "resumes": resumes, "source": source}

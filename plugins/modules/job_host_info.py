@@ -48,6 +48,7 @@ def main() -> None:
         jobs = directory.jobs(prefix / "jobs")
         secrets_left = directory.ended_with_secrets(prefix / "jobs", options["host"])
         locked = processes.locked(prefix / "jobs", options["host"], options["starting"])
+        previous = directory.previous(prefix / "jobs" / options["starting"])
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     allocation: dict[str, Any] = {}
@@ -68,6 +69,7 @@ def main() -> None:
         memory_bytes=memory.total(Path("/")),
         jobs=jobs,
         secrets_left=secrets_left,
+        previous=previous,
         **locked,
     )
 

@@ -37,6 +37,7 @@ def host(name: str, ranks: int, domain: str = "[3,c]", isa: str = "amx", **alloc
         "address": f"10.0.0.{ord(name[-1]) - ord('0') + 1}",
         "interface": "eth0",
         "isa": isa,
+        "previous": {"state": "", "checkpoint": False},
         "allocation": {
             "ranks": [
                 {"env": {}, "compute_cpus": [2 * place, 2 * place + 1], "comm_cpus": []} for place in range(ranks)

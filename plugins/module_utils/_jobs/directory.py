@@ -28,7 +28,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PROGRESS
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
 PIECE = 1 << 16  # bytes of a log that are read at once
@@ -429,6 +429,14 @@ def remove_secrets(folder: Path) -> bool:
     there = path.exists()
     path.unlink(missing_ok=True)
     return there
+
+
+def previous(folder: Path) -> dict[str, Any]:
+    """Return {state: how the last run in a job directory ended, checkpoint: whether a complete one is on this host}."""
+    return {
+        "state": (read_json(folder / "status.json") or {}).get("state", ""),
+        "checkpoint": any(folder.glob(f"output/checkpoint-*/{COMPLETE}")),
+    }
 
 
 def ended_with_secrets(jobs: Path, host: str) -> list[str]:

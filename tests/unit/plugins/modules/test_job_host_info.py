@@ -54,6 +54,17 @@ def test_each_part_is_what_its_own_module_returns(tmp_path: Path, backend: str, 
         assert found["allocation"][key] == allocation[key]
 
 
+def test_the_previous_run_of_the_job_that_starts(tmp_path: Path) -> None:
+    assert run(tmp_path)["previous"] == {"state": "", "checkpoint": False}
+    for job, state in (("mine", "failed"), ("other", "succeeded")):
+        (tmp_path / "jobs" / job / "output" / "checkpoint-5").mkdir(parents=True)
+        (tmp_path / "jobs" / job / "status.json").write_text(json.dumps({"state": state, "started": "2026"}))
+    (tmp_path / "jobs/other/output/checkpoint-5/complete.json").touch()
+    assert run(tmp_path)["previous"] == {"state": "failed", "checkpoint": False}
+    (tmp_path / "jobs/mine/output/checkpoint-5/complete.json").touch()
+    assert run(tmp_path)["previous"] == {"state": "failed", "checkpoint": True}
+
+
 def test_a_request_that_does_not_fit_is_returned_for_one_message_of_all_hosts(tmp_path: Path) -> None:
     found = run(tmp_path, {**REQUEST, "ranks_per_node": 100_000})
     assert "failed" not in found

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import refusal
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import refusal, resumption
 from support.runs import run
 
 
@@ -52,3 +52,30 @@ def test_refusal(answers: dict[str, Answer], tcmalloc: str, said: str) -> None:
 def test_the_head_needs_a_virtual_environment_even_without_ranks() -> None:
     answers = {"node0": answer(venv=""), "node1": answer()}
     assert "no virtual environment on node0" in refusal(run(), ["node1"], answers, "preferred")
+
+
+NEW, SAVED = {"state": "", "checkpoint": False}, {"state": "", "checkpoint": True}
+FAILED, ENDED = {"state": "failed", "checkpoint": True}, {"state": "succeeded", "checkpoint": True}
+
+
+@pytest.mark.parametrize(
+    ("resume", "head", "others", "resumes"),
+    [
+        (False, FAILED, [SAVED], (False, "")),
+        (True, NEW, [NEW], (True, "")),
+        (True, FAILED, [SAVED], (True, "")),
+        (True, NEW, [NEW, SAVED, SAVED], (True, "node2")),
+        ("auto", NEW, [NEW], (False, "")),
+        ("auto", NEW, [NEW, SAVED], (True, "node2")),
+        ("auto", FAILED, [NEW], (True, "")),
+        ("auto", SAVED, [], (True, "")),
+        ("auto", ENDED, [SAVED], (False, "")),
+        ("auto", {**FAILED, "checkpoint": False}, [], (False, "")),
+        ("auto", {**FAILED, "checkpoint": False}, [SAVED], (True, "")),
+    ],
+)
+def test_resumption(
+    resume: bool | str, head: dict[str, Any], others: list[dict[str, Any]], resumes: tuple[bool, str]
+) -> None:
+    previous = {"node0": head, **{f"node{number}": run for number, run in enumerate(others, 1)}}
+    assert resumption(resume, "node0", previous) == resumes
