@@ -29,9 +29,8 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plain = requested.plain(options)
-        content = dict(plain["request"])
-        address, port, limits = (content.pop(name) for name in ("address", "port", "limits"))
-        wanted = predictions.WantedModel(**{**content, "folder": Path(content["folder"])})
+        address, port, limits = (plain["request"][name] for name in ("address", "port", "limits"))
+        wanted = predictions.WantedModel.from_json(plain["request"])
         model = wanted.model_found(plain["found"]["model"])
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
