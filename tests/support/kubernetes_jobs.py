@@ -37,6 +37,18 @@ vars(kubernetes.client.models).update(
 kubernetes_validate.utils.schema_contents = functools.cache(kubernetes_validate.utils.schema_contents)
 
 
+@functools.cache
+def _of_checkout(file: Path, override: str) -> Job:
+    return load(file, json.loads(override))
+
+
+def job_of(file: Path, override: dict[str, Any] | None = None) -> Job:
+    """Return the job in a file with these fields; one of the checkout, whose scripts are long, is read only once."""
+    if ROOT not in file.parents:
+        return load(file, override)
+    return _of_checkout(file, json.dumps(override))
+
+
 def derive(
     file: Path = ROOT / "jobs/smoke.yml",
     override: dict[str, Any] | None = None,
@@ -45,14 +57,14 @@ def derive(
 ) -> derivation.Derived:
     """Return what follows from a job file with these fields, and cluster_kubernetes with these."""
     chosen = settings.read({**GIVEN, **given})
-    job = load(file, override)
+    job = job_of(file, override)
     brought = project_files.summary(project_files.read(job)["project"])
     return derivation.derive(Run(job, Settings(head="", project=brought)), stack or STACK, chosen)
 
 
 def render(derived: derivation.Derived, file: Path = ROOT / "jobs/smoke.yml") -> dict[str, dict[str, Any]]:
     """Return the objects of a job by the names of their files."""
-    return manifest.named(manifest.render(derived, manifest.job_files(derived, load(file), {})))
+    return manifest.named(manifest.render(derived, manifest.job_files(derived, job_of(file), {})))
 
 
 def write(directory: Path, derived: derivation.Derived, job: Job) -> None:

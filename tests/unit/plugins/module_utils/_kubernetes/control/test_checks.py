@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import checks, manifest
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from support.api_server import BATCH, REVIEWS, TEAM, Server, api_server, resources, status
 from support.checkout import ROOT
-from support.kubernetes_jobs import derive
+from support.kubernetes_jobs import derive, job_of
 
 SMOKE = ROOT / "jobs/smoke.yml"
 GIVEN: dict[str, Any] = {
@@ -53,7 +52,7 @@ def server() -> Iterator[Server]:
 def refused(server: Server, folder: Path, override: dict[str, Any] | None = None, **given: Any) -> list[str]:
     """Return why the smoke job is refused on a cluster."""
     derived = derive(SMOKE, override, **{**GIVEN, **given})
-    made = manifest.render(derived, manifest.job_files(derived, load(SMOKE), {}))
+    made = manifest.render(derived, manifest.job_files(derived, job_of(SMOKE), {}))
     found = checks.gather(Api.connect(server.kubeconfig(folder), namespace="team"), derived, made)
     return checks.refusals(derived, found, "test")
 

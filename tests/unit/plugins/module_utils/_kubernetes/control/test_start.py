@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import jobs, kinds, manifest, start
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.api import Api
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.following import Follower
@@ -23,7 +22,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.ob
 )
 from support.api_server import BATCH, TEAM, Server, Store, status
 from support.checkout import ROOT
-from support.kubernetes_jobs import derive
+from support.kubernetes_jobs import derive, job_of
 
 CONFIGS = f"{TEAM}/configmaps"
 SMOKE = f"{CONFIGS}/smoke"
@@ -140,7 +139,7 @@ class Waits:
 def planned(api: Api, store: Store, job: Path = ROOT / "jobs/smoke.yml") -> start.Plan:
     """Return the plan of the smoke job, whose data are prepared first, after what there is on the cluster."""
     derived = derive(job, kind="Job", namespace="team")
-    made = manifest.render(derived, manifest.job_files(derived, load(job), {}))
+    made = manifest.render(derived, manifest.job_files(derived, job_of(job), {}))
     own = [one for one in made if one["kind"] not in kinds.SHARED]
     earlier = jobs.everything(api, "smoke")
     previous = next(iter(jobs.group(earlier, "team")), None)

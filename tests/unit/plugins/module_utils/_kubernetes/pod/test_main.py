@@ -25,7 +25,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import
 from hypothesis import given
 from hypothesis import strategies as st
 from support.checkout import ROOT
-from support.kubernetes_jobs import GIVEN, STACK, write
+from support.kubernetes_jobs import GIVEN, STACK, job_of, write
 from support.runs import host
 from support.scripts import load as load_script
 from support.stand_ins import make_wheel
@@ -43,7 +43,7 @@ def placed(
     since: when a person has started the job, as train.yml does; empty for files that were applied.
     """
     made = places.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
-    job = load(path, override)
+    job = job_of(path, override)
     run = Run(job, Settings(head="", since=since, project=project_files.summary(project_files.read(job)["project"])))
     write(made.job, derivation.derive(run, STACK, settings.read({**GIVEN, **given_settings})), job)
     (made.programs / "observe").mkdir(parents=True)

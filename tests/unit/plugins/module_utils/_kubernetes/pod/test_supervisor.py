@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import write_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import heartbeats
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import (
     launch,
     places,
@@ -19,7 +18,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import
     supervisor,
 )
 from support.checkout import ROOT
-from support.kubernetes_jobs import STACK, derive, write
+from support.kubernetes_jobs import STACK, derive, job_of, write
 from support.runs import host
 
 SMOKE = ROOT / "jobs/smoke.yml"
@@ -29,7 +28,7 @@ def supervising(folder: Path, restarts: int = 1, **status: Any) -> supervisor.Po
     """Return the supervisor of a job of two pods. status: what an earlier one has left, if any."""
     made = places.Places(*(folder / name for name in ("prefix", "job", "storage", "scratch")))
     derived = derive(SMOKE, {"restarts": restarts}, workers=2)
-    write(made.job, derived, load(SMOKE, {"restarts": restarts}))
+    write(made.job, derived, job_of(SMOKE, {"restarts": restarts}))
     job = places.Job.read(made.job)
     here = folder / "here"
     here.mkdir()
