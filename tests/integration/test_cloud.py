@@ -290,9 +290,10 @@ def test_a_name_that_another_has(account: Account, refusal: Callable[[], str]) -
     assert account.api.billing() == {"security groups": ["amx-spr"]}
 
 
-def test_no_credentials(account: Account) -> None:
-    account.env = {name: value for name, value in account.env.items() if name not in ec2.KEYS}
-    assert account.fail().startswith("there are no AWS credentials: set AWS_PROFILE, or ")
+def test_no_credentials(refusal: Callable[[], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ec2.KEYS:
+        monkeypatch.delenv(name)
+    assert refusal().startswith("there are no AWS credentials: set AWS_PROFILE, or ")
 
 
 def test_an_image_of_a_host(account: Account) -> None:
