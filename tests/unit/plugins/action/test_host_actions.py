@@ -126,7 +126,6 @@ def test_ssh_host_keys_check() -> None:
 
 
 WANTED = {
-    "network": "10.0.0.0/24",
     "become": True,
     "full": True,
     "free_gib": 6,
