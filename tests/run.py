@@ -293,7 +293,7 @@ def chosen(parts: Sequence[Part], words: Sequence[str]) -> tuple[list[Part], dic
     first, *names = words or ["test"]
     in_group = [part for part in parts if part.group == first]
     known = {part.name for part in in_group if part.undo} if in_group else {part.group for part in parts} | {*STAGES}
-    if unknown := set(names) - known if in_group else {first} - known:
+    if unknown := set(names) - known if in_group else {*names} if first in STAGES else {first}:
         sys.exit(f"There is no {', '.join(unknown)}; there are: {', '.join(sorted(known))}")
     if first in STAGES:
         wanted = {part.name for part in parts if part.stage <= STAGES[first]}

@@ -14,7 +14,7 @@ import pytest
 import run
 import yaml
 from run import Part, Result, Run
-from support import at_length, slow
+from support import at_length
 from support.checkout import ROOT
 from support.isolation import VARIABLE, isolation
 
@@ -54,6 +54,12 @@ def test_what_takes_long_is_left_out_unless_it_is_named(
     assert all(reasons.values())
 
 
+@pytest.mark.parametrize("words", [["nothing"], ["test", "mypy"], ["molecule", "nothing"], ["lint", "mypy"]])
+def test_what_there_is_not_is_refused(words: list[str]) -> None:
+    with pytest.raises(SystemExit, match=f"There is no {words[-1]}; there are: "):
+        run.chosen(PARTS, words)
+
+
 def test_each_stage_has_what_those_before_have() -> None:
     stages = [{part.name for part in run.chosen(PARTS, [word])[0]} for word in ("check", "test", "test-all")]
     check, test, everything = stages
@@ -73,11 +79,6 @@ def test_every_integration_test_is_in_one_part_and_those_take_equally_long(monke
     assert files == sorted(f"tests/integration/{path.name}" for path in ROOT.glob("tests/integration/test_*.py"))
     monkeypatch.setattr(run, "DURATIONS", {"a": 90, "b": 50, "c": 40, "e": 1})
     assert run.split(["e", "d", "c", "b", "a"], 2) == [["a", "c"], ["d", "b", "e"]]
-
-
-def test_every_slow_file_of_unit_tests_is_there() -> None:
-    files = [path.as_posix() for path in (ROOT / "tests/unit").rglob("test_*.py")]
-    assert [name for name in slow.FILES if not any(path.endswith(f"/{name}") for path in files)] == []
 
 
 @pytest.mark.parametrize(
