@@ -56,6 +56,6 @@ PATH = re.compile(r"`((?:_\w+|roles|jobs|playbooks|plugins|tests|tools|inventori
 def test_paths_that_the_published_recipes_name_are_there() -> None:
     """Each of their rows that is done says where."""
     named = PATH.findall((ROOT / "docs/published_recipes.md").read_text(encoding="utf-8"))
-    assert {"_jobs/plan.py", "jobs/mrpc-bert.yml", "roles/job/files/rank.py"} <= set(named)
+    assert {"_jobs/planning.py", "jobs/mrpc-bert.yml", "roles/job/files/rank.py"} <= set(named)
     places = {name: ROOT / ("plugins/module_utils" if name.startswith("_") else "") / name for name in named}
     assert [name for name, path in places.items() if not path.exists()] == []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import re
 import traceback
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import job_schema
 import jsonschema
 import pytest
 import yaml
+from ansible_collections.amx.cluster.plugins.module_utils._documents import plain
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import (
+    DEFAULTS,
     Checkpoints,
     Job,
     Measure,
@@ -18,7 +21,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import (
     Source,
     Watch,
 )
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, JobFileError, load
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, JobFileError, load, parse
 
 SCHEMA = jsonschema.Draft202012Validator(job_schema.schema())
 EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"
@@ -39,6 +42,13 @@ def errors(folder: Path, text: str) -> list[str]:
     with pytest.raises(JobFileError) as caught:
         load(folder / "job.yml")
     return caught.value.errors
+
+
+def test_every_field_has_a_form_and_a_default_that_its_form_accepts(folder: Path) -> None:
+    assert list(FIELDS) == [each.name for each in fields(Job) if each.name not in ("file", "secrets")]
+    data = {name: value for name, value in plain(DEFAULTS).items() if FIELDS.get(name) and value not in (None, {}, [])}
+    job = parse({"name": "a", "script": "train.py", "project": ".", **data}, folder / "job.yml")
+    assert {name: getattr(job, name) for name in data} == {name: DEFAULTS[name] for name in data}
 
 
 def test_defaults(folder: Path) -> None:
