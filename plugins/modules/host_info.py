@@ -279,7 +279,6 @@ host:
       returned: success
 """
 
-import contextlib
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
@@ -306,8 +305,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     options = module.params
-    with contextlib.suppress(OSError):  # a missing ansible_remote_tmp, which else root's first module makes for itself
-        Path(module._remote_tmp or "~").expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
+    facts.make_remote_tmp(module._remote_tmp)
     try:
         prefix = Path(options["prefix"])
         found = processes.find_in(prefix / "jobs")

@@ -9,6 +9,7 @@ and DMI tables, and neither has available memory, the size of /dev/shm, the C li
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import ipaddress
@@ -195,3 +196,9 @@ def _os_name(path: Path) -> str:
     pairs = (line.partition("=") for line in path.read_text(encoding="utf-8").splitlines())
     values = {name: value.strip("\"'") for name, _equals, value in pairs}
     return f"{values.get('ID', '')} {values.get('VERSION_ID', '')}".strip()
+
+
+def make_remote_tmp(setting: str | None) -> None:
+    """Make the user's directory of ansible_remote_tmp, which root's first module would else make for itself."""
+    with contextlib.suppress(OSError):
+        Path(setting or "~").expanduser().mkdir(mode=0o700, parents=True, exist_ok=True)
