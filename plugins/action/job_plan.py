@@ -65,5 +65,12 @@ class ActionModule(ControlNodeAction):
         resume = options["resume"] if options["resume"] == readiness.AUTO else boolean(options["resume"])
         previous = {host: values["previous"] for host, values in options["answers"].items()}
         resumes, source = readiness.resumption(resume, run.settings.head, previous)
+        busy = {lock["job"] for values in options["answers"].values() for lock in values.get("locked_by") or []}
         maps = [(host, drawn) for host in hosts if (drawn := answers[host].core_map)]
-        return {"plan": plan.to_json(), "drawings": plan_text.drawings(maps), "resumes": resumes, "source": source}
+        return {
+            "plan": plan.to_json(),
+            "drawings": plan_text.drawings(maps),
+            "resumes": resumes,
+            "source": source,
+            "busy": sorted(busy),
+        }

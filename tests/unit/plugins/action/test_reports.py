@@ -61,8 +61,11 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for rank in answer["allocation"]["ranks"]:
         rank.update(domain_cpus=[0, 1], numa_nodes=[0])
     given = {"run": read["run"], "hosts": ["node0"], "answers": {"node0": answer}, "stack": STACK}
-    planned, document = printed(capsys, job_plan, **given)
+    answer["locked_by"] = [{"job": "other", "user": "ann", "since": ""}]
+    answer["previous"] = {"state": "failed", "checkpoint": True}
+    planned, document = printed(capsys, job_plan, **given, resume="auto")
     assert planned["plan"] == document
+    assert (planned["busy"], planned["resumes"], planned["source"]) == (["other"], True, "")
     assert document["world_size"] == 2
     assert "hf_secret" not in json.dumps(document)
 
