@@ -17,18 +17,10 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import memory_fo
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import DERIVED
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.memory_forecast import Lora, Settings
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.model_shape import DECODER_SCRIPT, SCRIPTS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import SHARDING, number
 from ansible_collections.amx.cluster.plugins.module_utils._text import names, size
-
-DECODER_SCRIPT = "train_decoder.py"
-SCRIPTS = {
-    "train_text.py": ("max_seq_length", 128),
-    DECODER_SCRIPT: ("max_length", 1024),
-    "run_glue.py": ("max_seq_length", 128),
-    "run_qa.py": ("max_seq_length", 384),
-}
-"""Scripts that are known to load weights in fp32 (LoRA's in bf16), with their argument for the length of a row."""
 
 AS_STORED = ("run_glue.py", "run_qa.py")
 """Those of them that leave the number format to transformers: from 5.0 on, that of the files."""

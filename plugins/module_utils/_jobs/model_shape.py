@@ -9,6 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+DECODER_SCRIPT = "train_decoder.py"
+SCRIPTS = {
+    "train_text.py": ("max_seq_length", 128),
+    DECODER_SCRIPT: ("max_length", 1024),
+    "run_glue.py": ("max_seq_length", 128),
+    "run_qa.py": ("max_seq_length", 384),
+}
+"""Scripts that are known to load weights in fp32 (LoRA's in bf16), with their argument for the length of a row."""
+
 DECODERS = ("llama", "mistral", "qwen2", "qwen3")
 ENCODERS = ("bert", "camembert", "distilbert", "roberta", "xlm-roberta")
 IMAGES = ("vit",)

@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import (
 )
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, memory_check, transfers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, model_shape, transfers
 
 # Beside the model in a job's output: what a prediction does not need.
 LEFT_OUT = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "predictions", "prediction.json")
@@ -62,7 +62,7 @@ def of_job(jobs: Path, name: str, record: Record) -> dict[str, Any]:
     output = folder / "output"
     files = [path for path in sorted(output.glob("*")) if path.is_file() and _is_of_model(path.name)]
     job = (read_json(folder / "job.json") or {"job": {}})["job"]
-    length, default = memory_check.SCRIPTS.get(Path(job.get("script", "")).name, ("", 0))
+    length, default = model_shape.SCRIPTS.get(Path(job.get("script", "")).name, ("", 0))
     # transformers' parser takes hyphens, too.
     args = {key.replace("-", "_"): value for key, value in job.get("args", {}).items()}
     args = {**({length: default} if length else {}), **args}
