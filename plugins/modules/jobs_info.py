@@ -40,7 +40,7 @@ def main() -> None:
         module.exit_json(
             changed=False,
             jobs=directory.jobs(folder),
-            ranks=[process for process in processes if process["kind"] == "rank"],
+            processes=[process for process in processes if process["kind"] == "rank"],
             environments=in_use.environments_in_use(folder),
             secrets_left=directory.ended_with_secrets(folder, module.params["host"]),
             **locked(folder, module.params["host"], module.params["starting"]),

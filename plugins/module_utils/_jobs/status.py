@@ -118,15 +118,18 @@ def entries(
 ) -> list[dict[str, Any]]:
     """Return jobs with their ranks, as the JSON document has them: {name, path, user, status, progress, ranks}.
 
-    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}. hosts: {host: the ranks
-    that it returns there}; each rank of a job is {host, ...}.
+    jobs: as the module jobs_info returns them from the head: {path, user, status, progress}. hosts: {host: the
+    processes of ranks that it returns there}; each rank of a job is such a process and its host.
     """
     return [
         {
             "name": PurePosixPath(job["path"]).name,
             **{key: value for key, value in job.items() if key != "start"},
             "ranks": [
-                {"host": host, **rank} for host, ranks in hosts.items() for rank in ranks if rank["job"] == job["path"]
+                {"host": host, **process}
+                for host, processes in hosts.items()
+                for process in processes
+                if process["job"] == job["path"]
             ],
         }
         for job in jobs

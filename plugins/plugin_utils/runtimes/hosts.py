@@ -125,7 +125,7 @@ class Hosts(Runtime):
         raise JobEnded(told, found)
 
     def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
-        """Return the jobs that the head has, with the ranks that each host has, which jobs_info has gathered.
+        """Return the jobs that the head has, with the processes of ranks that jobs_info has gathered on each host.
 
         gathered: also `removed`, the files with secrets that were removed on the host; null where it did not answer.
         """
@@ -133,7 +133,7 @@ class Hosts(Runtime):
         every = gathered.get(self.variables["inventory_hostname"], {}).get("jobs", [])
         entries = status.entries(
             [status.without_secrets(one, removed) for one in every],
-            {host: seen.get("ranks") or [] for host, seen in gathered.items()},
+            {host: seen.get("processes") or [] for host, seen in gathered.items()},
         )
         notes = [
             f"{host} had secrets of ended jobs, which were removed: {', '.join(files)}"

@@ -28,7 +28,7 @@ def job(name: str) -> dict[str, Any]:
 
 
 def test_jobs(capsys: pytest.CaptureFixture[str]) -> None:
-    seen = {"jobs": [job("demo"), job("mine")], "ranks": [{"job": "/jobs/mine", "rank": 0}]}
+    seen = {"jobs": [job("demo"), job("mine")], "processes": [{"job": "/jobs/mine", "rank": 0}]}
     given = {"gathered": {"node0": seen, "node1": {"unreachable": True}}}
     _answer, document = printed(capsys, job_status, **given)
     assert [(one["name"], len(one["ranks"])) for one in document["jobs"]] == [("demo", 0), ("mine", 1)]
