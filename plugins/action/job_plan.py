@@ -62,7 +62,12 @@ class ActionModule(ControlNodeAction):
             screen.show(text)
         else:
             document.emit(plan.to_json(), options)
-        resume = options["resume"] if options["resume"] == readiness.AUTO else boolean(options["resume"])
+        resume = options["resume"]
+        if resume != readiness.AUTO:
+            try:
+                resume = boolean(resume)
+            except TypeError:
+                raise ValueError(f"job_resume: {resume!r} is neither auto, true nor false") from None
         previous = {host: values["previous"] for host, values in options["answers"].items()}
         resumes, source = readiness.resumption(resume, run.settings.head, previous)
         busy = {lock["job"] for values in options["answers"].values() for lock in values.get("locked_by") or []}

@@ -66,6 +66,10 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     planned, document = printed(capsys, job_plan, **given, resume="auto")
     assert planned["plan"] == document
     assert (planned["busy"], planned["resumes"], planned["source"]) == (["other"], True, "")
+    assert not run_action(job_plan, {**given, "resume": "no"})["resumes"]
+    refused = run_action(job_plan, {**given, "resume": "banana"})
+    assert refused["msg"] == "job_resume: 'banana' is neither auto, true nor false"
+    capsys.readouterr()
     assert document["world_size"] == 2
     assert "hf_secret" not in json.dumps(document)
 
