@@ -43,8 +43,8 @@ LANES = 3
 # When a part is run: for every change, by `make test`, by `make test-all`; and of the latter, last.
 CHECK, TEST, ALL, LAST = range(4)
 STAGES = {"check": CHECK, "test": TEST, "test-all": LAST, "ci": LAST}
-# Integration tests by what they need: what playbooks refuse, and what they do with ranks of torch and MPI; all others.
-REFUSALS = ["check_mode", "refusals"]
+# Integration tests of what playbooks refuse, and of what they do with ranks of torch and MPI.
+REFUSALS = ["refusals"]
 WITH_RANKS = [
     "collectives",
     "decoder",
