@@ -41,7 +41,6 @@ JOURNEYS = [
     [reboot.reboot],
     [example.example],
     [killed_rank.torchrun_goes_on_after_a_killed_rank],
-    [killed_rank.mpi_goes_on_after_a_killed_rank],
     [decoder.lora_goes_on_after_a_killed_rank_and_is_merged],
     [decoder.all_weights_learn_on_three_hosts],
     [sharding.what_does_not_fit_is_refused],
@@ -81,7 +80,6 @@ AT_LENGTH = {
     published.published_jobs_train: "it needs transformers' example scripts, and takes half an hour",
     project.a_project_trains: "a project is sent, installed and trained with in the integration tests",
     inference.every_task_is_measured_in_every_precision: "the same on one host is in the integration tests",
-    killed_rank.mpi_goes_on_after_a_killed_rank: "mpi is in the scenario default, a killed rank in torchrun's journey",
 }
 
 

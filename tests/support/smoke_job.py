@@ -1,4 +1,4 @@
-"""Variants of the smoke job, and what such a job leaves on the head."""
+"""Variants of the smoke job, what such a job leaves on the head, and the loss of one of its ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,20 @@ from typing import Any
 
 import yaml
 from support.checkout import ROOT
-from support.cluster import HEAD, Play, attempts, directory, job_file, on, read_json, status, until
+from support.cluster import (
+    CONTAINERS,
+    HEAD,
+    Play,
+    attempts,
+    directory,
+    job_file,
+    on,
+    orphans,
+    read_json,
+    status,
+    train,
+    until,
+)
 from support.journeys import check
 
 SCRIPTS = ROOT / "jobs/scripts"
@@ -18,6 +31,19 @@ VALIDATION_PAIRS = 1000
 GLOBAL_BATCH = 48
 # What its model learns at least.
 LEARNT = 0.85
+# Steps after which a job that loses a rank saves a checkpoint.
+SAVE_STEPS = 5
+# By a signal that is not the out-of-memory killer's: another scenario on the same kernel may be about that just then.
+# The rank itself, and not its data loaders or the launcher: it is the one that the launcher started.
+KILL_RANK = """
+for process in /proc/[0-9]*; do
+    if tr '\\0' '\\n' < $process/environ 2> /dev/null | grep -qx AMX_CLUSTER_JOB={directory} &&
+        tr '\\0' '\\n' < $process/cmdline | grep -qx {program}; then
+        kill -SEGV ${{process#/proc/}} && exit
+    fi
+done
+exit 1
+"""
 
 
 def smoke(name: str, ranks: int, hosts: int | list[str], args: dict[str, Any], **fields: Any) -> Path:
@@ -65,3 +91,42 @@ def sums(path: str) -> dict[str, str]:
 def moved_aside(job: str, host: str = HEAD) -> list[str]:
     """Return the directories of the job's earlier runs, the oldest first."""
     return sorted(on(host, f"ls -d {directory(job)}.2* 2>/dev/null").split())
+
+
+def smoke_and_kill(name: str, **fields: Any) -> dict[str, Any]:
+    """Train the smoke job with other fields on three hosts, and kill a rank: see train_and_kill."""
+    job = yaml.safe_load((ROOT / "jobs/smoke.yml").read_text(encoding="utf-8"))
+    job["script"] = str(SCRIPTS / "train_text.py")
+    job["prepare"]["script"] = str(SCRIPTS / "generated_pairs.py")
+    del job["args"]["save_strategy"]
+    job["args"]["num_train_epochs"] = 6  # so that it is still training when the rank is killed
+    return train_and_kill({**job, "name": name, "expect": {"eval_accuracy": LEARNT}, **fields}, "train_text.py")
+
+
+def train_and_kill(job: dict[str, Any], program: str) -> dict[str, Any]:
+    """Train a job on three hosts, kill a rank after the first checkpoint; return the results and `source`.
+
+    program: the script as the ranks' command line names it.
+    """
+    name = job["name"]
+    play = train(job_file({**job, "restarts": 1, "checkpoints": {"steps": SAVE_STEPS}}))
+    complete = f"{directory(name)}/output/checkpoint-{SAVE_STEPS}/complete.json"
+    saved = until(lambda: (status(name).get("state") == "running" and on(HEAD, f"ls {complete} 2>&-")) or play.ended())
+    check(saved and not play.ended(), f"it never came to its first checkpoint:\n{play.output()[-3000:]}")
+    victim = list(CONTAINERS)[1]
+    on(victim, KILL_RANK.format(directory=directory(name), program=program), user="root", fails=False)
+    play.succeed()
+    left = orphans(name)
+    check(not left, f"left behind: {left}")
+    reasons = [attempt["reason"] for attempt in attempts(name)]
+    killed = reasons[0].startswith(f"rank 1 on {victim} was ended by signal 11 (SIGSEGV)")  # then the log's last line
+    check(killed and reasons[1:] == [""], f"attempts: {reasons}")
+    found = {**read_json(name, "results.json"), "source": continued_from(name)}
+    check((found["hosts"], found["ranks"]) == (3, 3), f"hosts, ranks: {found['hosts']}, {found['ranks']}")
+    return found
+
+
+def continuation(results: dict[str, Any]) -> str:
+    """Describe how a job went on that lost a rank."""
+    before, after = (results["metrics"][name] for name in ("eval_before_accuracy", "eval_accuracy"))
+    return f"continued from step {results['source']}, accuracy {before:.3f} -> {after:.3f}"

@@ -10,10 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from journeys.smoke import moved_aside, sums
 from support.checkout import ROOT
 from support.cluster import CONTAINERS, EPHEMERAL, HEAD, Play, directory, job_file, log, on, status, train, until
 from support.journeys import check
+from support.smoke_job import moved_aside, sums
 
 NAME = "away"
 

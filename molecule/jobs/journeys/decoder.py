@@ -7,10 +7,10 @@ import shutil
 from typing import Any
 
 import yaml
-from journeys.killed_rank import train_and_kill
 from support.checkout import ROOT
 from support.cluster import EPHEMERAL, Play, directory, job_file, read_json, train
 from support.journeys import check
+from support.smoke_job import train_and_kill
 
 RESULTS = EPHEMERAL / "results"
 PROJECT = EPHEMERAL / "decoder"

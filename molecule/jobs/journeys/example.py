@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import yaml
-from journeys.smoke import SCRIPTS
 from support.checkout import ROOT
 from support.cluster import (
     CONTAINERS,
@@ -26,6 +25,7 @@ from support.cluster import (
 )
 from support.hub import Hub
 from support.journeys import check
+from support.smoke_job import SCRIPTS
 from support.stand_ins import EXAMPLE_TASK, METRIC, make_examples, make_wheel
 
 CATALOGUE = yaml.safe_load((ROOT / "roles/torch_stack/vars/stacks.yml").read_text(encoding="utf-8"))

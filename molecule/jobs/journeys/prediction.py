@@ -9,9 +9,9 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from journeys.smoke import smoke
 from support.cluster import CONTAINERS, EPHEMERAL, HEAD, Play, directory, on, status, train, until, words
 from support.journeys import check
+from support.smoke_job import smoke
 
 MODEL = "predicted"
 NAME = f"{MODEL}-predict"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from journeys.smoke import come_to, continued_from, moved_aside, smoke, step, sums
 from support.cluster import CONTAINERS, HEAD, Play, directory, docker, on, orphans, status, train, until, words
 from support.journeys import check
+from support.smoke_job import come_to, continued_from, moved_aside, smoke, step, sums
 
 NAME = "reboot"
 SAVE_STEPS = 10

@@ -6,9 +6,9 @@ import itertools
 import math
 import time
 
-from journeys.smoke import GLOBAL_BATCH, VALIDATION_PAIRS, continued_from, metrics, moved_aside, smoke, sums
 from support.cluster import HEAD, attempts, directory, log, on, orphans, train, until
 from support.journeys import check
+from support.smoke_job import GLOBAL_BATCH, VALIDATION_PAIRS, continued_from, metrics, moved_aside, smoke, sums
 
 # The smoke job learns its task completely within seconds, and comparing perfect results says little. With these it
 # ends where both accuracy and loss still depend on every step.

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from journeys.smoke import SCRIPTS
 from support.checkout import ROOT
 from support.cluster import EPHEMERAL, Play, job_file, status, until
 from support.journeys import check
+from support.smoke_job import SCRIPTS
 
 NAME = "scaling"
 # Where the sweep lies for a report: the scenario's own directory of results.

@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
-from journeys.killed_rank import KILL_RANK
-from journeys.smoke import come_to
 from support.checkout import ROOT
 from support.cluster import (
     CONTAINERS,
@@ -30,6 +28,7 @@ from support.cluster import (
     words,
 )
 from support.journeys import check
+from support.smoke_job import KILL_RANK, come_to
 
 # Of a host, for a Llama of 53 million weights in fp32: 1.7 GiB are forecast without sharding, 1.2 GiB with it.
 MEMORY = "1380m"
