@@ -97,7 +97,8 @@ def an_instance_is_killed() -> list[str]:
     output = play.succeed()
     found = prediction()
     reasons = [attempt["reason"] for attempt in found["attempts"]]
-    check(reasons == [f"rank 1 on {victim} was ended by signal 11 (SIGSEGV)", ""], f"attempts: {reasons}")
+    killed = reasons[0].startswith(f"rank 1 on {victim} was ended by signal 11 (SIGSEGV)")
+    check(killed and reasons[1:] == [""], f"attempts: {reasons}")
     share = every_row_once(good)
     check(share > 0.8, f"only {share:.3f} of the rows have the right label")
     check("rows/s" in output and "2 rows could not be predicted" in output, f"it shows:\n{output[-2000:]}")
