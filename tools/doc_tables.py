@@ -53,7 +53,7 @@ def item(text: str) -> str:
 # The parts above the rooms of the logic: where, what it has, and what it may import.
 ABOVE = (
     ("`playbooks`, `roles`", "what is done on which hosts", ""),
-    ("`roles/*/files`", "what ranks run: wrapper, observer, collectives, inference", "logic in the job directory"),
+    ("`runtime`", "all that runs in ranks: wrapper, observer, optimize, collectives, inference, network", "logic"),
     ("`plugins/modules`", "run on hosts: arguments, one call, `exit_json`", "logic"),
     ("`plugins/action`, `filter`, `lookup`, `callback`", "run on the control node", "`plugin_utils`, logic"),
     ("`plugins/plugin_utils`", "what these share", "Ansible, logic"),

@@ -38,7 +38,7 @@ PAGES = (
     "roles/*/meta/*.yml",
 )
 TASKS = ("playbooks/*.yml", "site.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml", "molecule/*.yml")
-CODE = ("plugins/*.py", "roles/*/files/*.py", "jobs/*.py")
+CODE = ("plugins/*.py", "runtime/*.py", "jobs/*.py")
 DOCUMENTED = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Where tasks hold further tasks, and what they show to a user.
 NESTED = ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always")

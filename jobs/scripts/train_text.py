@@ -640,7 +640,7 @@ def run(data: Arguments, training: Any) -> None:
 
 def show_failure(message: str) -> None:
     """Print why the script ends, in a job so that it becomes the job's reason, whichever rank ends first."""
-    observer = getattr(sys.modules.get("_amx_cluster_observer"), "observer", None)
+    observer = getattr(sys.modules.get("amx_cluster.observer"), "observer", None)
     message = message.encode(errors="backslashreplace").decode()  # of a file perhaps, with half of a character
     if observer is None:
         print(message, file=sys.stderr, flush=True)

@@ -36,7 +36,7 @@ RANK = {"rank": 0, "compute_cpus": [0], "comm_cpus": [], "domain_cpus": [0]}
 RANK_ENV = {
     **{"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"},
     **{"AMX_CLUSTER_HOST": HOST, "OMP_NUM_THREADS": "1", "LD_PRELOAD": f"{ENV}/lib/libiomp5.so"},
-    "PYTHONPATH": f"{FILES}/lib:{FILES}/job/observe",
+    "PYTHONPATH": f"{FILES}/runtime",
 }
 FLAGS = ("amx_tile", "amx_bf16", "amx_int8")
 INSTEAD = "without AMX train in bf16, which the AVX-512 of this CPU multiplies"
@@ -70,11 +70,11 @@ def verifying(*python: str) -> dict[str, Any]:
 
 ASKED = {"amx_info": asked(PYTHON), "host_info": module("host_info", prefix=PREFIX, interpreters=False, software=False)}
 PRODUCTS = {"products": {"argv": [PYTHON, f"{FILES}/products.py"], "env": VERBOSE}}
-VERIFIED = {"verified": verifying(PYTHON, f"{FILES}/job/verify_ranks.py")}
+VERIFIED = {"verified": verifying(PYTHON, f"{FILES}/runtime/amx_cluster/verify_ranks.py")}
 REFUSED = {
     "refused": asked(*refusing("errno")),
     "killed": asked(*refusing("kill")),
-    "verified_refused": verifying(*refusing("errno", f"{FILES}/job/verify_ranks.py")),
+    "verified_refused": verifying(*refusing("errno", f"{FILES}/runtime/amx_cluster/verify_ranks.py")),
 }
 # What a launcher would give the rank of a job on this host alone.
 LAUNCHED = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "MASTER_PORT": "29500"}
@@ -104,7 +104,7 @@ def training() -> tuple[dict[str, Any], dict[str, str]]:
         "core_map": runs.core_map("0"),
     }
     host = {"host": HOST, "address": "127.0.0.1", "interface": "lo", "isa": "amx", "allocation": allocation}
-    plan = runs.planned(made, stack, [host], env=ENV)
+    plan = runs.planned(made, stack, [host], env=ENV, runtime=f"{FILES}/runtime")
     files = {**real_jobs.directory_files(made, plan, stack), "host": HOST}
     words = run_files.script_words(Plan.from_json(plan), made, stack)
     assert made.job.prepare is not None
@@ -114,7 +114,7 @@ def training() -> tuple[dict[str, Any], dict[str, str]]:
         set -a; . ./env; set +a; "$@" > printed 2>&1 || {{ tail --lines 60 printed; exit 1; }}
         grep ,exec,cpu, printed || true; tr -d "\\n" < progress.json
     """
-    command = {"argv": ["sh", "-euc", script, "sh", PYTHON, "-S", "rank.py", *words], "env": LAUNCHED}
+    command = {"argv": ["sh", "-euc", script, "sh", PYTHON, "-S", f"{FILES}/runtime", "rank", *words], "env": LAUNCHED}
     return command, {f"smoke/{name}": content for name, content in files.items()}
 
 

@@ -85,8 +85,8 @@ AT_LENGTH = {
 
 def free_the_hosts() -> None:
     """End what a journey that went wrong has left, so that the next one finds free hosts."""
-    on(HEAD, "pkill -f supervise.py")
-    until(lambda: not on(HEAD, "pgrep -f supervise.py").strip(), 60)
+    on(HEAD, "pkill -f ' supervise '")
+    until(lambda: not on(HEAD, "pgrep -f ' supervise '").strip(), 60)
 
 
 if __name__ == "__main__":

@@ -7,22 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import image
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
-
-COLLECTION = Path(__file__).parents[2]
-
-
-def programs() -> dict[str, Path]:
-    """Return the programs of pods by their paths in the image: those of ranks, the pod's own, and the logic."""
-    ranks, own = COLLECTION / "roles/job/files", COLLECTION / "roles/image/files"
-    found = {"rank.py": ranks / "rank.py", "pod.py": own / "pod.py"}
-    found.update({str(path.relative_to(ranks)): path for path in (ranks / "observe").rglob("*.py")})
-    utils = COLLECTION / "plugins/module_utils"
-    for name in library_files([found["pod.py"].read_text(encoding="utf-8")]):
-        found[name] = utils / name.partition("plugins/module_utils/")[2]
-    return dict(sorted(found.items()))
 
 
 class ActionModule(ControlNodeAction):
@@ -46,7 +33,7 @@ class ActionModule(ControlNodeAction):
         if examples and not examples.is_dir():
             raise ValueError(f"image_examples: there is no directory {examples} on the control node")
         house = Path(options["wheelhouse"])
-        made = image.context(stack, wheels, house, options["base"], programs(), examples, build_args)
+        made = image.context(stack, wheels, house, options["base"], archive.of_collection(), examples, build_args)
         digest = made.digest()
         directory = Path(options["path"], image.tag(stack["name"], digest))
         if not self._task.check_mode:

@@ -4,19 +4,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import provided
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets, without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import ModuleAction
-
-# The programs of the role that start, observe and supervise ranks.
-ROLE_FILES = ("rank.py", "supervise.py", "observe/*.py", "observe/*/*.py", "collectives/*/*.py")
 
 
 def _files_of_project(content: dict[str, Any] | None) -> dict[str, str]:
@@ -37,18 +33,12 @@ class ActionModule(ModuleAction):
         super(ModuleAction, self).run(tmp, task_vars)
         options = dict(self._task.args)
         run = Run.from_json(options.pop("run"))
-        role_files = Path(options.pop("role_files"))
         scripts = [run.job.script, *([run.job.prepare.script] if run.job.prepare else [])]
         own = {script.name: script for script in scripts if script.is_absolute() and not run.job.project}
-        own.update((str(path.relative_to(role_files)), path) for name in ROLE_FILES for path in role_files.glob(name))
-        if options["plan"].get("fabric", {}).get("env"):
-            own[exchange.PROGRAM] = role_files / exchange.PROGRAM
         try:
-            programs = {name: path.read_text(encoding="utf-8") for name, path in own.items()}
             options["files"] = {
-                **programs,
+                **{name: path.read_text(encoding="utf-8") for name, path in own.items()},
                 "job.yml": without_secrets(run.job.file),
-                **library_files(programs.values()),
                 **run_files(Plan.from_json(options.pop("plan")), run, options.pop("stack")),
                 "host": f"{(task_vars or {})['inventory_hostname']}\n",
                 **_files_of_project(options.get("project")),

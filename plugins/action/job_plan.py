@@ -53,6 +53,7 @@ class ActionModule(ControlNodeAction):
         memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}
         cache = Path(options["cache"]).expanduser()
         packages, refuses = options["stack"].get("packages", {}), options["refuse_memory"]
+        plan = replace(plan, runtime=answers[run.settings.head].runtime)
         plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, refuses))
         if options["format"] == "text":
             full = options["full"] or display.verbosity > 0

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    archive,
     derive,
     kinds,
     project_files,
@@ -57,14 +58,13 @@ class ActionModule(ControlNodeAction):
         "hosts": {"type": "list", "elements": "str", "default": []},
         "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.TRAIN.name},
         "settings": {"type": "dict", "default": {}},
-        "verify_with": {"type": "path"},
         "derive": {"type": "dict", "default": {}},
         "measure_with": {
             "type": "dict",
             "options": {
                 "name": {"type": "str", "required": True},
                 "kind": {"type": "str", "choices": [kinds.TORCH.name, kinds.RANKS.name], "required": True},
-                "script": {"type": "path", "required": True},
+                "script": {"type": "str", "required": True},
                 "args": {"type": "dict", "default": {}},
             },
         },
@@ -82,8 +82,8 @@ class ActionModule(ControlNodeAction):
         if purpose is purposes.TRAIN:
             requested.refuse_misspelt(self._loader, ("profile",))
             job = derive.profiled(job, options["profile"] or False)
-        if options["verify_with"]:
-            job = derive.verification(job, Path(options["verify_with"]))
+        if purpose is purposes.VERIFY:
+            job = derive.verification(job)
         if options["derive"]:
             job = derive.trial(job, **json.loads(json.dumps(options["derive"])))
         if options["measure_with"]:
@@ -106,7 +106,7 @@ class ActionModule(ControlNodeAction):
             )
             inventory_optimize(settings.optimize)
             run = Run(job, settings)
-            result.update(run=run.to_json())
+            result.update(run=run.to_json(), runtime=archive.name(archive.of_collection()))
             if on_hosts:
                 hosts = choose_hosts(job, options["hosts"])
                 request = cores(run, len(hosts))

@@ -14,7 +14,6 @@ options:
   run: {type: dict, description: The run whose files the action renders on the control node}
   plan: {type: dict, description: The plan of the run}
   stack: {type: dict, description: The stack of the run}
-  role_files: {type: path, description: The directory on the control node with the programs that supervise ranks}
   project: {type: dict, default: {}, description: The project of the run}
   store: {type: path, description: "The directory on the host with the project's files, by their SHA-256"}
   cached: {type: dict, default: {}, description: "The paths of models, data and metrics on the host, by their names"}
@@ -75,7 +74,6 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "files": {"type": "dict", "default": {}},
             **{name: {"type": "dict"} for name in ("run", "plan", "stack")},  # rendered by the action
-            "role_files": {"type": "path"},
             "cached": {"type": "dict", "default": {}},
             "project": {"type": "dict", "default": {}},
             "store": {"type": "path"},

@@ -14,6 +14,7 @@ options:
   request: {type: dict, description: The settings of core_allocation; without them no cores are allocated}
   starting: {type: str, required: true, description: "The name of the job, whose own locks are left out"}
   host: {type: str, required: true, description: "The host's name in what is returned"}
+  runtime: {type: str, required: true, description: The name of the archive of programs that the job runs with}
 """
 EXAMPLES = "\n# Internal\n"
 
@@ -26,7 +27,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation impo
 from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
 from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, processes
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
 
 
@@ -38,11 +39,13 @@ def main() -> None:
             "request": {"type": "dict"},
             "starting": {"type": "str", "required": True},
             "host": {"type": "str", "required": True},
+            "runtime": {"type": "str", "required": True},
         },
         supports_check_mode=True,
     )
     options = module.params
     prefix = Path(options["prefix"])
+    runtime = prefix / archive.DIRECTORY / options["runtime"]
     try:
         path, stack = venv.active_stack(prefix)
         jobs = directory.jobs(prefix / "jobs")
@@ -63,6 +66,8 @@ def main() -> None:
     module.exit_json(
         changed=False,
         venv=path,
+        runtime=str(runtime),
+        has_runtime=archive.is_complete(runtime),
         stack=stack,
         allocation=allocation,
         tcmalloc=loader.tcmalloc(),

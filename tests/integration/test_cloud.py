@@ -377,7 +377,7 @@ def test_a_host_that_is_taken_back_is_replaced_and_the_job_goes_on(account: Acco
     )
     account.succeed("-i", "inventories/spr", "-e", "job=tiny", playbook="results")
     supervisor = subprocess.Popen(
-        [sys.executable, "-c", "import time; time.sleep(300)", "supervise.py", str(prefix / "jobs/tiny")]
+        [sys.executable, "-c", "import time; time.sleep(300)", "supervise", str(prefix / "jobs/tiny")]
     )
     running = {**status, "state": "running", "pid": supervisor.pid}
     (prefix / "jobs/tiny/status.json").write_text(json.dumps(running))

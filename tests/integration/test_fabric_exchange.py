@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,8 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import exchange
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.launcher import variables_file
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import intel_mpi
-from support.checkout import ROOT
+from support import runtimes
 
 HOSTS = ["node0", "node1", "node2"]
 
@@ -32,10 +32,9 @@ def job_directory(folder: Path, python: str, environment: Path) -> dict[str, Any
     """Make a job directory as far as the exchange needs it, and return its plan. Messages go over TCP only."""
     env = {"FI_TCP_IFACE": "lo", "I_MPI_FABRICS": "ofi"}
     plan = {"job": "demo", "hosts": [{"host": name, "env": env} for name in HOSTS], "fabric": {"name": "tcp"}}
+    plan["runtime"] = str(shutil.copytree(runtimes.installed(), folder / "runtime"))
     variables = {**intel_mpi.mpi_environment(str(environment)), "I_MPI_HYDRA_IFACE": "lo"}
     files = {
-        **library_files(),
-        exchange.PROGRAM: (ROOT / "roles/job/files" / exchange.PROGRAM).read_text(encoding="utf-8"),
         exchange.SCRIPT: exchange.script(Plan.from_json(plan), python),
         "plan.json": json.dumps(plan),
         "env": variables_file(variables),
@@ -63,7 +62,7 @@ def test_every_pair_exchanges_messages(tmp_path: Path, python: str, environment:
 
 def test_a_host_that_does_not_answer_is_named(tmp_path: Path, python: str, environment: Path) -> None:
     plan = job_directory(tmp_path, python, environment)
-    program = tmp_path / exchange.PROGRAM
+    program = tmp_path / "runtime/amx_cluster/exchange_ranks.py"
     text = program.read_text(encoding="utf-8")
     deaf = text.replace("    begun, failed", "    if me == 2:\n        time.sleep(600)\n    begun, failed")
     assert deaf != text

@@ -19,7 +19,7 @@ import pytest
 from support.at_length import only_at_length
 from support.checkout import ROOT, importable, importing
 
-INFERENCE = ROOT / "roles/measure/files/inference"
+INFERENCE = ROOT / "runtime/amx_cluster/inference"
 # Seconds in which all of it has to come to its end, whatever else the machine does.
 LIMIT = 600
 TASKSET = shutil.which("taskset") or "taskset"

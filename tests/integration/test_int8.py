@@ -12,7 +12,7 @@ import pytest
 from support import checkout, playbooks
 from support.local_cluster import installed_here
 
-INFERENCE = checkout.ROOT / "roles/measure/files/inference"
+INFERENCE = checkout.ROOT / "runtime/amx_cluster/inference"
 
 
 def run(environment: Path, script: str, *words: str) -> str:

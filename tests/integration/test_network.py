@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
-from support import checkout, playbooks
+from support import checkout, playbooks, runtimes
 from support.at_length import only_at_length
 from support.local_cluster import installed_here
 
@@ -78,18 +77,14 @@ def test_refused_before_a_host_is_contacted(cluster: Path, setting: str, message
 
 def as_hosts(environment: Path, folder: Path, ranks: int, backend: str, *, mpi: bool) -> Mapping[str, Any]:
     """Run the script with ranks that pose as hosts, started by mpirun or as a launcher without MPI does."""
-    shutil.copy(HERE[0], folder)
-    inside = folder / "lib/ansible_collections/amx/cluster/plugins"
-    inside.mkdir(parents=True)
-    (inside / "module_utils").symlink_to(HERE[1])
     (folder / "plan.json").write_text(json.dumps({"backend": backend}))
     names = {"RANK": "$PMI_RANK", "WORLD_SIZE": "$PMI_SIZE", "LOCAL_RANK": "$MPI_LOCALRANKID"}
     names |= {"LOCAL_WORLD_SIZE": "1", "AMX_CLUSTER_HOST": "node$PMI_RANK"}
     become = "export " + " ".join(f"{name}={value}" for name, value in names.items())
     forget = "" if mpi else "unset PMI_SIZE; "
-    start = "import sys, runpy; sys.argv = sys.argv[1:]; sys.path.insert(0, '.'); "
+    start = "import sys, runpy; sys.argv = sys.argv[1:]; "
     start += "import amx_cluster_mpi; " if backend == "mpi" else ""
-    start += "runpy.run_path('measure_network.py', run_name='__main__')"
+    start += "runpy.run_module('amx_cluster.network.measure_network', run_name='__main__')"
     done = subprocess.run(
         [
             *(f"{environment}/bin/mpirun", "-n", str(ranks), "bash", "-c", f'{become}; {forget}exec "$@"', "rank"),
@@ -104,7 +99,7 @@ def as_hosts(environment: Path, folder: Path, ranks: int, backend: str, *, mpi: 
             "LD_LIBRARY_PATH": f"{environment}/lib",
             "FI_PROVIDER_PATH": f"{environment}/lib",
             "FI_PROVIDER": "tcp",
-            "PYTHONPATH": str(checkout.ROOT / "roles/job/files/collectives"),
+            "PYTHONPATH": str(runtimes.installed()),
             "OMP_NUM_THREADS": "1",
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": "29711" if mpi else "29712",

@@ -14,7 +14,7 @@ def judged(environment: Path, judge: str, *options: str, threads: int = 1) -> st
     """Run a judge of tests/integration/optimize, which must find nothing. Returns what it has printed."""
     command = [environment / "bin/python", ROOT / "tests/integration/optimize" / judge]
     done = subprocess.run(
-        [*command, ROOT / "roles/job/files/observe", *options],
+        [*command, ROOT / "runtime", *options],
         env={"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/"), "OMP_NUM_THREADS": str(threads)},
         capture_output=True,
         text=True,

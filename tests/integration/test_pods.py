@@ -23,8 +23,8 @@ from typing import Any
 
 import pytest
 import yaml
-from ansible_collections.amx.cluster.plugins.action.image_context import programs
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
+from support import runtimes
 from support.at_length import only_at_length
 from support.checkout import ROOT
 from support.kubernetes_jobs import derive, write
@@ -57,10 +57,7 @@ class Pods:
         settings = replace(made.run.settings, since=since)
         self.derived = replace(made, run=replace(made.run, settings=settings))
         self.prefix, self.job, self.storage = folder / "prefix", folder / "job", folder / "storage"
-        for name, path in programs().items():
-            target = self.prefix / "programs" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(path, target)
+        shutil.copytree(runtimes.installed(), self.prefix / "programs")
         (self.prefix / "env").symlink_to(ENV.resolve())
         write(self.job, self.derived, load(file, override))
         self.storage.mkdir()
@@ -89,7 +86,7 @@ class Pods:
         cpus = sorted(os.sched_getaffinity(0))
         with (self.folder / f"{number}.{action}.log").open("a") as log:
             process = subprocess.Popen(
-                [str(self.prefix / "env/bin/python"), "-S", str(self.prefix / "programs/pod.py"), action],
+                [str(self.prefix / "env/bin/python"), "-S", str(self.prefix / "programs"), "pod", action],
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -103,7 +100,7 @@ class Pods:
 
     def ask(self, *words: str) -> str:
         """Return what a command in the first pod prints."""
-        command = [str(self.prefix / "env/bin/python"), "-S", str(self.prefix / "programs/pod.py"), *words]
+        command = [str(self.prefix / "env/bin/python"), "-S", str(self.prefix / "programs"), "pod", *words]
         places = f"{self.prefix}:{self.job}:{self.storage}:{self.folder}/0"
         environ = {**os.environ, "AMX_CLUSTER_PLACES": places, "AMX_CLUSTER_POD": "smoke-reader-1f"}
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout

@@ -13,7 +13,7 @@ import pytest
 from support.at_length import AT_LENGTH, only_at_length
 from support.checkout import ROOT, importable
 
-INFERENCE = ROOT / "roles/measure/files/inference"
+INFERENCE = ROOT / "runtime/amx_cluster/inference"
 # Seconds in which all of it has to come to its end, whatever else the machine does.
 LIMIT = 600
 HOSTS = ["node0", "node1"]

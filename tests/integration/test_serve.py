@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
             str(place),
             "distilbert",
         ],
-        env={**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "roles/measure/files/inference")},
+        env={**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime/amx_cluster/inference")},
         check=True,
         capture_output=True,
     )

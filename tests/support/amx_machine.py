@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from support import runtimes
 from support.checkout import ROOT
 
 RECIPE = ROOT / "molecule/amx/image"
@@ -146,9 +147,7 @@ def write_payload(payload: Path, commands: Commands) -> None:
     shutil.copytree(GUEST, payload, ignore=ignored)
     for name in ("modules", "module_utils"):
         shutil.copytree(ROOT / "plugins" / name, collection / "plugins" / name, ignore=ignored)
-    shutil.copytree(ROOT / "roles/job/files", payload / "job", ignore=ignored)
-    # verify_ranks.py looks for the collection beside itself, as in a job's directory.
-    (payload / "job/lib").symlink_to("../lib")
+    shutil.copytree(runtimes.installed(), payload / "runtime", ignore=ignored)
     package = Path(ansible.__file__).parent
     shutil.copytree(package / "module_utils", payload / "lib/ansible/module_utils", ignore=ignored)
     shutil.copy(package / "release.py", payload / "lib/ansible/release.py")

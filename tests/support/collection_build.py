@@ -17,7 +17,9 @@ def problems(held: set[str], known: set[str]) -> list[str]:
     """What is wrong with a tarball that holds these files, given those that git knows; one sentence each."""
     found = [f"holds {name}, which is not a file of the project" for name in sorted(held - known)]
     found += [f"holds {name}, which only a checkout needs" for name in sorted(held) if name.startswith(".c")]
-    needed = {name for name in known if name.startswith(("cli/", "plugins/", "roles/", "playbooks/", "meta/"))}
+    needed = {
+        name for name in known if name.startswith(("cli/", "plugins/", "roles/", "runtime/", "playbooks/", "meta/"))
+    }
     found += [f"does not hold {name}" for name in sorted((needed | {"README.md", "LICENSE"}) - held)]
     return found
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from support.checkout import ROOT
 
 JUDGES = ROOT / "tests/integration/collectives"
-PACKAGES = ROOT / "roles/job/files/collectives"
+PACKAGES = ROOT / "runtime"
 # What mpirun gives a rank, as rank.py hands it on.
 RANK = 'export RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE LOCAL_RANK=$MPI_LOCALRANKID; exec "$@"'
 PORT = 29600

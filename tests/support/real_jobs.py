@@ -10,16 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.action.job_directory import ROLE_FILES
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files, run_files
-from support import runs
-from support.checkout import ROOT
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from support import runs, runtimes
 
-FILES = ROOT / "roles/job/files"
 # Seconds in which the slowest has to come to its end, whatever else the machine does.
 LIMIT = 600
 
@@ -56,15 +53,14 @@ def start(
         {"host": host, "address": "127.0.0.1", "interface": "lo", "isa": "avx2", "allocation": allocation}
         for host in places
     ]
-    plan = runs.planned(made, stack, hosts, env=str(environment))
+    plan = runs.planned(made, stack, hosts, env=str(environment), runtime=runtimes.installed())
     content = {**directory_files(made, plan, stack), **(files or {})}
     for host, place in places.items():
         for name, text in {**content, "host": f"{host}\n"}.items():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
             (place / name).write_text(text)
-    python = f"{environment}/bin/python"
     place = places[head]
-    command = [python, "-S", "supervise.py", str(place)]
+    command = archive.command(plan, "supervise", str(place))
     subprocess.run(command, cwd=place, env={**os.environ, **(supervisor or {})}, check=True, timeout=60)
 
 
@@ -75,9 +71,7 @@ def directory_files(made: Run, plan: Mapping[str, Any], stack: Mapping[str, Any]
     """
     job = made.job
     scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
-    sources = {str(path.relative_to(FILES)): path for name in ROLE_FILES for path in FILES.glob(name)}
-    programs = {name: path.read_text() for name, path in {**sources, **{one.name: one for one in scripts}}.items()}
-    return {**programs, **library_files(programs.values()), **run_files(Plan.from_json(plan), made, stack)}
+    return {**{path.name: path.read_text() for path in scripts}, **run_files(Plan.from_json(plan), made, stack)}
 
 
 def ended(place: Path) -> tuple[dict[str, Any], str]:

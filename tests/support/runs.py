@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,13 @@ def plan(*hosts: dict[str, Any], stack: dict[str, Any] | None = None, **job: Any
 
 
 def planned(
-    run: Run, stack: dict[str, Any], hosts: Sequence[dict[str, Any]], fabric: str = "auto", env: str = "/opt/env"
+    run: Run,
+    stack: dict[str, Any],
+    hosts: Sequence[dict[str, Any]],
+    fabric: str = "auto",
+    env: str = "/opt/env",
+    runtime: object = "/opt/runtime/0123",
 ) -> dict[str, Any]:
     """Return the plan of a run, as plan.json has it. hosts: their answers as JSON."""
-    return make_plan(run, stack, env, [Answer.from_json(host) for host in hosts], fabric).to_json()
+    plan = make_plan(run, stack, env, [Answer.from_json(host) for host in hosts], fabric)
+    return replace(plan, runtime=str(runtime)).to_json()

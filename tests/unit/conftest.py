@@ -11,8 +11,9 @@ from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
-# The collection is this checkout, through a link in .collections; tests has what tests share; tools are tested, too.
-for folder in (ROOT / "tests", ROOT / "tools", ROOT / ".collections"):
+# The collection is this checkout, through a link in .collections; ranks find the runtime on their
+# PYTHONPATH; tests has what tests share; tools are tested, too.
+for folder in (ROOT / "tests", ROOT / "tools", ROOT / "runtime", ROOT / ".collections"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 from support import slow

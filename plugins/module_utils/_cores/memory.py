@@ -4,7 +4,7 @@
 """From which NUMA nodes the memory of a rank comes: a machine's nodes and a request become a memory policy.
 
 A policy is what set_mempolicy(2) takes, and {} leaves pages to the kernel, which takes the node of the CPU that
-writes to them first. Ranks apply it by roles/job/files/rank.py.
+writes to them first. Ranks apply it by runtime/amx_cluster/rank.py.
 """
 
 from __future__ import annotations

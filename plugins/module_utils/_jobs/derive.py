@@ -23,6 +23,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import 
 VERIFICATION = f"{DERIVED}verify"
 """Name of the job that verifies a plan."""
 
+VERIFY_RANKS = Path("runtime/amx_cluster/verify_ranks.py")
+
 LONGEST = 63
 
 LEFT_OUT = (
@@ -127,7 +129,7 @@ def profiled(job: Job, value: object) -> Job:
     return replace(job, measure=replace(job.measure or Measure(), profile=steps)) if steps else job
 
 
-def verification(job: Job, script: Path) -> Job:
+def verification(job: Job, script: Path = VERIFY_RANKS) -> Job:
     """Return the job that verifies the plan of `job`: its settings and environment, with `script` for its script.
 
     What belongs to the job's own script (arguments, data, models, requirements, secrets) is left out.

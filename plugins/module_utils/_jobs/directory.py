@@ -66,7 +66,7 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
     except OSError:
         return False
     paths = [Path(os.fsdecode(word)) for word in words]
-    if not any(path.name == "supervise.py" for path in paths):
+    if not any(path.name == "supervise" for path in paths):
         return False
     return any(is_same(path, folder) for path in paths if path.is_absolute())
 

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A short exchange of messages between every pair of hosts, over the fabric and with the variables of a job.
 
-One rank on each host (roles/job/files/exchange_ranks.py) exchanges messages with every other one, in the rounds of a
-tournament: no host waits for two. What one finds is a line that begins with LINE; the lines of all are evaluated here.
+One rank on each host (runtime/amx_cluster/exchange_ranks.py) exchanges messages with every other one, in the rounds of
+a tournament: no host waits for two. What one finds is a line that begins with LINE; all of them are evaluated here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 LINE = "amx.cluster exchange: "
-SCRIPT, PROGRAM, LOG = "exchange.sh", "exchange_ranks.py", "exchange.log"
+SCRIPT, LOG = "exchange.sh", "exchange.log"
 # Seconds that mpirun may take until its ranks have started, and that a pair may take.
 START, PAIR = 120, 5
 UNSAID = "unsaid"
@@ -75,7 +75,7 @@ def rounds(players: int) -> list[list[tuple[int, int]]]:
 def script(plan: Plan, python: str) -> str:
     """Return exchange.sh, which starts the exchange of a plan's hosts in the job directory."""
     hosts = len(plan.hosts)
-    command = f"mpirun -f hostfile -n {hosts} -ppn 1 \\\n  {shlex.quote(python)} {PROGRAM}"
+    command = f"mpirun -f hostfile -n {hosts} -ppn 1 \\\n  {shlex.quote(python)} {shlex.quote(plan.runtime)} exchange"
     return TEXT.format(job=plan.job, hosts=hosts, ignore=login_shell.IGNORE, command=command)
 
 

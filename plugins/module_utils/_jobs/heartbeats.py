@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Receive the heartbeats of a job's ranks, so that nobody else who connects is in their way.
 
-A rank (roles/job/files/observe/_amx_cluster_observer/) keeps one connection, and sends on it a line with the token
+A rank (runtime/amx_cluster/observer/) keeps one connection, and sends on it a line with the token
 and then messages, a line of JSON each. A connection may also be made for one message. Nothing is sent back.
 """
 

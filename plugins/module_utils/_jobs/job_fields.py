@@ -37,7 +37,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import packagi
 # In the names of derived jobs, so that no job file has them.
 DERIVED = "+"
 # What the job directory has of its own beside the job's scripts.
-TAKEN = ("rank.py", "supervise.py", secret_env.FILE)
+TAKEN = (secret_env.FILE,)
 # Precisions in which nothing is trained.
 RUN_ONLY = ("int8", "fp16")
 # Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
@@ -272,9 +272,6 @@ def _metrics(sources: dict[str, Source]) -> dict[str, Source]:
             *TAKEN,
             "data",
             "output",
-            "lib",
-            "observe",
-            "collectives",
             "packages",
             project.DIRECTORY,
             EXAMPLES.parts[0],

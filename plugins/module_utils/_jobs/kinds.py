@@ -44,7 +44,7 @@ INFERENCE = Kind(
     needs_group=False,
     communicates=False,
     playbook="infer.yml",
-    program="roles/measure/files/inference/run_benchmark.py",
+    program="runtime/amx_cluster/inference/run_benchmark.py",
 )
 VERIFICATION = Kind("verification", "ranks that report where they run", in_job_files=False)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Which parts of a step the ranks of a job compute faster than PyTorch: the job field optimize, and cluster_optimize.
 
-What each of them does: roles/job/files/observe/_amx_cluster_optimize.
+What each of them does: runtime/amx_cluster/optimize.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ class Plan(Document):
 
     launcher: Launcher.for_ranks. secrets: names of further variables of all ranks, each with where its value comes
     from. stack: the name of the catalogue's entry. head, head_interface, shared_directory: as run.Settings has them.
-    environment: the path of the virtual environment, the same on every host. bindings: the directory of the MPI
+    environment: the path of the virtual environment, the same on every host. runtime: the directory of the programs
+    that run ranks, likewise. bindings: the directory of the MPI
     run time; mpi: what the stack sets for it. hosts: in the order of the hostfile. project: as run.Settings has it.
     memory: what memory_check.check returned. notices: as run.Settings has it.
     """
@@ -89,6 +90,7 @@ class Plan(Document):
     shared_directory: bool = False
     master_addr: str = ""
     environment: str = ""
+    runtime: str = ""
     bindings: str = ""
     mpi: dict[str, str] = field(default_factory=dict)
     env_launcher: dict[str, str] = field(default_factory=dict)

@@ -39,9 +39,10 @@ class Answer(Document):
     """What a host has answered for a plan: its network, its instruction sets, its installation and its cores.
 
     isa: its best instruction set, as amx.best_isa names it; amx: the reason of amx.judge. fabric: what fabrics.lacking
-    reads, where the host has one. venv: the path of its virtual environment, tcmalloc: where its loader finds that
-    allocator; empty for none. ranks, env, threads_per_rank, core_map (None where nothing was requested), memory and
-    warnings are those of its allocation, and refusal is why it has none.
+    reads, where the host has one. venv: the path of its virtual environment, runtime: the directory of the
+    programs that run ranks, tcmalloc: where its loader finds that allocator; empty for none. ranks, env,
+    threads_per_rank, core_map (None where nothing was requested), memory and warnings are those of its allocation, and
+    refusal is why it has none.
     """
 
     host: str
@@ -51,6 +52,7 @@ class Answer(Document):
     amx: str = ""
     fabric: dict[str, Any] = field(default_factory=dict)
     venv: str = ""
+    runtime: str = ""
     tcmalloc: str = ""
     ranks: list[Rank] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict)

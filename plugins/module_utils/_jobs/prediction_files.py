@@ -265,12 +265,12 @@ def collect(folder: Path, here: str, shared: bool) -> dict[str, Any]:
 
 def _run_shards(folder: Path, *options: str) -> Any:
     """Return what shards.py of a prediction prints about its job directory. Raises OSError, ValueError as it does."""
-    python = f"{(read_json(folder / 'plan.json') or {})['environment']}/bin/python"
+    plan = read_json(folder / "plan.json") or {}
     with directory.privately():
         ran = subprocess.run(
-            [python, "shards.py", *options, str(folder)],
+            [f"{plan['environment']}/bin/python", "shards.py", *options, str(folder)],
             cwd=folder / "project",
-            env={**os.environ, "PYTHONPATH": str(folder / "lib")},
+            env={**os.environ, "PYTHONPATH": plan["runtime"]},
             capture_output=True,
             text=True,
             check=False,

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batch predictions: what is requested, as a job of independent ranks, and what tells two requests apart.
 
-What the ranks run is in roles/measure/files/inference. A *setting* says how a model is run; playbooks/infer.yml writes
+What the ranks run is in runtime/amx_cluster/inference. A *setting* says how a model is run; playbooks/infer.yml writes
 the fastest one into recommended-MODEL.yml.
 """
 

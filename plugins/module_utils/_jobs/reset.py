@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall, tuning
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, in_use
 from ansible_collections.amx.cluster.plugins.module_utils._ownership import Places
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv, wheelhouse
 from ansible_collections.amx.cluster.plugins.module_utils._text import names, words
@@ -24,11 +24,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import names, wo
 # What each piece is, in the order in which they are removed. The last ones keep the connection of Ansible and of jobs.
 PIECES = {
     "jobs": "job directories without results, such as those of workers, and those of derived jobs",
-    "previous": "job directories with results, of previous runs, but the last model of a job without a later one",
+    "previous": "job directories with results, of previous runs, but the last model of a job without a later one; also "
+    "programs of previous versions that no job needs",
     "results": "job directories with results: models, checkpoints, metrics and logs; of previous runs, too",
     "data": "models, datasets, examples, packages and files of projects that jobs were provided with",
     "downloads": "what the control node has downloaded for all of its clusters, in cluster_cache",
-    "environments": "virtual environments and wheels",
+    "environments": "virtual environments, wheels, and the programs that run jobs",
     "tuning": "kernel settings, limits, and tcmalloc where the collection installed it",
     "firewall": "the rules of the role firewall",
     "ssh": "key pairs, keys in authorized_keys, pinned host keys and the SSH configuration between hosts",
@@ -41,6 +42,7 @@ OWNERS = (
     directory.PLACES,
     file_set.PLACES,
     file_set.DOWNLOADS,
+    archive.PLACES,
     venv.PLACES,
     wheelhouse.WHEELS,
     wheelhouse.DOWNLOADS,
@@ -84,6 +86,8 @@ def paths(base: Path, piece: str) -> list[Path]:
     found = [*links, *_inside(base, piece)]
     if PARTS.get(piece, (piece,)) == ("jobs",):
         found = [path for path in found if _of_a_job(path) == piece]
+    if piece == "previous":
+        found += archive.unused(base, found)
     return sorted(path for path in found if _ownership.is_own(path))
 
 

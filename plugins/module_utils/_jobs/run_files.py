@@ -6,21 +6,17 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.known import LAUNCHERS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._stacks.arguments import arguments, checkpoints, sharding
-
-PACKAGE = "ansible_collections.amx.cluster.plugins.module_utils"
-# How a program imports from the collection: from where in it, and what, in parentheses or not.
-IMPORT = re.compile(rf"^ *from {re.escape(PACKAGE)}\.?(\S*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 
 
 def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> dict[str, str]:
@@ -36,36 +32,8 @@ def run_files(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str,
     }
 
 
-def library_files(programs: Iterable[str] = ()) -> dict[str, str]:
-    """Return the modules of the collection that a job directory needs, as files of its `lib`, a directory on sys.path.
-
-    These are the supervisor's, the readers of data and models, and what `programs`, texts in Python, import besides.
-    """
-    root = Path(__file__).parents[1]
-    modules: dict[str, str] = {}
-    readers = f"from {PACKAGE}._data import chats, model_files, row_checks"
-    left = [f"from {PACKAGE}._jobs import supervisor", readers, *programs]
-    while left:
-        for name in _imported(left.pop()):
-            path = root / f"{name.replace('.', '/')}.py"
-            if name not in modules and path.is_file():
-                modules[name] = path.read_text(encoding="utf-8")
-                left.append(modules[name])
-    return {f"lib/{PACKAGE}.{name}".replace(".", "/") + ".py": text for name, text in sorted(modules.items())}
-
-
-def _imported(program: str) -> Iterator[str]:
-    """Yield the names within PACKAGE from which a program imports, or which it may import as modules."""
-    for place, several, one in IMPORT.findall(program):
-        yield place
-        for name in (several or one).replace("\n", ",").split(","):
-            words = name.split()
-            if words:
-                yield f"{place}.{words[0]}".lstrip(".")
-
-
 def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> list[str]:
-    """Return a script's path in the job directory and its arguments: the job's own, and what the launch adds.
+    """Return what names a script to Python in the job directory, and its arguments: its own, and what the launch adds.
 
     What is added, and under which name, is up to the stack's version of transformers (see arguments.arguments;
     docs/stacks.md lists them). A kind of job that takes no Trainer arguments gets its own only.
@@ -77,7 +45,10 @@ def script_words(plan: Plan, run: Run, stack: Mapping[str, Any], more: Mapping[s
         added = plan.world_size, plan.precision, plan.backend
         shards = sharding(run.job.sharding, stack.get("packages", {}).get("transformers", "0"))
         own = arguments(stack["arguments"], {**own, **kept, **shards}, *added)
-    return [script_path(run), *render_arguments(own)]
+    script = run.job.script
+    is_own = script.is_relative_to(archive.DIRECTORY)
+    named = ["-m", archive.module(script)] if is_own else [script_path(run)]
+    return [*named, *render_arguments(own)]
 
 
 def script_path(run: Run, script: Path | None = None) -> str:

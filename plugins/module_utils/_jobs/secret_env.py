@@ -15,7 +15,7 @@ from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._text import masked
 
-# Read by roles/job/files/rank.py.
+# Read by runtime/amx_cluster/rank.py.
 FILE = "secrets.json"
 MASK = "***"
 # Where the value of a secret comes from, as a plan has it.

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A model that is served over HTTP: what is requested, as a job of independent ranks.
 
-What the ranks run is run_server.py in roles/measure/files/inference.
+What the ranks run is run_server.py in runtime/amx_cluster/inference.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ import ctypes
 import fcntl
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -31,6 +32,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._data import pass_on, project
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    archive,
     batches,
     checkpoints,
     departures,
@@ -64,6 +66,7 @@ GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 ALONE = 75  # seconds that ranks have to end when their supervisor has ended
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
+LACKS_RUNTIME = "the runtime is missing or damaged"
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 
 
@@ -219,7 +222,7 @@ class Supervisor(Supervision):
     def attempts(self) -> tuple[str, int]:
         """Run launch.sh until it succeeds or is not started again; return why it failed at last, and its exit code."""
         reason, code = "", 0
-        reason = self.wait_for_hosts() or self.other_start()
+        reason = self.wait_for_hosts() or self.check_hosts(self.names())
         if not reason and self.prepares and not self.stop_wanted:
             self.status["preparing"] = now()
             self.save()
@@ -242,15 +245,43 @@ class Supervisor(Supervision):
                 break
         return reason, code
 
-    def other_start(self) -> str:
-        """Return which hosts have the files of another start of this job; an empty string where none has."""
+    def check_hosts(self, names: Sequence[str]) -> str:
+        """Check that hosts have the directory of this start of the job, and install the runtime where it is missing.
+
+        Returns why that failed.
+        """
         if self.run.settings.shared_directory:
             return ""
-        asked = remote.on_every_host(["cat", str(self.folder / "job.json")], self.names(), self.here)
-        other = [host for host, (code, text) in asked.items() if code == 0 and self.run.settings.start not in text]
-        if not other:
+        check = shlex.join(archive.command(self.plan, "check"))
+        command = f"cat {shlex.quote(str(self.folder))}/job.json && {{ {check} 2>&1 || echo {LACKS_RUNTIME}; }}"
+        asked = remote.on_every_host(["sh", "-c", command], names, self.here)
+        there = {host: text for host, (code, text) in asked.items() if code == 0}
+        other = [host for host, text in there.items() if self.run.settings.start not in text]
+        if other:
+            return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
+        lacking = [host for host, text in there.items() if text.rstrip().endswith(LACKS_RUNTIME)]
+        return self.install([host for host in lacking if host != self.here])
+
+    def install(self, hosts: Sequence[str]) -> str:
+        """Install the runtime of this job on hosts; return why that failed."""
+        if not hosts:
             return ""
-        return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
+        runtime, copied = Path(self.plan["runtime"]), self.folder / ".runtime.zip"
+        try:
+            copied.write_bytes(archive.pack(archive.of_directory(runtime)))
+            python = f"{self.plan['environment']}/bin/python"
+            steps = {}
+            for host in hosts:
+                problem = f"the runtime could not be installed on {host}"
+                unpacked = remote.ssh(host, [python, "-S", str(copied), "install", str(runtime)])
+                steps[host] = [
+                    transfers.push(host, [copied], "the runtime"),
+                    transfers.Step(unpacked, problem),
+                    transfers.Step(remote.ssh(host, ["rm", "-f", str(copied)]), problem),
+                ]
+            return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
+        finally:
+            copied.unlink(missing_ok=True)
 
     def prepare(self) -> tuple[str, int]:
         """Run the script that makes the job's data, and copy these to the other hosts.
@@ -260,7 +291,7 @@ class Supervisor(Supervision):
         """
         job, log = self.run.job, self.folder / "log"
         script = script_path(self.run, job.prepare.script if job.prepare else None)
-        paths = [*self.run.settings.project.get("paths", []), "packages", "lib"]
+        paths = [*self.run.settings.project.get("paths", []), "packages", self.plan["runtime"]]
         own = {"PYTHONPATH": ":".join(str(self.folder / path) for path in paths), processes.OF_JOB: str(self.folder)}
         with log.open("ab") as output:
             self.process = subprocess.Popen(
@@ -560,6 +591,9 @@ class Supervisor(Supervision):
             )
         try:
             away = dict.fromkeys(gone, "which does not answer")
+            reason = self.check_hosts(left)
+            if reason:
+                return reason
             reason = self.resume(left, away, self.status, leaving)
             if reason and leaving:
                 reason = self.resume(left, {**away, **dict.fromkeys(leaving, "which was taken back")}, self.status)
@@ -622,8 +656,7 @@ class Supervisor(Supervision):
 
     def command(self, option: str, *words: str) -> list[str]:
         """Return the command with which a host does something in its job directory: see main."""
-        python = f"{self.plan['environment']}/bin/python"
-        return [python, "-S", str(self.folder / "supervise.py"), option, str(self.folder), *words]
+        return archive.command(self.plan, "supervise", option, str(self.folder), *words)
 
     def take(self, messages: list[dict[str, Any]]) -> None:
         """Record the heartbeats that came, and which hosts have parts of checkpoints."""
@@ -732,7 +765,7 @@ def main(arguments: list[str]) -> None:
     """
     if not arguments[0].startswith("--"):
         try:
-            session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), *arguments])
+            session.stay([sys.executable, "-S", str(Path(sys.argv[0]).resolve()), "supervise", *arguments])
         except ValueError as error:
             raise SystemExit(str(error)) from None
     umask = os.umask(0o077)

@@ -42,7 +42,7 @@ def compare(plan: Plan, observed: Sequence[Mapping[str, Any]]) -> list[Finding]:
 
     Planned is what the allocation says (compute_cpus, comm_cpus, domain_cpus), not what the environment was to bring
     about, so that a job whose own environment spoils the plan is found out.
-    observed: a report of each rank, as roles/job/files/verify_ranks.py documents it.
+    observed: a report of each rank, as runtime/amx_cluster/verify_ranks.py documents it.
     """
     reports = {report["rank"]: report for report in observed}
     findings = []

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, heartbeats, remote, wire
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, faults, heartbeats, remote, wire
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.departures import Departures
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import ENTERED, WORLD, WRITTEN_BY_RANK_0
@@ -209,9 +209,8 @@ class Watch:
         patience = faults.LATE if any(rank in ended for rank in late) else faults.MUTE
         if self.receiver is None or not late or now - self._counted < patience:
             return
-        python = f"{self.plan['environment']}/bin/python"
-        command = [python, "-S", str(self.folder / "supervise.py"), "--ranks", str(self.folder)]
-        command.append(wire.attempt(self.receiver.endpoint))
+        attempt = wire.attempt(self.receiver.endpoint)
+        command = archive.command(self.plan, "supervise", "--ranks", str(self.folder), attempt)
         hosts = [name for name in self.names if name in set(late.values())]
         for code, output in remote.on_every_host(command, hosts, self.here).values():
             with contextlib.suppress(ValueError, IndexError, AttributeError):
@@ -242,8 +241,7 @@ class Watch:
 
     def _find_busy(self, ranks: Sequence[int]) -> None:
         """Find out on their hosts whether these ranks use a processor."""
-        python = f"{self.plan['environment']}/bin/python"
-        command = [python, "-S", str(self.folder / "supervise.py"), "--usage", str(self.folder)]
+        command = archive.command(self.plan, "supervise", "--usage", str(self.folder))
         for code, output in remote.on_every_host(command, self.names, self.here).values():
             with contextlib.suppress(ValueError, IndexError, AttributeError):
                 used = json.loads(output.splitlines()[-1]) if code == 0 else {}

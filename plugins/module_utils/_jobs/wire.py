@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a job's ranks and its supervisor exchange: variables, files, heartbeats.
 
-Ranks carry this file, too: roles/job/files/observe/_amx_cluster_observer/wire.py is a link to it. It imports nothing of
-the collection, and nothing that takes long.
+Every rank imports it before its script: it imports nothing of the collection, and nothing that takes long.
 """
 
 from __future__ import annotations

@@ -9,17 +9,15 @@ control/ runs on the control node, pod/ in the pods of a job; neither imports fr
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import PACKAGE, library_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
 
 # Where things are in a pod; the image has PREFIX, the ConfigMap is mounted at JOB and the volume at STORAGE.
 PREFIX, JOB, STORAGE, SCRATCH = "/opt/amx-cluster", "/etc/amx-cluster/job", "/storage", "/run/amx-cluster"
 # The command of every container, before its action (pod/main.py).
-PROGRAM = (f"{PREFIX}/env/bin/python", "-S", f"{PREFIX}/programs/pod.py")
+PROGRAM = (f"{PREFIX}/env/bin/python", "-S", f"{PREFIX}/programs", "pod")
 FAILED = 1
 """The exit code of pod.py when the job has failed: Kubernetes starts a pod again that was lost, and none with this."""
 # Seconds: how long a pod lives that is only read through, and how long it has to end.
@@ -31,9 +29,8 @@ VERSION = 2
 
 @functools.cache
 def digest() -> str:
-    """Return what tells these programs from others: of all modules that the program of a pod imports."""
-    modules = library_files([f"from {PACKAGE}._kubernetes.pod import main"])
-    return hashlib.sha256(json.dumps(modules).encode()).hexdigest()[:12]
+    """Return what tells these programs from others: the name of their archive."""
+    return archive.name(archive.of_this())
 
 
 def skew(rendered: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.prediction im
 FORWARD = 1 / 3
 """Share of the forward pass in computing: the backward pass multiplies twice as many matrices."""
 PIECE = 1 << 20
-"""Bytes that backend mpi reduces at a time (roles/job/files/collectives/amx_cluster_mpi/reductions.py)."""
+"""Bytes that backend mpi reduces at a time (runtime/amx_cluster_mpi/reductions.py)."""
 PER_BYTE = {"mpi": 40.1e-3 / (64 << 20), "gloo": 63.8e-3 / (64 << 20)}
 """Seconds of a processor for each byte of gradients: all_reduce of 64 MiB between two hosts that do nothing else."""
 FAIR = 0.5

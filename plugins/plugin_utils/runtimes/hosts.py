@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, results, serving, status
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, results, serving, status
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
 from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
@@ -63,8 +63,7 @@ class Hosts(Runtime):
     def start(self, request: Request) -> dict[str, Any]:
         """Start the supervisor in the job directory, which every host has, and follow the job."""
         job, folder = request.run.job.name, self.folder(request.run.job.name)
-        python = f"{request.plan['environment']}/bin/python"
-        argv = [python, "-S", "supervise.py", folder, request.run.settings.start]
+        argv = archive.command(request.plan, "supervise", folder, request.run.settings.start)
         argv += [directory.PREPARED] if request.prepared else []
         self.module("ansible.legacy.command", argv=argv, chdir=folder)
         return self.follow(job, shows_results=request.shows_results, until_ready=request.until_ready)

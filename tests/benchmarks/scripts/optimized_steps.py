@@ -30,7 +30,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-OBSERVE = Path(__file__).resolve().parents[3] / "roles/job/files/observe"
+OBSERVE = Path(__file__).resolve().parents[3] / "runtime"
 PARTS = ["dropout", "attention", "optimizer"]
 AS_IT_IS, COMPILED, IPEX = "as it is", "torch.compile", "ipex.optimize"
 WAYS = {AS_IT_IS: [], "auto": PARTS, **{part: [part] for part in PARTS}, COMPILED: [], IPEX: []}
@@ -105,13 +105,13 @@ MODELS: dict[str, Callable[[], tuple[Any, Any]]] = {
 
 def work(model_name: str, way: str, threads: int, precision: str, profile: int) -> None:
     """Make a step for each line of the standard input, and print its seconds; or profile so many."""
-    sys.path.insert(0, str(OBSERVE))
+    sys.path[:0] = [str(OBSERVE), str(OBSERVE.parent / ".collections")]
     import torch
 
     if WAYS[way]:
-        import _amx_cluster_optimize
+        import amx_cluster.optimize
 
-        _amx_cluster_optimize.watch(torch, WAYS[way])
+        amx_cluster.optimize.watch(torch, WAYS[way])
     torch.set_num_threads(threads)
     torch.manual_seed(0)
     model, rows = MODELS[model_name]()
@@ -132,7 +132,7 @@ def work(model_name: str, way: str, threads: int, precision: str, profile: int) 
         optimizer.zero_grad()
 
     if profile:
-        from _amx_cluster_observer.profiling import Profiling
+        from amx_cluster.observer.profiling import Profiling
 
         profiling = Profiling(3, profile)
         for made in range(3 + profile + 1):

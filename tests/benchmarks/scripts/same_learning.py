@@ -30,7 +30,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / ".collections"))
-OBSERVE = ROOT / "roles/job/files/observe"
+OBSERVE = ROOT / "runtime"
 FETCHED = ROOT / ".cluster/fetched/packages"
 PARTS = ["dropout", "attention", "optimizer"]
 WAYS: dict[str, list[str]] = {"as it is": [], "auto": PARTS}
@@ -145,9 +145,9 @@ def work(way: str, options: argparse.Namespace) -> None:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     if WAYS[way]:
-        import _amx_cluster_optimize
+        import amx_cluster.optimize
 
-        _amx_cluster_optimize.watch(torch, WAYS[way])
+        amx_cluster.optimize.watch(torch, WAYS[way])
     torch.set_num_threads(options.threads)
     directory = downloaded() if options.task == "sentences" else None
     training, validation = pairs(directory) if directory else patterns()

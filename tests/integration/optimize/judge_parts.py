@@ -1,6 +1,6 @@
 """The parts of optimize beside PyTorch's own: a line for each promise, and exit code 1 if one is false.
 
-judge_parts.py OBSERVE: the directory of _amx_cluster_optimize.
+judge_parts.py OBSERVE: the directory of amx_cluster.optimize.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 
 sys.path.insert(0, sys.argv[1])
-import _amx_cluster_optimize
+import amx_cluster.optimize
 
 _kernel = torch.library.get_kernel("aten::scaled_dot_product_attention", "AutogradCPU")
 
@@ -26,9 +26,9 @@ def theirs(*args: Any, **kwargs: Any) -> Any:
     return _kernel.call_boxed(torch._C.DispatchKeySet(torch._C.DispatchKey.AutogradCPU), *args, **kwargs)
 
 
-_amx_cluster_optimize.watch(torch, ["dropout", "attention", "optimizer"])
+amx_cluster.optimize.watch(torch, ["dropout", "attention", "optimizer"])
 
-from _amx_cluster_optimize import attention, masks, optimizer
+from amx_cluster.optimize import attention, masks, optimizer
 
 mine = F.scaled_dot_product_attention
 wrong = 0

@@ -1,7 +1,7 @@
 """Random programs, with PyTorch's own functions and with the parts of optimize: each difference as a small program.
 
 judge_programs.py OBSERVE [--seconds N] [--programs N] [--seed N] [--area NAME] [--program REPR]: OBSERVE is the
-directory of _amx_cluster_optimize. Prints the number of programs of each area, and exits with 1 if any differs. A
+directory of amx_cluster.optimize. Prints the number of programs of each area, and exits with 1 if any differs. A
 program is a row of choices; of one that differs, each choice is replaced by the first of its field while it still
 differs. `--program` runs one that was printed.
 
@@ -81,9 +81,9 @@ def _serve(pipe: Any, observe: str, parts: list[str]) -> None:
     sys.path.insert(0, observe)
     acted = Counter[str]()
     if parts:
-        import _amx_cluster_optimize
+        import amx_cluster.optimize
 
-        _amx_cluster_optimize.watch(torch, parts)
+        amx_cluster.optimize.watch(torch, parts)
         _count(acted, parts)
     while True:
         try:
@@ -108,16 +108,16 @@ def _count(acted: Counter[str], parts: list[str]) -> None:
 
         setattr(owner, name, staticmethod(count) if isinstance(owner, type) else count)
 
-    from _amx_cluster_optimize import masks
+    from amx_cluster.optimize import masks
 
     counted(masks, "fill", "dropout")
     if "attention" in parts:
-        from _amx_cluster_optimize import attention
+        from amx_cluster.optimize import attention
 
         attention.SMALL = 1 << 16
         counted(attention.Attention, "forward", "attention")
     if "optimizer" in parts:
-        from _amx_cluster_optimize import optimizer
+        from amx_cluster.optimize import optimizer
 
         optimizer.SMALL = 0
         for name in ("_fused_adam_", "_fused_adamw_"):

@@ -163,7 +163,7 @@ def _thresholds(is_small: bool) -> None:
     import sys
 
     for name in ("attention", "masks"):
-        if module := sys.modules.get(f"_amx_cluster_optimize.{name}"):
+        if module := sys.modules.get(f"amx_cluster.optimize.{name}"):
             kept = module.__dict__.setdefault("_judged", getattr(module, "SMALL", 0))
             module.SMALL = 1 if is_small else kept  # type: ignore[attr-defined]
 

@@ -59,7 +59,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     # Not the minute that a rank is patient for without its supervisor: this need not take that long.
-    from _amx_cluster_observer.heartbeat import Heartbeat
+    from amx_cluster.observer.heartbeat import Heartbeat
 
     Heartbeat.PATIENCE = 4
     main()

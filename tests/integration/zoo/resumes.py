@@ -76,7 +76,7 @@ def main() -> None:
             "from": args.resume_from_checkpoint,
             "world": args.world_size,
             "threads": torch.get_num_threads(),
-            "optimized": sorted(name for name in sys.modules if name.startswith("_amx_cluster_optimize.")),
+            "optimized": sorted(name for name in sys.modules if name.startswith("amx_cluster.optimize.")),
         }
         Path("output").mkdir(exist_ok=True)
         Path("output/all_results.json").write_text(json.dumps(found))

@@ -50,12 +50,12 @@ def test_every_page_is_in_the_index_of_the_site() -> None:
 
 
 # A path of the repository in backticks; those that begin with _ are in plugins/module_utils.
-PATH = re.compile(r"`((?:_\w+|roles|jobs|playbooks|plugins|tests|tools|inventories|molecule)/[\w./-]+)`")
+PATH = re.compile(r"`((?:_\w+|roles|runtime|jobs|playbooks|plugins|tests|tools|inventories|molecule)/[\w./-]+)`")
 
 
 def test_paths_that_the_published_recipes_name_are_there() -> None:
     """Each of their rows that is done says where."""
     named = PATH.findall((ROOT / "docs/published_recipes.md").read_text(encoding="utf-8"))
-    assert {"_jobs/planning.py", "jobs/mrpc-bert.yml", "roles/job/files/rank.py"} <= set(named)
+    assert {"_jobs/planning.py", "jobs/mrpc-bert.yml", "runtime/amx_cluster/rank.py"} <= set(named)
     places = {name: ROOT / ("plugins/module_utils" if name.startswith("_") else "") / name for name in named}
     assert [name for name, path in places.items() if not path.exists()] == []

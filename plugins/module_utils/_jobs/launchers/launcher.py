@@ -120,7 +120,7 @@ def rank_command(plan: Plan, words: Sequence[str]) -> str:
             groups.append([])
         groups[-1].append(word)
     lines = [" ".join(shlex.quote(word) for word in group) for group in groups]
-    return " \\\n    ".join([f"{shlex.quote(python(plan))} -S rank.py", *lines])
+    return " \\\n    ".join([f"{shlex.quote(python(plan))} -S {shlex.quote(plan.runtime)} rank", *lines])
 
 
 def python(plan: Plan) -> str:

@@ -97,7 +97,7 @@ def _mpirun(plan: Plan, command: str) -> str:
 LAUNCH = """\
 #!/usr/bin/env bash
 # Job {job}: {ranks} rank(s) on {hosts} host(s), started by mpirun. Written by amx.cluster from job.yml and plan.json.
-# It needs nothing but this directory, which every host of the hostfile has: run it again with `bash launch.sh`.
+# It needs this directory and what it names, which every host of the hostfile has: run it again with `bash launch.sh`.
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
 

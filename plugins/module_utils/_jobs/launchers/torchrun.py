@@ -65,6 +65,7 @@ class Torchrun(Launcher):
                 **about,
                 port=free_port(plan),
                 python=shlex.quote(python(plan)),
+                runtime=shlex.quote(plan.runtime),
                 head=shlex.quote(plan.head),
                 names=" ".join(shlex.quote(host.host) for host in plan.hosts),
                 starts="\n".join(starts),
@@ -103,7 +104,7 @@ exec torchrun --nnodes={hosts} --node_rank="$1" --nproc_per_node="$2" --rdzv_bac
 LAUNCH = """\
 #!/usr/bin/env bash
 # Job {job}: {ranks} rank(s) on {hosts} host(s), started by torchrun on each. Written by amx.cluster from job.yml and
-# plan.json. It needs nothing but this directory, which every host of the hostfile has: run it again with
+# plan.json. It needs this directory and what it names, which every host of the hostfile has: run it again with
 # `bash launch.sh`.
 set -euo pipefail
 cd "$(dirname "${{BASH_SOURCE[0]}}")"
@@ -134,7 +135,7 @@ end_all() {{
     trap '' TERM INT
     local host ending=()
     for host in {names}; do
-        on "$host" "$(printf '%q -S %q/supervise.py --reap %q' {python} "$PWD" "$PWD")" \\
+        on "$host" "$(printf '%q -S %q supervise --reap %q' {python} {runtime} "$PWD")" \\
             -o ConnectTimeout=5 > /dev/null 2>&1 &
         ending+=($!)
     done

@@ -69,14 +69,14 @@ def context(
     wheels: list[Mapping[str, Any]],
     house: Path,
     base: str,
-    programs: Mapping[str, Path],
+    programs: Mapping[str, bytes],
     examples: Path | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Context:
     """Return what the image of a stack is built from.
 
     stack: with `interpreter`, its Python. wheels, house: those of a wheelhouse, and its directory. programs: {path in
-    the image's directory of programs: file}. examples: transformers' directory of examples. env: variables for the
+    the image's directory of programs: contents}. examples: transformers' directory of examples. env: variables for the
     build, such as proxies; they are not kept in the image. Raises ValueError without pip among the wheels.
     """
     pip = next((str(wheel["file"]) for wheel in wheels if wheel["name"] == "pip"), "")
@@ -90,7 +90,7 @@ def context(
         "stack.json": json.dumps(stack, indent=1, sort_keys=True) + "\n",
     }
     files = {f"wheels/{wheel['file']}": house / str(wheel["file"]) for wheel in wheels}
-    files.update({f"programs/{name}": path for name, path in programs.items()})
+    texts.update({f"programs/{name}": contents.decode() for name, contents in programs.items()})
     if examples:
         inside = sorted(path for path in examples.rglob("*") if path.is_file() and not path.is_symlink())
         files.update({f"examples/{path.relative_to(examples)}": path for path in inside})

@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._cores import memory, 
 from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx, facts, loader
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, checkpoints
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
@@ -52,11 +52,11 @@ def host_of_pod(pod: str, allocation: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def own_plan(run: Run, stack: Mapping[str, Any], env: Path, host: Mapping[str, Any]) -> dict[str, Any]:
+def own_plan(run: Run, stack: Mapping[str, Any], places: Places, host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan of this pod alone: what its ranks are set to, whatever their numbers will be."""
-    plan = make_plan(run, stack, str(env), [Answer.from_json(host)])
+    plan = make_plan(run, stack, str(places.env), [Answer.from_json(host)])
     # Secrets are in the environment of the container, and output is on the volume that all pods have.
-    return replace(plan, secrets={}, shared_directory=True).to_json()
+    return replace(plan, runtime=str(places.programs), secrets={}, shared_directory=True).to_json()
 
 
 def complete(plan: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ class Start:
         return [
             *(python, "-m", "torch.distributed.run", f"--nproc_per_node={self.ranks}"),
             *rendezvous(self.job.derived, self.job.run.settings.start, environ, address, restarts),
-            *("--no_python", python, "-S", f"{places.programs}/pod.py", "rank"),
+            *("--no_python", python, "-S", str(places.programs), "pod", "rank"),
         ]
 
 
@@ -197,7 +197,7 @@ def start_of(places: Places, job: Job, stack: Mapping[str, Any], environ: Mappin
         warnings.append(f"bf16 is emulated here: this CPU's best instruction set is {host['isa']}")
     for text in warnings:
         say(f"warning: {text}")
-    plan = own_plan(job.run, stack, places.env, host)
+    plan = own_plan(job.run, stack, places, host)
     write_json(here / OWN_PLAN, {"plan": plan, "stack": stack})
     return Start(job, here, number, pod, node, plan, ranks)
 
@@ -238,4 +238,4 @@ def rank(places: Places, here: Path, environ: Mapping[str, str]) -> tuple[list[s
             more = {"resume_from_checkpoint": f"output/{last.name}"}
     words = script_words(Plan.from_json(plan), job.run, own["stack"], more)
     # Every rank has the endpoint, also where it cannot be reached: they tell their starts apart by it.
-    return [f"{plan['environment']}/bin/python", "-S", "rank.py", *words], {**environ, "AMX_CLUSTER_BEAT": endpoint}
+    return archive.command(plan, "rank", *words), {**environ, "AMX_CLUSTER_BEAT": endpoint}

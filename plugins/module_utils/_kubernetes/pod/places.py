@@ -24,8 +24,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import int
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.interface import JOB, PREFIX, SCRATCH, STORAGE
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import requirements, venv
 
-# What the programs of a job have besides: beside them in the image.
-PROGRAMS = ("rank.py", "observe", "lib")
 OUTCOME = 3000  # bytes of a termination message at most
 
 
@@ -133,7 +131,6 @@ def make_directory(places: Places, job: Job) -> Path:
     here.mkdir(parents=True)
     links = {
         **{name: kept / name for name in project.WRITTEN},
-        **{name: places.programs / name for name in PROGRAMS},
         **{path: places.storage / name for path, name in of_volume(job.run).items()},
         "transformers": places.prefix / "transformers",
     }

@@ -65,10 +65,11 @@ def prepare(places: Places, environ: Mapping[str, str]) -> None:
         base = places.job / project.DIRECTORY if job.run.job.project else places.job
         path = os.path.relpath(str(script.script).replace(JOB, str(places.job)), base)
         say(f"preparing the data with {path}")
+        paths = [*filter(None, [environ.get("PYTHONPATH")]), str(places.programs)]
         done = subprocess.run(
             [f"{places.env}/bin/python", path, *prepare_arguments(job.run.job)],
             cwd=inside,
-            env={**environ, "PYTHONPATH": os.pathsep.join(filter(None, [environ.get("PYTHONPATH"), f"{here}/lib"]))},
+            env={**environ, "PYTHONPATH": os.pathsep.join(paths)},
             check=False,
         )
         if done.returncode:

@@ -44,9 +44,9 @@ def test_the_directory(tmp_path: Path, house: Path) -> None:
     made = Path(answer["path"])
     assert answer["tag"] == made.name == f"native-{answer['digest'][:12]}"
     found = {str(path.relative_to(made)) for path in made.rglob("*") if path.is_file()}
-    library = "programs/lib/ansible_collections/amx/cluster/plugins/module_utils"
-    assert {"Dockerfile", "wheels/torch-2.13.0.whl", "programs/pod.py", "programs/rank.py", "stack.json"} <= found
-    assert {f"{library}/_kubernetes/pod/main.py", "programs/observe/sitecustomize.py"} <= found
+    library = "programs/ansible_collections/amx/cluster/plugins/module_utils"
+    assert {"Dockerfile", "wheels/torch-2.13.0.whl", "programs/__main__.py", "stack.json"} <= found
+    assert {f"{library}/_kubernetes/pod/main.py", "programs/sitecustomize.py"} <= found
     assert "--hash=sha256:" in (made / "requirements.txt").read_text()
     assert {path.stat().st_mtime for path in made.rglob("[!.]*") if path.is_file()} == {image.TIME}
     lines = (made / "Dockerfile").read_text().splitlines()

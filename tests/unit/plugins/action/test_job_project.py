@@ -22,8 +22,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
 from ansible_collections.amx.cluster.plugins.modules import file_set, job_directory
-from support import modules
-from support.checkout import ROOT
+from support import modules, runtimes
 from support.runs import STACK, host, planned
 from support.stand_ins import make_wheel
 
@@ -68,9 +67,9 @@ def make(folder: Path, seen: dict[str, Any]) -> Path:
     store.mkdir()
     for entry in seen["project"]["contents"]:
         shutil.copyfile(entry["source"], store / entry["file"])
-    plan = planned(Run.from_json(seen["run"]), STACK, [host("node0", 1)], env=sys.prefix)
+    plan = planned(Run.from_json(seen["run"]), STACK, [host("node0", 1)], env=sys.prefix, runtime=runtimes.installed())
     options = {"path": str(path), "run": seen["run"], "plan": plan, "stack": STACK, "project": seen["project"]}
-    role = {"role_files": str(ROOT / "roles/job/files"), "cached": {"models/mine": str(folder / "model")}}
+    role = {"cached": {"models/mine": str(folder / "model")}}
     answer = modules.run_action(job_directory_action, {**options, **role, "store": str(store)}, take)
     assert not answer.get("failed"), answer
     made = modules.run(job_directory, **taken)
@@ -93,12 +92,12 @@ def test_a_rank_runs_in_its_project(folder: Path) -> None:
     assert "scripts/train.py" in (path / "launch.sh").read_text()
 
     launcher = {"PMI_RANK": "0", "PMI_SIZE": "1", "MPI_LOCALRANKID": "0", "PATH": "/usr/bin:/bin"}
-    words = [sys.executable, "-S", "rank.py", "project/scripts/train.py", "--seed", "1"]
+    words = [sys.executable, "-S", str(runtimes.installed()), "rank", "project/scripts/train.py", "--seed", "1"]
     ran = subprocess.run(words, cwd=path, env=launcher, capture_output=True, text=True, check=False)
     arguments, directory, paths = json.loads(ran.stdout or ran.stderr)
     assert (arguments, directory) == (["scripts/train.py", "--seed", "1"], str(project))
-    own = [f"{path}/{name}" for name in ("observe", "project", "project/src", "project/.installed", "packages", "lib")]
-    assert paths.split(":") == own
+    own = [f"{path}/{name}" for name in ("project", "project/src", "project/.installed", "packages")]
+    assert paths.split(":") == [str(runtimes.installed()), *own]
     metadata = "import importlib.metadata as m; print(m.version('words'))"
     environ = {"PYTHONPATH": paths}
     ran = subprocess.run([sys.executable, "-c", metadata], env=environ, capture_output=True, text=True, check=True)

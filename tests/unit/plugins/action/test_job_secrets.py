@@ -14,7 +14,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import without_secrets
 from ansible_collections.amx.cluster.plugins.modules import job_directory
 from support import modules
-from support.checkout import ROOT
 from support.runs import STACK, host
 
 VALUES = {
@@ -63,7 +62,6 @@ class Played:
             run=self.read["run"],
             plan=self.planned["plan"],
             stack=STACK,
-            role_files=str(ROOT / "roles/job/files"),
             override=OVERRIDE,
             job_env=JOB_ENV,
         )

@@ -88,8 +88,8 @@ signal.pause()
 
 
 def test_the_supervisor_is_asked_first(tmp_path: Path) -> None:
-    (tmp_path / "supervise.py").write_text(SUPERVISOR)
-    with started([sys.executable, str(tmp_path / "supervise.py"), str(tmp_path)]) as process:
+    (tmp_path / "supervise").write_text(SUPERVISOR)
+    with started([sys.executable, str(tmp_path / "supervise"), str(tmp_path)]) as process:
         assert run(tmp_path, _ansible_check_mode=True)["was_running"] is True
         assert process.poll() is None
         answer = run(tmp_path)

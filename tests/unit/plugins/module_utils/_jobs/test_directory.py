@@ -27,8 +27,8 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def supervisor(folder: Path) -> Iterator[int]:
     """The number of a process that is started as a job's supervisor is, and waits."""
-    (folder / "supervise.py").write_text("print(flush=True); input()")
-    with started([sys.executable, "-IS", "supervise.py", f"{folder}/"], cwd=folder) as process:
+    (folder / "supervise").write_text("print(flush=True); input()")
+    with started([sys.executable, "-IS", "supervise", f"{folder}/"], cwd=folder) as process:
         yield process.pid
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import heartbeats
+from support import runtimes
 
-OBSERVE = Path(__file__).resolve().parents[5] / "roles/job/files/observe"
 MESSAGE: dict[str, Any] = {"rank": 1, "host": "node1", "idle": 0.5, "files": {}, "oom_kills": 0}
 
 
@@ -201,10 +201,10 @@ def test_too_many_open_files_are_no_reason_to_fail(receiver: heartbeats.Receiver
 RANKS = """
 import json, os, socket, sys, time
 sys.path.insert(0, sys.argv[1])
-from _amx_cluster_observer.activity import Activity
-from _amx_cluster_observer.heartbeat import Heartbeat
-from _amx_cluster_observer.notices import Notices
-from _amx_cluster_observer.rank import Rank
+from amx_cluster.observer.activity import Activity
+from amx_cluster.observer.heartbeat import Heartbeat
+from amx_cluster.observer.notices import Notices
+from amx_cluster.observer.rank import Rank
 
 address, port, token = sys.argv[2].split(":")
 ranks, rounds = int(sys.argv[3]), int(sys.argv[4])
@@ -249,7 +249,7 @@ def test_800_ranks_and_a_client_that_drips(capsys: pytest.CaptureFixture[str]) -
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * ranks)), hard))
     try:
         with heartbeats.Receiver("127.0.0.1") as receiver:
-            arguments = [str(OBSERVE), receiver.endpoint, str(ranks), str(rounds)]
+            arguments = [str(runtimes.installed()), receiver.endpoint, str(ranks), str(rounds)]
             command = [sys.executable, "-c", RANKS, *arguments]
             dripping = threading.Thread(target=drip, args=[receiver, 2 * rounds])
             with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as clients:

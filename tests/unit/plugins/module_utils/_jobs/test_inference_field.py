@@ -76,7 +76,7 @@ def test_all_errors_at_once() -> None:
 
 def test_the_script_is_the_collections_own(tmp_path: Path) -> None:
     job = parse(JOB, tmp_path / "job.yml")
-    assert job.script == ROOT / "roles/measure/files/inference/run_benchmark.py"
+    assert job.script == ROOT / "runtime/amx_cluster/inference/run_benchmark.py"
     assert job.project == job.script.parent
     assert job.script.is_file()
     assert Job.from_json(job.to_json()) == job

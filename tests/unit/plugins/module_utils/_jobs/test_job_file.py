@@ -30,7 +30,7 @@ EXAMPLE = "transformers/examples/pytorch/question-answering/run_qa.py"
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with two scripts for jobs."""
-    for name in ("train.py", "prepare.py", "rank.py", "other/train.py"):
+    for name in ("train.py", "prepare.py", "other/train.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     return tmp_path
@@ -349,7 +349,6 @@ def test_wrong_field(folder: Path, field: str, error: str) -> None:
                 "data: {squad: {hub: squad}} and name it datasets/squad"
             ],
         ),
-        ("{name: a, script: rank.py}", ["{folder}/rank.py: the job directory has a rank.py of its own, rename it"]),
         (
             "{name: a, script: train.py, prepare: {script: other/train.py}}",
             [

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
+from support import runtimes
 from support.checkout import ROOT
 from support.scripts import load
 from support.weights import safetensors
 
-INFERENCE = ROOT / "roles/measure/files/inference"
+INFERENCE = ROOT / "runtime/amx_cluster/inference"
 sys.path.insert(0, str(INFERENCE))  # shards.py imports rows.py beside it
 shards = load(INFERENCE / "shards.py")
 sys.path.remove(str(INFERENCE))
@@ -124,11 +124,9 @@ def start(folder: Path, digest: str, chunks: dict[int, str]) -> None:
         shards.write_chunk(directory, chunk, digest, content.encode(), [])
     job: dict[str, Any] = {"args": {"request": json.dumps({"digest": digest})}}
     (folder / "job.json").write_text(json.dumps({"job": job}))
-    (folder / "plan.json").write_text(json.dumps({"environment": sys.prefix}))
+    plan = {"environment": sys.prefix, "runtime": str(runtimes.installed())}
+    (folder / "plan.json").write_text(json.dumps(plan))
     (folder / "project").symlink_to(INFERENCE)
-    for name, content in library_files().items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content)
 
 
 def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:

@@ -173,7 +173,7 @@ def test_the_job_says_in_which_precision_it_runs(tmp_path: Path, precision: str)
     (tmp_path / "input").mkdir()
     cell = predictions.cell({"precision": precision}, CLASSIFIER, "job demo", {}, {})
     content = {"data": "datasets/input/rows.csv", "cell": cell}
-    program = Path(__file__).resolve().parents[5] / "roles/measure/files/inference"
+    program = Path(__file__).resolve().parents[5] / "runtime/amx_cluster/inference"
     model = {"directory": "/opt/models/1", "at": "head"}
     fields = predictions.job_fields("a-predict", program, content, model, {"directory": str(tmp_path)}, {})
     assert parse(fields, tmp_path / "job.yml").precision == precision
@@ -199,7 +199,7 @@ def test_chunks_are_whole_batches(count: int, batch_size: int) -> None:
 
 
 def test_the_job_is_an_ordinary_job_of_independent_ranks(tmp_path: Path) -> None:
-    program = Path(__file__).resolve().parents[5] / "roles/measure/files/inference"
+    program = Path(__file__).resolve().parents[5] / "runtime/amx_cluster/inference"
     (tmp_path / "input").mkdir()
     cell = predictions.cell({}, CLASSIFIER, "job demo", {}, {})
     content = {"data": "datasets/input/rows.csv", "cell": cell}

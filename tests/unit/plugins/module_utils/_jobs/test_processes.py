@@ -125,7 +125,7 @@ def test_running(tmp_path: Path) -> None:
     (tmp_path / "gone").mkdir()
     (tmp_path / "gone" / "status.json").write_text('{"state": "running", "pid": 999999999}')
     assert processes.running_jobs(tmp_path, []) == []
-    supervisor = [sys.executable, "-c", "print(flush=True); input()", "supervise.py", str(tmp_path / "demo")]
+    supervisor = [sys.executable, "-c", "print(flush=True); input()", "supervise", str(tmp_path / "demo")]
     with started(supervisor) as process:
         (tmp_path / "demo").mkdir()
         (tmp_path / "demo" / "status.json").write_text(f'{{"state": "running", "pid": {process.pid}}}')

@@ -193,8 +193,8 @@ def test_a_running_job_is_in_use_with_its_environment(tmp_path: Path) -> None:
     (one,) = reset.used(tmp_path, "node0")
     assert one == {"job": "demo", "hosts": ["node0", "node1"], "why": "is being started"}
     assert in_use.environments_in_use(tmp_path / "jobs") == [f"native-cp311-{KEY}"]
-    (folder / "supervise.py").write_text("print(flush=True); input()")
-    with started([sys.executable, "-IS", "supervise.py", f"{folder}/"], cwd=folder) as process:
+    (folder / "supervise").write_text("print(flush=True); input()")
+    with started([sys.executable, "-IS", "supervise", f"{folder}/"], cwd=folder) as process:
         status = {"state": "running", "pid": process.pid, "started": "now"}
         write(folder / "status.json", json.dumps(status))
         (one,) = reset.used(tmp_path, "node0")

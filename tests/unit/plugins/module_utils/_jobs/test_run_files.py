@@ -1,9 +1,6 @@
 from __future__ import annotations
 
-import ast
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +11,11 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import On
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import (
-    PACKAGE,
-    library_files,
     render_arguments,
     run_files,
     script_path,
     script_words,
 )
-from support.checkout import ROOT
 from support.runs import STACK, host, plan, run
 
 
@@ -95,37 +89,6 @@ def test_the_files_of_a_run() -> None:
     assert json.loads(files["plan.json"]) == made
     assert Run.from_json(json.loads(files["job.json"])) == run(args={"seed": 1})
     assert "--seed 2" in files["launch.sh"]
-
-
-def imports(program: Path) -> list[str]:
-    """The statements by which a program imports from the collection."""
-    nodes = ast.walk(ast.parse(program.read_text()))
-    return [ast.unparse(node) for node in nodes if isinstance(node, ast.ImportFrom) and PACKAGE in (node.module or "")]
-
-
-PROGRAMS = [path for path in sorted(ROOT.glob("roles/*/files/*.py")) if imports(path)]
-
-
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda path: path.name)
-def test_a_program_finds_all_that_it_imports_in_its_directory(tmp_path: Path, program: Path) -> None:
-    files = library_files([program.read_text()])
-    for name, text in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    every = [f"import {name[4:-3].replace('/', '.')}" for name in files]
-    lines = "\n".join(["import sys", "sys.path.insert(0, 'lib')", *imports(program), *every])
-    subprocess.run([sys.executable, "-I", "-S", "-c", lines], cwd=tmp_path, check=True)
-
-
-def test_a_job_directory_has_no_module_that_its_programs_do_not_import() -> None:
-    lib = f"lib/{PACKAGE}".replace(".", "/")
-    files = library_files()
-    assert {f"{lib}/_io.py", f"{lib}/_jobs/supervisor.py", f"{lib}/_jobs/launchers/torchrun.py"} <= set(files)
-    assert not [name for name in files if name.startswith((f"{lib}/_measure/", f"{lib}/_kubernetes/"))]
-    measures = library_files([f"from {PACKAGE}._measure.network import tournament\n"])
-    assert {name for name in measures if "/_measure/" in name} == {
-        f"{lib}/_measure/{name}.py" for name in ("network", "repeated")
-    }
 
 
 def test_the_url_of_on_end_may_be_in_the_inventory() -> None:

@@ -7,7 +7,7 @@ import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import session
 
 LOGIN = "0::/user.slice/user-1000.slice/session-7.scope\n"
-COMMAND = ["python", "-S", "supervise.py"]
+COMMAND = ["python", "-S", "/runtime", "supervise"]
 # STAND-INS for logind, which the scenario faults asks in earnest.
 BUSCTL = """#!/bin/sh
 case $5 in KillUserProcesses) echo b {kill} ;; KillOnlyUsers) echo as 0 ;; *) echo 'as 1 "root"' ;; esac

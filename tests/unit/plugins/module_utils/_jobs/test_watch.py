@@ -52,7 +52,7 @@ class Clock:
 
 def watched(tmp_path: Path, receiver: Any = None) -> watch.Watch:
     run = runs.run({"head": "node1"}, script=Path(__file__), stall_seconds=600)
-    plan = {**PLAN, "environment": "/env", "watch": {**PLAN["watch"], "stall": False}}
+    plan = {**PLAN, "environment": "/env", "runtime": "/runtime", "watch": {**PLAN["watch"], "stall": False}}
     return watch.Watch(tmp_path, run, plan, "node1", receiver)
 
 
@@ -137,7 +137,7 @@ def test_the_host_of_a_silent_rank_is_asked_for_its_process(
         if command == ["true"]:
             return {"node1": (0, "")}
         asked.append(list(hosts))
-        assert command[3:] == ["--ranks", str(tmp_path), wire.attempt("127.0.0.1:1:token")]
+        assert command[3:] == ["supervise", "--ranks", str(tmp_path), wire.attempt("127.0.0.1:1:token")]
         return {"node1": (0, json.dumps(states))}
 
     monkeypatch.setattr(remote, "on_every_host", on_every_host)

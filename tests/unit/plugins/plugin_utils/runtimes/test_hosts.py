@@ -53,7 +53,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def start(head: Head, **options: Any) -> dict[str, Any]:
     started = {"job": run().job.to_json(), "settings": {"head": "node0", "start": "42"}}
-    given = {"run": started, "plan": {"environment": "/opt/amx/envs/native"}, "shows_results": False, **options}
+    given = {"run": started, "shows_results": False, **options}
+    given["plan"] = {"environment": "/opt/amx/envs/native", "runtime": "/opt/amx/runtime/0123"}
     return run_action(job_start, given, head, variables=PREFIX)
 
 
@@ -61,7 +62,14 @@ def test_a_job_is_started_and_followed(capsys: pytest.CaptureFixture[str]) -> No
     ended = look({**RUNNING, "state": "succeeded"}, outcome=OUTCOME)
     head = Head(job_info=[look(RUNNING, "step 1\n"), look({**RUNNING, "state": "succeeded"}, "step 2\n"), ended])
     answer = start(head)
-    supervise = ["/opt/amx/envs/native/bin/python", "-S", "supervise.py", "/opt/amx/jobs/demo", "42"]
+    supervise = [
+        "/opt/amx/envs/native/bin/python",
+        "-S",
+        "/opt/amx/runtime/0123",
+        "supervise",
+        "/opt/amx/jobs/demo",
+        "42",
+    ]
     assert head.options("command") == {"argv": supervise, "chdir": "/opt/amx/jobs/demo"}
     assert (answer["changed"], answer["outcome"]) == (True, OUTCOME)
     shown = capsys.readouterr().out

@@ -60,7 +60,10 @@ def test_a_fabric() -> None:
     made = plan(*hosts, stack={**CCL_STACK, "mpi": {"PATH": "/bin", "FI_PROVIDER": "tcp"}})
     files = LAUNCHER.files(Plan.from_json(made), [])
     assert files["env"].splitlines()[:3] == ["PATH=/bin", "FI_PROVIDER=mlx", "I_MPI_OFI_PROVIDER=mlx"]
-    assert "exec mpirun -f hostfile -n 2 -ppn 1 \\\n  /opt/env/bin/python exchange_ranks.py\n" in files["exchange.sh"]
+    assert (
+        "exec mpirun -f hostfile -n 2 -ppn 1 \\\n  /opt/env/bin/python /opt/runtime/0123 exchange\n"
+        in files["exchange.sh"]
+    )
     subprocess.run(["bash", "-n"], input=files["exchange.sh"], text=True, check=True)
     plain = LAUNCHER.files(Plan.from_json(plan(host("node0", 1), host("node1", 1))), [])
     assert set(files) - set(plain) == {"exchange.sh"}
@@ -88,13 +91,13 @@ def run_launch_script(folder: Path, made: dict[str, Any], arguments: list[str]) 
     return ran.stdout.decode().split("\0")[:-1]
 
 
-RANK = ["-S", "rank.py", "train it.py", "--text", "it's $HOME", "--list", "1", "-2"]
+RANK = ["-S", "/opt/runtime/0123", "rank", "train it.py", "--text", "it's $HOME", "--list", "1", "-2"]
 
 
 def test_launch_script_of_like_hosts(tmp_path: Path) -> None:
     made = plan(host("node0", 2), host("node1", 2))
     python = str(tmp_path / "my env/bin/python")
-    assert run_launch_script(tmp_path, made, RANK[3:]) == [
+    assert run_launch_script(tmp_path, made, RANK[4:]) == [
         str(tmp_path),
         *shlex.split("-f hostfile -n 4 -ppn 2 -genv I_MPI_PIN_DOMAIN [3,c]"),
         *[python, *RANK],
@@ -104,7 +107,7 @@ def test_launch_script_of_like_hosts(tmp_path: Path) -> None:
 def test_launch_script_of_unlike_hosts(tmp_path: Path) -> None:
     made = plan(host("node0", 2), host("node1", 1, domain="[f]"))
     python = str(tmp_path / "my env/bin/python")
-    assert run_launch_script(tmp_path, made, RANK[3:]) == [
+    assert run_launch_script(tmp_path, made, RANK[4:]) == [
         str(tmp_path),
         *shlex.split("-n 2 -host node0 -env I_MPI_PIN_DOMAIN [3,c]"),
         *[python, *RANK, ":"],

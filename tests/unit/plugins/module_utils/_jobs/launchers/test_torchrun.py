@@ -72,7 +72,7 @@ def test_torchrun_is_started_on_every_host(directory: Directory) -> None:
     port = calls[0][-1]
     # On the head without SSH.
     assert calls == [["node1", "bash", f"{directory.path}/torchrun.sh", "1", "1", port]]
-    rank = f"--no_python {directory.python} -S rank.py train it.py --text it's $HOME"
+    rank = f"--no_python {directory.python} -S /opt/runtime/0123 rank train it.py --text it's $HOME"
     assert directory.lines("torchrun") == [
         f"{port} 10.0.0.1:4242:token --nnodes=2 --node_rank={number} --nproc_per_node={count} --rdzv_backend=static "
         f"--max_restarts=0 --master_addr=10.0.0.1 --master_port={port} {rank}"
@@ -83,7 +83,7 @@ def test_torchrun_is_started_on_every_host(directory: Directory) -> None:
 def test_the_first_host_that_fails_ends_the_others(directory: Directory) -> None:
     (directory.log / "fails").touch()
     assert directory.launch().wait(20) == 3
-    assert directory.lines("reaped") == [f"-S {directory.path}/supervise.py --reap {directory.path}"] * 2
+    assert directory.lines("reaped") == [f"-S /opt/runtime/0123 supervise --reap {directory.path}"] * 2
 
 
 def test_a_launch_that_is_ended_ends_the_hosts(directory: Directory) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -13,24 +14,23 @@ from typing import Any
 
 import pytest
 import yaml
+from amx_cluster import rank as rank_program
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import project_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Source
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.launchers.kubernetes import POD
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run, Settings
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import library_files
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes import interface
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control import derivation, settings
 from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.pod import launch, main, places, rounds, volume
 from hypothesis import given
 from hypothesis import strategies as st
+from support import runtimes
 from support.checkout import ROOT
 from support.kubernetes_jobs import GIVEN, STACK, job_of, write
 from support.runs import host
-from support.scripts import load as load_script
 from support.stand_ins import make_wheel
 
-RANK = load_script(ROOT / "roles/job/files/rank.py")
 SMOKE = Run(load(ROOT / "jobs/smoke.yml"), Settings(head=""))
 RUN = derivation.derive(SMOKE, STACK, settings.read(GIVEN)).run
 
@@ -46,9 +46,7 @@ def placed(
     job = job_of(path, override)
     run = Run(job, Settings(head="", since=since, project=project_files.summary(project_files.read(job)["project"])))
     write(made.job, derivation.derive(run, STACK, settings.read({**GIVEN, **given_settings})), job)
-    (made.programs / "observe").mkdir(parents=True)
-    (made.programs / "rank.py").touch()
-    made.env.mkdir()
+    made.env.mkdir(parents=True)
     (made.env / "amx-cluster.json").write_text(json.dumps(STACK))
     return made
 
@@ -59,17 +57,12 @@ def test_the_directory_of_a_job(tmp_path: Path) -> None:
     for _start in range(2):  # a container that is started again finds what the first one left
         here = places.make_directory(made, job)
     kept = made.storage / "jobs" / job.directory
-    leads = {
-        name: (here / name).readlink()
-        for name in ("output", "data", "models/bert", "glue", "rank.py", "lib", "train_text.py")
-    }
+    leads = {name: (here / name).readlink() for name in ("output", "data", "models/bert", "glue", "train_text.py")}
     assert leads == {
         "output": kept / "output",
         "data": kept / "data",
         "models/bert": made.storage / "models/bert",
         "glue": made.storage / "metrics/glue",
-        "rank.py": made.programs / "rank.py",
-        "lib": made.programs / "lib",
         "train_text.py": made.job / "train_text.py",
     }
 
@@ -166,25 +159,25 @@ def test_every_rank_has_its_place_in_the_plan_of_its_pod(counts: list[int]) -> N
     size = sum(counts)
     first = 0
     for number, count in enumerate(counts):
-        own = launch.own_plan(RUN, STACK, Path("/opt/env"), host(f"node{number}", count))
+        own = launch.own_plan(RUN, STACK, places.Places(Path("/opt")), host(f"node{number}", count))
         for local in range(count):
             torchrun = {"RANK": first + local, "WORLD_SIZE": size, "LOCAL_RANK": local}
             environ = {**{name: str(value) for name, value in torchrun.items()}, "MASTER_ADDR": "10.0.0.9"}
             plan = launch.complete(own, environ)
-            variables = RANK.variables(plan, f"node{number}", environ)
+            variables = rank_program.variables(plan, f"node{number}", environ)
             assert (variables["RANK"], variables["MASTER_ADDR"]) == (str(first + local), "10.0.0.9")
             assert sorted(json.loads(variables["AMX_CLUSTER_RANK"])["together"]) == list(range(size))
         first += count
 
 
 def test_rank_py_takes_its_name_from_the_pod(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = launch.own_plan(RUN, STACK, Path("/opt/env"), host("node0", 1))
+    plan = launch.own_plan(RUN, STACK, places.Places(Path("/opt")), host("node0", 1))
     monkeypatch.setenv(POD, "smoke-worker-3")
-    assert RANK.own_name(plan) == "smoke-worker-3"
+    assert rank_program.own_name(plan) == "smoke-worker-3"
 
 
 def test_not_started_by_torchrun() -> None:
-    plan = launch.own_plan(RUN, STACK, Path("/opt/env"), host("node0", 1))
+    plan = launch.own_plan(RUN, STACK, places.Places(Path("/opt")), host("node0", 1))
     with pytest.raises(ValueError, match="this is not a process that torchrun started"):
         launch.complete(plan, {"RANK": "0"})
 
@@ -197,12 +190,12 @@ def start(folder: Path, made: places.Places, plan: dict[str, Any]) -> Path:
 
 def test_a_start_goes_on_from_the_last_complete_checkpoint(tmp_path: Path) -> None:
     made = placed(tmp_path)
-    plan = launch.own_plan(places.Job.read(made.job).run, STACK, Path("/opt/env"), host("node0", 1))
+    plan = launch.own_plan(places.Job.read(made.job).run, STACK, places.Places(Path("/opt")), host("node0", 1))
     here = start(tmp_path, made, plan)
     torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "10.0.0.9", "MASTER_PORT": "1"}
     environ = {**torchrun, "AMX_CLUSTER_INDEX": "1"}
     words, _environ = launch.rank(made, here, environ)
-    assert words[:4] == ["/opt/env/bin/python", "-S", "rank.py", "train_text.py"]
+    assert words[:4] == ["/opt/env/bin/python", "-S", "/opt/programs", "rank"]
     assert words[words.index("--ddp_backend") + 1] == "gloo"
     assert "--resume_from_checkpoint" not in words
     for step, complete in ((5, True), (10, True), (15, False)):
@@ -311,10 +304,8 @@ def test_the_program_names_its_actions(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_an_image_of_other_programs_is_told_by_every_module_that_they_import(tmp_path: Path) -> None:
     """Also by those beside the rooms. An image has these modules and no others."""
-    for name, text in library_files([(ROOT / "roles/image/files/pod.py").read_text()]).items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
-    program = f"import sys; sys.path.insert(0, 'lib'); from {interface.__name__} import digest; print(digest())"
+    shutil.copytree(runtimes.installed(), tmp_path, dirs_exist_ok=True)
+    program = f"import sys; sys.path.insert(0, '.'); from {interface.__name__} import digest; print(digest())"
 
     def of_image() -> str:
         command = [sys.executable, "-I", "-S", "-B", "-c", program]

@@ -36,7 +36,7 @@ def supervising(folder: Path, restarts: int = 1, **status: Any) -> supervisor.Po
     (kept / "output").mkdir(parents=True)
     if status:
         write_json(kept / "status.json", {"attempts": [], "notes": [], "reason": "", "started": "s", **status})
-    plan = launch.own_plan(job.run, STACK, Path("/opt/env"), host("a", 1))
+    plan = launch.own_plan(job.run, STACK, places.Places(Path("/opt")), host("a", 1))
     start = launch.Start(job, here, 0, "a", "node0", plan, 1)
     return supervisor.PodSupervisor(made, start, {"AMX_CLUSTER_INDEX": "0"})
 
@@ -44,7 +44,7 @@ def supervising(folder: Path, restarts: int = 1, **status: Any) -> supervisor.Po
 def announce(made: supervisor.PodSupervisor, port: int, pods: str = "ab", incarnation: str = "1") -> None:
     """Have the pods begin a round, the first of them here; the last one with this incarnation."""
     for number, name in enumerate(pods):
-        own = launch.own_plan(made.run, STACK, Path("/opt/env"), host(name, 1))
+        own = launch.own_plan(made.run, STACK, places.Places(Path("/opt")), host(name, 1))
         environ = {
             "RANK": str(number),
             "WORLD_SIZE": str(len(pods)),

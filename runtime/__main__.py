@@ -1,0 +1,36 @@
+"""The collection's programs on hosts: python -S RUNTIME COMMAND [WORD ...]
+
+rank SCRIPT [ARGUMENT ...]      become one rank of the job in the working directory
+supervise [OPTION] JOB ...      supervise the job in a directory on its head, or look at its part on this host
+exchange                        exchange messages with the other hosts of the job in the working directory
+pod ACTION ...                  run a pod's part of a job
+check                           end with 0 where the files are those of the archive's name
+install DIRECTORY               unpack the archive that runs this
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+LIBRARY = "ansible_collections.amx.cluster.plugins.module_utils"
+COMMANDS = {
+    "rank": "amx_cluster.rank",
+    "supervise": f"{LIBRARY}._jobs.supervisor",
+    "exchange": "amx_cluster.exchange_ranks",
+    "pod": f"{LIBRARY}._kubernetes.pod.main",
+}
+
+
+def main() -> None:
+    command, words = "".join(sys.argv[1:2]), sys.argv[2:]
+    if command in ("check", "install"):
+        importlib.import_module(f"{LIBRARY}._jobs.archive").main([command, *words])
+    elif command in COMMANDS:
+        importlib.import_module(COMMANDS[command]).main(words)
+    else:
+        raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

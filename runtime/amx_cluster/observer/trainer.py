@@ -1,0 +1,156 @@
+"""transformers' Trainer: how far it is, and which checkpoints it has saved."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from typing import Any
+
+from amx_cluster.observer import sharding
+from amx_cluster.observer.gradients import Gradients
+from amx_cluster.observer.group import Group
+from amx_cluster.observer.notices import Notices
+from amx_cluster.observer.saving import mark_saved
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS
+
+# Steps of an attempt in which libraries and caches warm up.
+WARMUP = 5
+
+
+def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) -> None:
+    """Have transformers' Trainer report its steps to progress.json, at most once a second, on rank 0.
+
+    Where a host is to be taken back, it saves a checkpoint.
+    """
+    from transformers import TrainerCallback
+
+    rank, activity = group.rank, group.activity
+
+    class Progress(TrainerCallback):
+        """Keeps progress.json.
+
+        That is {step, max_steps, epoch, samples_per_step, began, first_step, steady, time, metrics, training}.
+        """
+
+        begun = 0  # of all Trainers of the script
+
+        def __init__(self) -> None:
+            self.metrics: dict[str, float] = {}
+            self.began = self.wrote = 0.0
+            self.first_step = 0
+            # Which step ended the warm-up of this attempt, and when.
+            self.steady: dict[str, float] | None = None
+            self.training: dict[str, Any] = {}
+            self.number: int | None = None
+
+        def on_train_begin(
+            self, args: Any, state: Any, control: Any, model: Any = None, optimizer: Any = None, **others: Any
+        ) -> None:
+            group.refuse_alone(getattr(args, "world_size", None))
+            if rank.sharding:
+                sharding.refuse(rank, args, model)
+            with contextlib.suppress(Exception):
+                gradients.trainer(model, optimizer)
+            self.began = time.time()
+            self.first_step, self.steady = state.global_step, None
+            self.training = training(args, model, others.get("train_dataloader"))
+            self.keep({"begin": state.global_step})
+            self.report(args, state)
+
+        def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **_others: Any) -> None:
+            if rank.measure and not rank.sharding and "touched" not in self.training:
+                self.training["touched"] = touched(model)
+
+        def on_substep_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            activity.note()
+
+        on_prediction_step = on_evaluate = on_substep_end
+
+        def on_save(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            activity.note()
+            with contextlib.suppress(OSError):  # then it does not count as complete
+                mark_saved(rank, os.path.join(args.output_dir, f"checkpoint-{state.global_step}"))
+                notices.note_saved(state.global_step)
+                if rank.sharding:
+                    sharding.rotate(rank, args, state)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
+            activity.step()
+            if notices.is_due(state.global_step):
+                control.should_save = True
+            if self.steady is None and state.global_step >= self.first_step + WARMUP:
+                self.steady = {"step": state.global_step, "time": time.time()}
+            if time.time() - self.wrote >= 1:
+                self.report(args, state)
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_others: Any) -> None:
+            activity.note()
+            logged = {key: value for key, value in (logs or {}).items() if isinstance(value, (int, float))}
+            self.metrics.update(logged)
+            self.keep({"step": state.global_step, "metrics": logged})
+            self.report(args, state)
+
+        def keep(self, entry: dict[str, Any]) -> None:
+            """Have the supervisor add an entry to the job's curves."""
+            if rank.number != 0 or not rank.speaks():
+                return
+            if self.number is None:
+                self.number, Progress.begun = Progress.begun, Progress.begun + 1
+            rank.logged.append({"trainer": self.number, "time": time.time(), **entry})
+
+        def report(self, args: Any, state: Any) -> None:
+            if rank.number != 0 or not state.max_steps:
+                return
+            self.wrote = time.time()
+            rank.write(
+                PROGRESS,
+                {
+                    "step": state.global_step,
+                    "max_steps": state.max_steps,
+                    "epoch": state.epoch,
+                    "samples_per_step": args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
+                    "began": self.began,
+                    "first_step": self.first_step,
+                    "steady": self.steady,
+                    "time": self.wrote,
+                    "metrics": self.metrics,
+                    "training": self.training,
+                },
+            )
+
+    trainer.DEFAULT_CALLBACKS.append(Progress)
+    if rank.sharding:
+        sharding.watch_trainer(trainer)
+
+
+def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
+    """Return what a training is made up of, as far as it can be seen.
+
+    {samples (of an epoch), epochs (that are set), parameters (that are trained), gradient_bytes, embedding_bytes (of
+    them, of embeddings, which are complete last)}.
+    """
+    found: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
+    with contextlib.suppress(Exception):
+        found["samples"] = len(loader.dataset)
+    with contextlib.suppress(Exception):
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        found["parameters"] = sum(parameter.numel() for parameter in trained)
+        found["gradient_bytes"] = sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        found["embedding_bytes"] = sum(table.numel() * table.element_size() for table in embeddings(model))
+    return found
+
+
+def embeddings(model: Any) -> list[Any]:
+    """Return the tables of embeddings that are trained."""
+    tables = [module.weight for module in model.modules() if type(module).__name__ == "Embedding"]
+    return [table for table in {id(table): table for table in tables}.values() if table.requires_grad]
+
+
+def touched(model: Any) -> float | None:
+    """Return the share of the embeddings' rows that have a gradient; None where that cannot be seen."""
+    with contextlib.suppress(Exception):
+        tables = [table.grad for table in embeddings(model)]
+        rows = sum(int(table.ne(0).any(dim=1).sum()) for table in tables)
+        return rows / sum(table.shape[0] for table in tables)
+    return None
