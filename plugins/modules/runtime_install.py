@@ -23,14 +23,14 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "archive": {"type": "str", "required": True}},
+        argument_spec={"path": {"type": "path", "required": True}, "archive": {"type": "str"}},
         supports_check_mode=True,
     )
     folder = Path(module.params["path"])
     try:
         if module.check_mode:
             module.exit_json(changed=not archive.is_complete(folder))
-        module.exit_json(changed=archive.install(base64.b64decode(module.params["archive"]), folder))
+        module.exit_json(changed=archive.install(base64.b64decode(module.params["archive"] or ""), folder))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{folder} cannot be written: {error}")
 
