@@ -147,8 +147,9 @@ def _values(stock: Tensor, mine: Tensor, exact: Any, scale: float, is_strict: bo
     eps = EPS.get(stock.precise, 0.0)
     with numpy.errstate(all="ignore"):
         if exact is None or exact.shape != stock.values.shape:
-            far, most = abs(one - other).max(), 4 * eps * abs(one).max() if is_strict else 16 * eps * scale
-            return "" if far <= most else f"values | {far:.3g} apart, largest {abs(one).max():.3g}"
+            far, largest = abs(one - other).max(), abs(one).max()
+            most = 4 * eps * largest if is_strict else 16 * eps * max(scale, largest)
+            return "" if far <= most else f"values | {far:.3g} apart, largest {largest:.3g}"
         right = exact[finite]
         known = numpy.isfinite(right)
         one, other, right = one[known], other[known], right[known]
