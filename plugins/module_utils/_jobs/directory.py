@@ -34,6 +34,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import names
 PIECE = 1 << 16  # bytes of a log that are read at once
 # Asks a supervisor to stop its job. SIGTERM comes from elsewhere: a host that shuts down sends it to all.
 STOP = signal.SIGUSR1
+# By which word of its command line a supervisor is known. The second is that of jobs whose directories have programs of
+# their own: such a job may still run when the collection is updated.
+SUPERVISE = ("supervise", "supervise.py")
 # With the job's name; actions replace the playbook by the command that runs it.
 NO_JOB = "no job {} was started on this cluster: playbooks/status.yml lists all jobs"
 # Seconds within which the supervisor of a job is started after its directory was created, and for each of its hosts.
@@ -66,7 +69,7 @@ def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
     except OSError:
         return False
     paths = [Path(os.fsdecode(word)) for word in words]
-    if not any(path.name == "supervise" for path in paths):
+    if not any(path.name in SUPERVISE for path in paths):
         return False
     return any(is_same(path, folder) for path in paths if path.is_absolute())
 

@@ -24,11 +24,11 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-@pytest.fixture
-def supervisor(folder: Path) -> Iterator[int]:
+@pytest.fixture(params=directory.SUPERVISE)
+def supervisor(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
     """The number of a process that is started as a job's supervisor is, and waits."""
-    (folder / "supervise").write_text("print(flush=True); input()")
-    with started([sys.executable, "-IS", "supervise", f"{folder}/"], cwd=folder) as process:
+    (folder / request.param).write_text("print(flush=True); input()")
+    with started([sys.executable, "-IS", request.param, f"{folder}/"], cwd=folder) as process:
         yield process.pid
 
 
