@@ -14,6 +14,8 @@ SECONDS = 10
 """How long a host has to answer a command."""
 LATE = f"no answer within {SECONDS} s"
 """Why a host did not answer that takes connections: ssh gives up earlier where it cannot connect (ConnectTimeout)."""
+HANDSHAKE = re.compile(r"^Connection (timed out during banner exchange|to \S+ port \d+ timed out)", re.MULTILINE)
+"""What ssh says of a host that took its connection, and whose sshd has not answered within ConnectTimeout."""
 
 
 def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> dict[str, tuple[int, str]]:
@@ -51,7 +53,7 @@ def ssh(host: str, command: Sequence[str]) -> list[str]:
 def unreachable(hosts: Iterable[str], here: str) -> dict[str, str]:
     """Return {host: why} of the hosts that do not answer now."""
     return {
-        host: " ".join(output.split())[-200:] or "ssh ended without a message"
+        host: LATE if HANDSHAKE.search(output) else " ".join(output.split())[-200:] or "ssh ended without a message"
         for host, (code, output) in on_every_host(["true"], hosts, here).items()
         if code
     }

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,9 @@ echo "stty: 'standard input': Inappropriate ioctl for device" >&2
 shift 7
 exec sh -c "$1"
 """
+
+
+REAL_SSH = shutil.which("ssh")
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +33,12 @@ def test_a_banner_is_no_output() -> None:
 
 def test_a_failure_comes_with_its_errors() -> None:
     assert "none: No such file" in remote.on_every_host(["cat", "none"], ["node1"], "node0")["node1"][1]
+
+
+@pytest.mark.skipif(REAL_SSH is None, reason="without ssh")
+def test_a_host_whose_sshd_does_not_answer_is_late_and_one_without_sshd_is_not(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        (tmp_path / "ssh").write_text(f'#!/bin/sh\nexec {REAL_SSH} -F /dev/null -p {port} -o ConnectTimeout=1 "$@"\n')
+        assert remote.unreachable(["127.0.0.1"], "node0") == {"127.0.0.1": remote.LATE}
+    assert "Connection refused" in remote.unreachable(["127.0.0.1"], "node0")["127.0.0.1"]
