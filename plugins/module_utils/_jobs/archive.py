@@ -40,8 +40,8 @@ def of_collection() -> dict[str, bytes]:
     files = {path: contents for path, contents in programs.items() if not path.startswith("build/")}
     library = of_directory(_collection.ROOT / "plugins/module_utils")
     files.update((f"{LIBRARY}/{path}", contents) for path, contents in library.items() if not path.startswith(LEFT_OUT))
-    # Found before a package of this name in the ranks' virtual environment.
-    files["ansible_collections/__init__.py"] = b""
+    # Found before a package or module of this name in the ranks' virtual environment, or in a project.
+    files["ansible_collections/__init__.py"] = files["amx_cluster/__init__.py"] = b""
     return files
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -93,6 +94,13 @@ def test_an_archive_unpacks_and_checks_itself(tmp_path: Path) -> None:
     packed.write_bytes(packed.read_bytes()[:-100])
     assert run(packed, "install", folder).returncode == 1
     assert run(folder, "nothing").stderr.startswith("The collection's programs on hosts:")
+
+
+def test_a_module_of_a_project_does_not_stand_before_it(tmp_path: Path) -> None:
+    (tmp_path / "amx_cluster.py").write_text("")
+    command = [sys.executable, "-c", "import amx_cluster.cpus"]
+    path = f"{runtimes.installed()}:{tmp_path}"
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd="/", check=True)
 
 
 def test_those_that_no_job_needs(tmp_path: Path) -> None:
