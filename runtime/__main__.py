@@ -6,6 +6,7 @@ exchange                        exchange messages with the other hosts of the jo
 pod ACTION ...                  run a pod's part of a job
 check                           end with 0 where the files are those of the archive's name
 install DIRECTORY               unpack the archive that runs this
+compile DIRECTORY               compile the modules of the archive that runs this, before it is renamed to that
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ COMMANDS = {
 
 def main() -> None:
     command, words = "".join(sys.argv[1:2]), sys.argv[2:]
-    if command in ("check", "install"):
+    if command in ("check", "install", "compile"):
         importlib.import_module(f"{LIBRARY}._jobs.archive").main([command, *words])
     elif command in COMMANDS:
         importlib.import_module(COMMANDS[command]).main(words)

@@ -10,6 +10,7 @@ short_description: Install the programs that run jobs on a host
 extends_documentation_fragment: amx.cluster.internal
 options:
   path: {type: path, required: true, description: The directory of these programs with the name of their archive}
+  python: {type: path, required: true, description: The Python that runs them}
   archive: {type: str, description: The archive in Base64; added by the action on the control node}
 """
 EXAMPLES = "\n# Internal\n"
@@ -23,14 +24,19 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
 
 def main() -> None:
     module = AnsibleModule(
-        argument_spec={"path": {"type": "path", "required": True}, "archive": {"type": "str"}},
+        argument_spec={
+            "path": {"type": "path", "required": True},
+            "python": {"type": "path", "required": True},
+            "archive": {"type": "str"},
+        },
         supports_check_mode=True,
     )
     folder = Path(module.params["path"])
     try:
         if module.check_mode:
             module.exit_json(changed=not archive.is_complete(folder))
-        module.exit_json(changed=archive.install(base64.b64decode(module.params["archive"] or ""), folder))
+        packed = base64.b64decode(module.params["archive"] or "")
+        module.exit_json(changed=archive.install(packed, folder, module.params["python"]))
     except (OSError, ValueError) as error:
         module.fail_json(msg=f"{folder} cannot be written: {error}")
 

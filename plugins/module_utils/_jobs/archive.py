@@ -10,10 +10,14 @@ the compiled modules of a directory, and compiles those of a zip file at every s
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import io
 import json
+import marshal
 import os
+import py_compile
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +35,7 @@ LIBRARY = "ansible_collections/amx/cluster/plugins/module_utils"
 LEFT_OUT = ("_cloud/", "_kubernetes/control/")
 # All files have the time from which zip files count.
 BEGIN = (1980, 1, 1, 0, 0, 0)
+HEADER = 16  # bytes of a compiled module before its code
 
 
 def of_collection() -> dict[str, bytes]:
@@ -98,10 +103,11 @@ def is_complete(folder: Path) -> bool:
         return False
 
 
-def install(archive: bytes, folder: Path) -> bool:
+def install(archive: bytes, folder: Path, python: str = sys.executable) -> bool:
     """Unpack an archive into the directory of its name, unless it is there; return whether it was missing or damaged.
 
-    It is written beside that and renamed. Raises ValueError for an archive of another name, and OSError.
+    It is written beside that, compiled for the Python that will run it, and renamed. Raises ValueError for an archive
+    of another name, and OSError.
     """
     if is_complete(folder):
         return False
@@ -115,6 +121,12 @@ def install(archive: bytes, folder: Path) -> bool:
         for path, contents in files.items():
             (part / path).parent.mkdir(parents=True, exist_ok=True)
             (part / path).write_bytes(contents)
+        # Not when jobs import them: Python leaves a module that is cut off, and never mends it, where a disk is full.
+        made = subprocess.run(
+            [python, "-SB", str(part), "compile", str(folder)], capture_output=True, text=True, check=False
+        )
+        if made.returncode:
+            raise OSError(made.stderr.strip())
         _put(part, folder)
     finally:
         if not _ownership.remove(part):
@@ -156,12 +168,25 @@ def unused(base: Path, leaving: Iterable[Path] = ()) -> list[Path]:
     return [path for path in found if path.is_dir() and path.name not in needed and _ownership.is_own(path)]
 
 
+def _compile(own: Path, folder: Path) -> None:
+    """Compile a directory's modules, which are to be in `folder`. Raises OSError where one is not whole afterwards."""
+    for path in own.rglob("*.py"):
+        made = py_compile.compile(str(path), dfile=str(folder / path.relative_to(own)), doraise=True)
+        try:
+            marshal.loads(Path(str(made)).read_bytes()[HEADER:])
+        except (EOFError, ValueError):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(made)) from None
+
+
 def main(words: Sequence[str]) -> None:
-    """Check the archive that runs this (`check`), or unpack it into a directory (`install DIRECTORY`)."""
+    """Check the archive that runs this (`check`), unpack it into a directory (`install DIRECTORY`), or compile its
+    modules before it is renamed to a directory (`compile DIRECTORY`)."""
     own = Path(sys.path[0])
     try:
         if words[0] == "install":
             install(own.read_bytes(), Path(words[1]))
+        elif words[0] == "compile":
+            _compile(own, Path(words[1]))
         elif not is_complete(own):
             raise ValueError(f"{own} is damaged")
     except (OSError, ValueError) as error:

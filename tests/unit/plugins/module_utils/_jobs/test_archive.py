@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import json
+import marshal
 import os
 import subprocess
 import sys
@@ -103,8 +104,40 @@ def test_a_module_of_a_project_does_not_stand_before_it(tmp_path: Path) -> None:
     subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd="/", check=True)
 
 
+def test_its_modules_are_compiled_before_jobs_import_them(tmp_path: Path) -> None:
+    folder = tmp_path / "runtime" / runtimes.installed().name
+    archive.install(archive.pack(archive.of_directory(runtimes.installed())), folder)
+    compiled = {path: path.stat().st_ino for path in folder.rglob("*.pyc")}
+    assert len(compiled) == len(list(folder.rglob("*.py")))
+    subprocess.run([sys.executable, "-S", str(folder), "check"], check=True)
+    assert {path: path.stat().st_ino for path in folder.rglob("*.pyc")} == compiled
+    code = marshal.loads(next(folder.glob("amx_cluster/__pycache__/rank.*")).read_bytes()[archive.HEADER :])
+    assert code.co_filename == str(folder / "amx_cluster/rank.py")
+
+
+# As on a disk that is full: Python writes no more of a module than there is room for, and does not notice.
+FULL = """import marshal, runpy, sys
+del sys.argv[0]
+whole = marshal.dumps
+marshal.dumps = lambda code: whole(code)[:20]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def test_no_archive_is_installed_whose_compiled_modules_are_cut_off(tmp_path: Path) -> None:
+    script, python = tmp_path / "full.py", tmp_path / "python"
+    script.write_text(FULL)
+    python.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -SB {script} "$@"\n')
+    python.chmod(0o755)
+    files = archive.of_directory(runtimes.installed())
+    folder = tmp_path / "runtime" / archive.name(files)
+    with pytest.raises(OSError, match="No space left on device"):
+        archive.install(archive.pack(files), folder, str(python))
+    assert [path.name for path in folder.parent.iterdir()] == [_ownership.MARK]
+
+
 def test_those_that_no_job_needs(tmp_path: Path) -> None:
-    versions = {name: {"a.py": name.encode()} for name in ("used", "previous", "unused")}
+    versions = {name: {**FILES, "a.py": f"'{name}'".encode()} for name in ("used", "previous", "unused")}
     folders = {name: tmp_path / "runtime" / archive.name(files) for name, files in versions.items()}
     for name, files in versions.items():
         archive.install(archive.pack(files), folders[name])
