@@ -87,6 +87,10 @@ def test_quantized_weights_are_not_taken_for_numbers(loaded: Any) -> None:
     assert f"{weight} is I8. " in loaded["base stored as int8"]
 
 
+def test_types_are_those_of_what_is_loaded(loaded: Any) -> None:
+    assert loaded["other files beside its own"] == loaded["pickled with a number"] == "same"
+
+
 def test_models_without_a_mask_see_no_padding(loaded: Any) -> None:
     assert loaded["without padding"] == {"shapes": [[1, 1], [2, 2], [1, 2], [1, 3]], "lengths": [2, 3, 2, 1, 2]}
 

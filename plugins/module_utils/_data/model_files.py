@@ -241,22 +241,37 @@ def _refuse_quantized(name: str, model: Any) -> None:
 def _stored_types(directory: Path) -> dict[str, str]:
     """Return the type of each weight in a model's directory, as safetensors names it, by its name in the files."""
     types: dict[str, str] = {}
-    for file in sorted(directory.glob("model*.safetensors")):
-        with file.open("rb") as stream:
-            header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        types |= {weight: value["dtype"] for weight, value in header.items() if weight != "__metadata__"}
-    if types:
+    files = _loaded_files(directory)
+    for file in files:
+        if file.suffix == ".safetensors":
+            with file.open("rb") as stream:
+                header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
+            types |= {weight: value["dtype"] for weight, value in header.items() if weight != "__metadata__"}
+    if types or not files:
         return types
     import torch
 
     names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-    for file in sorted(directory.glob("pytorch_model*.bin")):
+    for file in files:
         try:
             weights = torch.load(file, "cpu", weights_only=True, mmap=True)
         except RuntimeError:  # of torch before 1.6, which cannot be mapped
             weights = torch.load(file, "cpu", weights_only=True)
-        types |= {weight: names.get(value.dtype, str(value.dtype)) for weight, value in weights.items()}
+        tensors = {weight: value for weight, value in weights.items() if isinstance(value, torch.Tensor)}
+        types |= {weight: names.get(value.dtype, str(value.dtype)) for weight, value in tensors.items()}
     return types
+
+
+def _loaded_files(directory: Path) -> list[Path]:
+    """Return the files of weights that transformers loads of a model's directory; others may lie beside them."""
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        if (directory / name).is_file():
+            return [directory / name]
+        index = directory / f"{name}.index.json"
+        if index.is_file():
+            parts = json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()
+            return [directory / part for part in sorted(set(parts))]
+    return []
 
 
 def _read_weights(directory: Path) -> dict[str, Any]:

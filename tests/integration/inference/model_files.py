@@ -124,6 +124,13 @@ def main() -> None:
             narrowed(torch.int8)(without("classifier")(state))
         )
     ).loaded(new_head=True)
+    beside = case(same)
+    save_file(narrowed(torch.int8)(beside.original), beside.place / "model.int8.safetensors")
+    (beside.place / "model.old.safetensors").write_bytes(b"no weights")
+    found["other files beside its own"] = beside.loaded()
+    counted = case(same, pickled=True)
+    torch.save({**counted.original, "epoch": 3}, counted.place / "pytorch_model.bin")
+    found["pickled with a number"] = counted.loaded()
     mask = torch.tensor([[1, 1, 0], [1, 1, 1], [1, 1, 0], [1, 0, 0], [1, 1, 0]])
     inputs, shapes = tasks.Inputs({"attention_mask": mask}), []
     inputs.unmasked = True
