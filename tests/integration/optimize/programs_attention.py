@@ -129,7 +129,8 @@ def run(record: Record, p: dict[str, Any]) -> None:
     low = AUTOCAST.get(p["context"])
     if record.is_exact and low:
         query, key, value = (_rounded(each, low) for each in (query, key, value))
-    record.precise = str(low or TYPES.get(p["dtype"], torch.float32)).removeprefix("torch.")
+    least = torch.bfloat16 if p["dtype"] == "mixed" else TYPES.get(p["dtype"], torch.float32)
+    record.precise = str(low or least).removeprefix("torch.")
     words: dict[str, Any] = {"dropout_p": p["dropout"], "scale": p["scale"]}
     if p["mask"].startswith("causal"):
         words["is_causal"] = True
