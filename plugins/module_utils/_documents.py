@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 Own = TypeVar("Own", bound="Document")
 
@@ -24,11 +24,14 @@ class Document:
 
     @classmethod
     def from_json(cls: type[Own], content: Mapping[str, Any]) -> Own:
-        """Return the document that `to_json` wrote. Raises ValueError for a missing field.
+        """Return the document that `to_json` wrote. Raises ValueError for a missing field, and one of another kind.
 
         Fields that the class does not have are left out; those that `content` does not have get their defaults.
         """
-        return _read(cls, content)
+        try:
+            return cast(Own, _read(cls, content))
+        except (AttributeError, TypeError) as error:  # a person has changed the file
+            raise ValueError(f"this is no {cls.__name__.lower()}: {error}") from None
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as JSON can hold it."""

@@ -67,6 +67,18 @@ def test_a_missing_field_is_named() -> None:
         Table.from_json({"folder": "/a"})
 
 
+@pytest.mark.parametrize("name", ["first", "folder", "cells", "named", "paths", "inner"])
+@pytest.mark.parametrize("other", [1, ["a"], {"a": 1}])
+def test_a_field_of_another_kind_raises_no_other_error(name: str, other: Any) -> None:
+    content = {**Table(CELL, Path("/a")).to_json(), name: other}
+    try:
+        read = Table.from_json(content)
+    except ValueError as error:
+        assert str(error).startswith("this is no ")
+    else:
+        assert isinstance(read, Table)
+
+
 def test_a_document_within_another_writes_itself() -> None:
     outer = Table(CELL, Path("/a"), inner=Masked(CELL, Path("/secret")))
     assert outer.to_json()["inner"]["folder"] == "/masked"
