@@ -62,8 +62,10 @@ def of_this() -> dict[str, bytes]:
 
 
 def of_directory(folder: Path) -> dict[str, bytes]:
-    """Return {path: contents} of the Python files in a directory. Raises OSError."""
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.py")}
+    """Return {path: contents} of the Python files in a directory, without hidden ones, as editors lay beside those that
+    they edit. Raises OSError."""
+    found = (path for path in folder.rglob("*.py") if not path.name.startswith("."))
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
 
 
 def name(files: Mapping[str, bytes]) -> str:

@@ -97,6 +97,13 @@ def test_an_archive_unpacks_and_checks_itself(tmp_path: Path) -> None:
     assert run(folder, "nothing").stderr.startswith("The collection's programs on hosts:")
 
 
+def test_hidden_files_are_not_in_it(tmp_path: Path) -> None:
+    archive.install(archive.pack(FILES), tmp_path / NAME)
+    (tmp_path / NAME / ".#b.py").symlink_to("somebody@node0.123")  # of Emacs
+    (tmp_path / NAME / "._b.py").write_bytes(b"\0")  # of macOS
+    assert archive.of_directory(tmp_path / NAME) == FILES
+
+
 def test_a_module_of_a_project_does_not_stand_before_it(tmp_path: Path) -> None:
     (tmp_path / "amx_cluster.py").write_text("")
     command = [sys.executable, "-c", "import amx_cluster.cpus"]
