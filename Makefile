@@ -29,7 +29,7 @@ bench-collectives: ## measure collectives between two ranks of this machine, wit
 check: ## lint and quick unit tests, in 2 minutes: for every change
 test: ## in 10 minutes, what shows that the product works: check, ansible-test sanity, the demo, refusals, and a cluster of three hosts
 test-all: ## everything; what `make test` leaves out is named in its output
-ci: ## make test, then as much of the rest as ends within an hour
+ci: ## make test, then scenarios, tests with ranks and of playbooks, and slow unit tests, as far as they end within an hour
 check test test-all ci:
 	@tools/make_venv.sh tests
 	@.venv/bin/python tests/run.py $@

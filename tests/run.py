@@ -1,9 +1,9 @@
 """Run the tests: `tests/run.py [check | test | test-all | ci | GROUP [SCENARIO ...]] [--record]`.
 
 `check` is for every change, `test` (the default) shows that the product works, `test-all` is everything; `ci` is `test`
-and then as many of the other parts, the most valuable first, as end within an hour: how long a part takes is kept in
-tests/durations.json, which `--record` updates. GROUP is one of lint, unit, integration, demo, sanity, units, docs and
-molecule.
+and then as many of the other parts but the last ones, the most valuable first, as end within an hour: how long a part
+takes is kept in tests/durations.json, which `--record` updates. GROUP is one of lint, unit, integration, demo, sanity,
+units, docs and molecule.
 
 Three parts run at a time; a part is a row of the table with which the output ends. Every part runs, also after others
 have failed. The output of a part is kept in .cache/test_logs, and printed in one piece when it has ended. The last
@@ -42,7 +42,7 @@ ENGINE_SCRIPT = "tests/support/docker_engine.sh"
 LANES = 3
 # When a part is run: for every change, by `make test`, by `make test-all`; and of the latter, last.
 CHECK, TEST, ALL, LAST = range(4)
-STAGES = {"check": CHECK, "test": TEST, "test-all": LAST, "ci": LAST}
+STAGES = {"check": CHECK, "test": TEST, "test-all": LAST, "ci": ALL}
 # Integration tests of what playbooks refuse, and of what they do with ranks of torch and MPI.
 REFUSALS = ["refusals"]
 WITH_RANKS = [
