@@ -200,14 +200,20 @@ def everything() -> list[Part]:
             "they are the unit tests, run as ansible-test runs them",
             counted=True,
         ),
-        Part(
-            "sanity",
-            "ansible-test import, pylint",
-            [*ansible_test, "sanity", "{reports}", *(f"--test={name}" for name in long_sanity)],
-            ALL,
-            "they take minutes: mypy and ruff check the same files, which scenarios import",
-            after=("ansible-test sanity",),  # its copy of the checkout
-            counted=True,
+        *(
+            Part(
+                "sanity",
+                f"ansible-test {name}",
+                [*ansible_test, "sanity", "{reports}", f"--test={name}"],
+                stage,
+                "it takes minutes: mypy and ruff check the same files, which scenarios import",
+                after=(before,),  # its copy of the checkout
+                counted=True,
+            )
+            for name, stage, before in (
+                ("import", ALL, "ansible-test sanity"),
+                ("pylint", LAST, "ansible-test import"),
+            )
         ),
         Part(
             "docs",

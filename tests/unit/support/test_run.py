@@ -22,10 +22,10 @@ PARTS = run.everything()
 # What only `make test-all` and `.ci/run` have, and of that the last.
 SCENARIOS = {"amx", "cores_and_networks", "kubernetes", "life", "servers", "shared_storage", "stacks", "trust"}
 REST = {"faults at length", "integration tests at length", "jobs at length"}
-LAST = {"ansible-test units", "documentation site", *SCENARIOS, *REST}
+LAST = {"ansible-test units", "ansible-test pylint", "documentation site", *SCENARIOS, *REST}
 RANKS, PLAYBOOKS = ({f"tests {kind} {number}" for number in (1, 2, 3)} for kind in ("with ranks", "of playbooks"))
 SLOW = {"slow unit tests 1", "slow unit tests 2"}
-ALL = {"ansible-test import, pylint", "jobs", "faults", *SLOW, *RANKS, *PLAYBOOKS}
+ALL = {"ansible-test import", "jobs", "faults", *SLOW, *RANKS, *PLAYBOOKS}
 
 
 @pytest.mark.parametrize(
