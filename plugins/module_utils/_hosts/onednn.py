@@ -37,22 +37,30 @@ def product_ran_with(multiply: Callable[[], Any]) -> str:
 
     What this process prints meanwhile is lost. "" where oneDNN did not multiply, or torch cannot have it report.
     """
+    return implementation(printed_by(multiply) or "")
+
+
+def printed_by(function: Callable[[], Any]) -> str | None:
+    """Call a function with oneDNN's verbose mode on, and return what this process printed; None without such a mode.
+
+    Where this torch has no such mode, the function is not called.
+    """
     try:
         from torch.backends import mkldnn
 
         switch = mkldnn.verbose(mkldnn.VERBOSE_ON)
     except (ImportError, AttributeError):
-        return ""
+        return None
     sys.stdout.flush()
     kept = os.dup(1)
     with tempfile.TemporaryFile() as caught:
         os.dup2(caught.fileno(), 1)
         try:
             with switch:
-                multiply()
+                function()
             ctypes.CDLL(None).fflush(None)  # C's stdout has a buffer of its own
         finally:
             os.dup2(kept, 1)
             os.close(kept)
         caught.seek(0)
-        return implementation(caught.read().decode(errors="replace"))
+        return caught.read().decode(errors="replace")

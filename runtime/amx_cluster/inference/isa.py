@@ -7,11 +7,10 @@ with its kind, its implementation (and behind the colon the instruction set), an
 
 from __future__ import annotations
 
-import os
-import sys
-import tempfile
 from collections.abc import Callable
 from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.onednn import printed_by
 
 # Those in which a model computes; reorders and others only move values.
 PRODUCTS = ("matmul", "inner_product", "convolution", "deconvolution", "rnn")
@@ -23,32 +22,8 @@ def probe(request: Callable[[], Any]) -> str | None:
 
     What the request itself prints is lost. None where this torch has no such switch.
     """
-    try:
-        from torch.backends import mkldnn
-
-        switch = mkldnn.verbose(mkldnn.VERBOSE_ON)
-    except (ImportError, AttributeError):
-        return None
-    sys.stdout.flush()
-    kept = os.dup(1)
-    with tempfile.TemporaryFile() as caught:
-        os.dup2(caught.fileno(), 1)
-        try:
-            with switch:
-                request()
-            _flush_c()
-        finally:
-            os.dup2(kept, 1)
-            os.close(kept)
-        caught.seek(0)
-        return summary(caught.read().decode(errors="replace"))
-
-
-def _flush_c() -> None:
-    """oneDNN prints through C's stdout, which has a buffer of its own."""
-    import ctypes
-
-    ctypes.CDLL(None).fflush(None)
+    printed = printed_by(request)
+    return None if printed is None else summary(printed)
 
 
 def summary(printed: str) -> str:
