@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import DataError
 
 # An entry of config.json of a model that generates text: chats or texts, which predictions are asked as.
@@ -241,18 +242,13 @@ def _refuse_quantized(name: str, model: Any) -> None:
 def _stored_types(directory: Path) -> dict[str, str]:
     """Return the type of each weight in a model's directory, as safetensors names it, by its name in the files."""
     types: dict[str, str] = {}
-    files = _loaded_files(directory)
-    for file in files:
-        if file.suffix == ".safetensors":
-            with file.open("rb") as stream:
-                header = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-            types |= {weight: value["dtype"] for weight, value in header.items() if weight != "__metadata__"}
-    if types or not files:
-        return types
-    import torch
+    for file in _loaded_files(directory):
+        if file.suffix == contents.SAFETENSORS:
+            types |= {weight: value["dtype"] for weight, value in contents.header(file).items()}
+            continue
+        import torch
 
-    names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
-    for file in files:
+        names = {torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16"}
         try:
             weights = torch.load(file, "cpu", weights_only=True, mmap=True)
         except RuntimeError:  # of torch before 1.6, which cannot be mapped
@@ -277,15 +273,12 @@ def _loaded_files(directory: Path) -> list[Path]:
 def _read_weights(directory: Path) -> dict[str, Any]:
     """Return all weights of a model's directory, by their names without wrappers."""
     import torch
+    from safetensors.torch import load_file
 
     found: dict[str, Any] = {}
-    for file in sorted(directory.glob("model*.safetensors")):
-        from safetensors.torch import load_file
-
-        found |= load_file(file)
-    if not found:
-        for file in sorted(directory.glob("pytorch_model*.bin")):
-            found |= torch.load(file, "cpu", weights_only=True)
+    for file in _loaded_files(directory):
+        is_safe = file.suffix == contents.SAFETENSORS
+        found |= load_file(file) if is_safe else torch.load(file, "cpu", weights_only=True)
     names: dict[str, str] = {}
     for one in found:
         other = names.setdefault(unwrapped(one), one)
