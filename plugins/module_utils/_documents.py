@@ -28,10 +28,7 @@ class Document:
 
         Fields that the class does not have are left out; those that `content` does not have get their defaults.
         """
-        try:
-            return cast(Own, _read(cls, content))
-        except (AttributeError, TypeError) as error:  # a person has changed the file
-            raise ValueError(f"this is no {cls.__name__.lower()}: {error}") from None
+        return cast(Own, _read(cls, content))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as JSON can hold it."""
@@ -65,14 +62,14 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def _read(cls: Any, content: Mapping[str, Any]) -> Any:
     names = ChainMap(*(vars(sys.modules[each.__module__]) for each in cls.__mro__))
-    values = {
-        each.name: _value(_annotation(str(each.type)), names, content[each.name])
-        for each in fields(cls)
-        if each.name in content
-    }
     try:
+        values = {
+            each.name: _value(_annotation(str(each.type)), names, content[each.name])
+            for each in fields(cls)
+            if each.name in content
+        }
         return cls(**values)
-    except TypeError as error:
+    except (AttributeError, TypeError) as error:  # a person has changed the file
         raise ValueError(f"this is no {cls.__name__.lower()}: {error}") from None
 
 
@@ -96,7 +93,7 @@ def _value(annotation: ast.expr, names: Mapping[str, Any], value: Any) -> Any:
         return made(_value(of[0], names, item) for item in value) if made in (list, tuple) else value
     made = _named(annotation, names)
     if isinstance(made, type) and issubclass(made, Document):
-        return made.from_json(value)
+        return made.from_json(value)  # which a class may have changed
     if is_dataclass(made):
         return _read(made, value)
     return int(value) if made is int and isinstance(value, str) else Path(value) if made is Path else value

@@ -149,11 +149,11 @@ class Watch:
         self._probed = now
         # No heartbeat comes from a host whose ranks' scripts have ended, and its launcher may take its time.
         at_work = {beat["host"] for beat in self.beats.values() if not beat.get("ended")}
-        at_work.update(host for host in self.names if host not in {beat["host"] for beat in self.beats.values()})
+        ended = {beat["host"] for beat in self.beats.values()} - at_work
         self.gone = {
             host: why
             for host, why in remote.unreachable(quiet, self.here).items()
-            if why != remote.LATE or (quiet[host] > LOST and host in at_work)
+            if why != remote.LATE or (quiet[host] > LOST and host not in ended)
         }
         return faults.hosts_gone(self.gone)
 
