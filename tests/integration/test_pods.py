@@ -1,4 +1,5 @@
-"""Two pods train together: pod.py, torchrun and the ranks as they run in the image, with the files of the ConfigMap.
+"""Two pods train together: the command pod, torchrun and the ranks as they run in the image, with the files
+of the ConfigMap.
 
 STAND-IN: processes of this machine are the pods, each confined to a core as the static CPU manager would; the image is
 the virtual environment that site.yml has installed here, with the collection's programs beside it.

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Kubernetes: every pod starts torchrun for its own ranks, and the pods meet at the first one.
 
-There is no hostfile and no login: playbooks/train.yml creates the objects (module_utils/_kubernetes), and pod.py
-plans each pod's ranks when it starts, by the CPUs that it has then.
+There is no hostfile and no login: playbooks/train.yml creates the objects (module_utils/_kubernetes), and the command
+pod plans each pod's ranks when it starts, by the CPUs that it has then.
 """
 
 from __future__ import annotations

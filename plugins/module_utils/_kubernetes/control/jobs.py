@@ -44,7 +44,7 @@ class JobInPods:
     """A job of which the cluster has objects. name: of these.
 
     config: its ConfigMap. training: what makes its pods. prepare: the Job that prepares its data. all_pods: those of
-    its pods that are not readers. reported: what pod.py status printed in its first pod; empty where that does not
+    its pods that are not readers. reported: what pod status printed in its first pod; empty where that does not
     run, or cannot be asked: unanswered has why.
     """
 
@@ -201,17 +201,17 @@ def _list(api: Api, version: str, kind: str, name: str) -> list[Object]:
 
 
 def ask(api: Api, pod: Object, words: Sequence[str], timeout: float = 30) -> Any:
-    """Return the JSON that pod.py prints for these words in a pod. Raises ValueError."""
+    """Return the JSON that the command pod prints for these words in a pod. Raises ValueError."""
     name = pods.metadata_of(pod)["name"]
     code, out, errors = api.exec(name, pods.container_of(pod), [*PROGRAM, *words], timeout)
     if code:
         said = (errors.strip() or out.strip() or f"exit code {code}").splitlines()[-1]
-        raise ValueError(f"pod.py {' '.join(words)} in pod {name}: {said.removeprefix('amx.cluster: ')}")
+        raise ValueError(f"pod {' '.join(words)} in pod {name}: {said.removeprefix('amx.cluster: ')}")
     try:
         return json.loads(out.strip().splitlines()[-1])
     except (IndexError, ValueError):
         raise ValueError(
-            f"pod.py {' '.join(words)} in pod {name} printed no JSON: its image is of another version of the "
+            f"pod {' '.join(words)} in pod {name} printed no JSON: its image is of another version of the "
             "collection than this one; build it again with playbooks/image.yml"
         ) from None
 

@@ -61,7 +61,7 @@ def ranks_table(ranks: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def volume_table(jobs: Sequence[Mapping[str, Any]]) -> str:
-    """Return job directories of a volume as a table. jobs: as pod.py list prints them."""
+    """Return job directories of a volume as a table. jobs: as pod list prints them."""
     if not jobs:
         return "The volume has no directory of it."
     rows = [("on the volume", "state", "started", "ended", "size", "reason")]

@@ -45,7 +45,7 @@ COMPLETION_INDEX, REPLICA_INDEX = "batch.kubernetes.io/job-completion-index", "t
 def lost_pods_only(container: str) -> Object:
     """Return the podFailurePolicy of a batch/v1 Job: a pod that has failed ends the job, a lost one is replaced.
 
-    torchrun has restarted the ranks as often as the job allows when pod.py ends with this exit code.
+    torchrun has restarted the ranks as often as the job allows when the command pod ends with this exit code.
     """
     return {
         "rules": [
@@ -162,7 +162,7 @@ def _field(name: str, path: str) -> Object:
 def container(
     settings: Settings, name: str, action: str, resources: Object, mounts: Sequence[str] = tuple(MOUNTS)
 ) -> Object:
-    """Return a container that runs pod.py."""
+    """Return a container that runs the command pod."""
     return {
         "name": name,
         "image": settings.image,

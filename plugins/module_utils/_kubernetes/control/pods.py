@@ -27,7 +27,7 @@ def metadata_of(one: Object) -> dict[str, Any]:
 
 
 def number_of(pod: Object) -> int:
-    """Return the number of a pod among those of its job, which pod.py in it has as well; -1 for one without."""
+    """Return a pod's number among those of its job, which the command pod in it has as well; -1 for one without."""
     found = metadata_of(pod)
     text = str(found["annotations"].get(COMPLETION_INDEX) or found["labels"].get(REPLICA_INDEX) or "")
     return int(text) if text.isdigit() else -1

@@ -21,7 +21,8 @@ def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]
     """
     restarts = derived.run.job.restarts
     # The operator counts how often containers were started again, and the job's restarts are counted in the first pod:
-    # this is more than they can be. In a pod whose job has failed, pod.py ends at once until the limit is reached.
+    # this is more than they can be. In a pod whose job has failed, the command pod ends at once until the limit
+    # is reached.
     limit = restarts * derived.pods + 1 if restarts else 0
     # The operator gives pods the restartPolicy of their replicas.
     template = objects.training_pod(derived, files, "pytorch", INDEX, "", "pytorchjob-port")

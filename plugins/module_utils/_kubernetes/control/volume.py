@@ -127,7 +127,7 @@ class Reader:
     say: Callable[[str], None]
 
     def job_directories(self) -> list[dict[str, Any]]:
-        """Return the job directories of the volume, as pod.py list prints them. Raises ValueError."""
+        """Return the job directories of the volume, as pod list prints them. Raises ValueError."""
         return list(jobs.ask(self.api, self.pod, ["list"], PACKING)["jobs"])
 
     def directory(self, found: jobs.JobInPods | None, name: str) -> str:
@@ -161,7 +161,7 @@ class Reader:
 
 
 def newest(listed_jobs: Sequence[dict[str, Any]], name: str) -> str:
-    """Return the start of the newest directory of a job. listed_jobs: as pod.py list has them. Raises ValueError."""
+    """Return the start of the newest directory of a job. listed_jobs: as pod list has them. Raises ValueError."""
     own = [one for one in listed_jobs if one["name"] == name]
     if not own:
         there = ", ".join(sorted({str(one["name"]) for one in listed_jobs}))

@@ -69,7 +69,7 @@ def complete(plan: Mapping[str, Any], environ: Mapping[str, str]) -> dict[str, A
         rank, size, local = (int(environ[name]) for name in plan["launcher"]["rank_variables"])
         master = environ["MASTER_ADDR"]
     except (KeyError, ValueError):
-        raise ValueError("this is not a process that torchrun started: a pod runs pod.py train") from None
+        raise ValueError("this is not a process that torchrun started: a pod runs pod train") from None
     own = plan["hosts"][0]
     first = rank - local
     ranks = [{**each, "rank": first + place} for place, each in enumerate(own["ranks"])]

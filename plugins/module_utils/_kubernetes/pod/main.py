@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What runs in a pod.
 
-    pod.py train       the command of a pod that trains: torchrun is its child. The first pod supervises the job.
-    pod.py rank        what torchrun starts for each rank: it becomes rank.py
-    pod.py prepare     the command of the pod that puts models and data on the volume
-    pod.py status | list | log | stop | pack | wait      for the control node, see reader.py
+    pod train       the command of a pod that trains: torchrun is its child. The first pod supervises the job.
+    pod rank        what torchrun starts for each rank: it becomes rank.py
+    pod prepare     the command of the pod that puts models and data on the volume
+    pod status | list | log | stop | pack | wait      for the control node, see reader.py
 
 The image has PREFIX (virtual environment, programs, this library), the ConfigMap is mounted at JOB, the volume at
 STORAGE, and SCRATCH is the pod's own. Nothing else of the cluster is used: no API.
@@ -149,7 +149,7 @@ def main(words: Sequence[str]) -> None:
         elif action in READS:
             reader.read(places, words, os.environ.get(POD, ""))
         else:
-            raise ValueError(f"usage: pod.py train | rank | prepare | {' | '.join(READS)}")
+            raise ValueError(f"usage: pod train | rank | prepare | {' | '.join(READS)}")
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         if action == "prepare":
             write_outcome(places, "failed", str(error), os.environ)

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the control node reads of a job's directory on the volume, by a command in one of its pods.
 
-pod.py status | log | stop [START]     of the pod's own job, or of the directory that ends in START
-pod.py list                            of all jobs on the volume
-pod.py pack START                      makes a tar file of the job's results on the volume, for this pod
-pod.py wait                            does nothing, for a pod that is only read through; removes such files at its end
+pod status | log | stop [START]     of the pod's own job, or of the directory that ends in START
+pod list                            of all jobs on the volume
+pod pack START                      makes a tar file of the job's results on the volume, for this pod
+pod wait                            does nothing, for a pod that is only read through; removes such files at its end
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def read(places: Places, words: Sequence[str], reader: str = "") -> None:
         _print(jobs(places))
         return
     if action == "pack" and not start:
-        raise ValueError("usage: pod.py pack START")
+        raise ValueError("usage: pod pack START")
     directory = directory_of(places, start)
     if action == "status":
         _print(status(directory))

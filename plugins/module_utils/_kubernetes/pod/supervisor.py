@@ -5,7 +5,7 @@
 
 torchrun starts failed ranks again, in all pods at once (a round); Kubernetes starts lost pods again. Each round that
 failed counts as one of the job's restarts, whatever has failed. A pod that takes the place of the first one goes on
-with its status. States: running, succeeded, failed, stopped (on request, pod.py stop), lost (this pod has to end).
+with its status. States: running, succeeded, failed, stopped (on request, pod stop), lost (this pod has to end).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def ended_before(kept: Path, since: str) -> dict[str, Any]:
 
 
 class PodWatch(Watch):
-    """The ranks of one round. Other pods cannot be asked: their own pod.py tells which of their ranks are busy."""
+    """The ranks of one round. Other pods cannot be asked: their own command pod tells which of their ranks are busy."""
 
     told: dict[int, float]
 

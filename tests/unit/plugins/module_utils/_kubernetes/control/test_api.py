@@ -177,12 +177,12 @@ def test_a_server_that_dies_when_a_command_is_to_begin(
     dead = threading.Event()
     server.answers[f"{PODS}/demo-0/exec"] = lambda _request: str(dead.wait(20))
     expected = (
-        f"{server.url} has not answered for 0.3 s when pod.py status was to be run in pod demo-0: see whether it is "
+        f"{server.url} has not answered for 0.3 s when pod status was to be run in pod demo-0: see whether it is "
         "reachable (kubectl --context test get pods), and whether a proxy or firewall blocks WebSocket connections to "
         "it; then try again"
     )
     with pytest.raises(ApiError, match=f"^{re.escape(expected)}$") as no:
-        api.exec("demo-0", "train", ["python", "pod.py", "status"])
+        api.exec("demo-0", "train", ["python", "-S", "programs", "pod", "status"])
     assert no.value.status == 0
     assert api.version() == (1, 30), "the client is still of use"
     dead.set()
@@ -204,8 +204,8 @@ def test_logs(api: Api, server: Server) -> None:
 
 def test_a_command_that_cannot_be_run(api: Api, server: Server) -> None:
     server.answers[f"{PODS}/demo-0/exec"] = status(403, 'pods "demo-0" is forbidden: cannot create "pods/exec"')
-    with pytest.raises(ApiError, match=r'^pod.py status cannot be run in pod demo-0: pods "demo-0" is forbidden') as no:
-        api.exec("demo-0", "train", ["python", "pod.py", "status"])
+    with pytest.raises(ApiError, match=r'^pod status cannot be run in pod demo-0: pods "demo-0" is forbidden') as no:
+        api.exec("demo-0", "train", ["python", "-S", "programs", "pod", "status"])
     assert no.value.status == 403
 
 

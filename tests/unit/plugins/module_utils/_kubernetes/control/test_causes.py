@@ -312,7 +312,7 @@ COMPLETION, REPLICA = "batch.kubernetes.io/job-completion-index", "training.kube
     ],
 )
 def test_a_pod_has_one_number_for_everybody(kind: str, about: dict[str, Any], number: int) -> None:
-    """What its own pod.py is set to by the field that its object names, what causes and what status show."""
+    """What its own command pod is set to by the field that its object names, what causes and what status show."""
     one = pod()
     one["metadata"].update({"labels": {}, "annotations": {}, **about})
     one["metadata"]["labels"].update({"amx.cluster/job": "demo", "amx.cluster/role": "train"})

@@ -298,7 +298,7 @@ def test_a_name_on_the_volume_that_is_another_source(tmp_path: Path) -> None:
 
 
 def test_the_program_names_its_actions(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match=r"usage: pod.py train \| rank \| prepare \| status"):
+    with pytest.raises(SystemExit, match=r"usage: pod train \| rank \| prepare \| status"):
         main.main([])
 
 

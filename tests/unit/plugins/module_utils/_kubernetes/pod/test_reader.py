@@ -62,7 +62,7 @@ def test_the_status_of_a_job(volume: Places, capsys: pytest.CaptureFixture[str])
         (("status", "nothing"), r"nothing: the volume has no job in jobs/"),
         (("status", "../x"), r"'../x' is not a start of a job"),
         (("status",), r"has no job.json and kubernetes.json"),
-        (("pack",), r"usage: pod.py pack START"),
+        (("pack",), r"usage: pod pack START"),
     ],
 )
 def test_jobs_that_are_not_there(volume: Places, words: tuple[str, ...], message: str) -> None:
