@@ -19,7 +19,7 @@ PREFIX, JOB, STORAGE, SCRATCH = "/opt/amx-cluster", "/etc/amx-cluster/job", "/st
 # The command of every container, before its action (pod/main.py).
 PROGRAM = (f"{PREFIX}/env/bin/python", "-S", f"{PREFIX}/programs", "pod")
 FAILED = 1
-"""The exit code of the command pod when the job has failed: Kubernetes starts a pod again that was lost, none with this."""
+"""The exit code of the command pod when the job has failed: Kubernetes starts a pod again only where it was lost."""
 # Seconds: how long a pod lives that is only read through, and how long it has to end.
 READER_SECONDS, READER_ENDING = 3600, 10
 
