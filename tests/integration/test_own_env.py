@@ -1,6 +1,6 @@
 """An environment that is there already (torch_stack_env): real runs of site.yml, train.yml and reset.yml with it.
 
-It is the one that site.yml has installed in .cluster, seen as somebody else's: real torch, Intel MPI and OpenMP.
+It has the files of the one that site.yml has installed in .cluster: real torch, Intel MPI and OpenMP.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,21 +41,35 @@ def listed(path: Path) -> dict[str, tuple[int, int]]:
     return {str(each): (each.lstat().st_size, each.lstat().st_mtime_ns) for each in path.rglob("*")}
 
 
+def own(folder: Path) -> Path:
+    """The files of that environment in a directory of these tests: other tests' jobs compile modules in the original."""
+    return shutil.copytree(ENV, folder / "env", symlinks=True, copy_function=_link)
+
+
+def _link(source: str, place: str, **_options: Any) -> str:
+    try:
+        os.link(source, place, follow_symlinks=False)
+    except OSError:  # another file system
+        shutil.copy2(source, place, follow_symlinks=False)
+    return place
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cluster of this machine alone whose stack is the environment; it is unchanged at the end."""
     if not ENV.is_dir():
         pytest.skip("needs .cluster/env: run ansible-playbook site.yml")
     folder = tmp_path_factory.mktemp("own")
+    env = own(folder)
     given: dict[str, Any] = {
-        "torch_stack_env": str(ENV),
+        "torch_stack_env": str(env),
         "cluster_cache": str(folder / "cache"),
         "cluster_verify": False,
     }
     playbooks.write_inventory(folder, folder / "prefix", {"localhost": playbooks.LOCAL}, **given)
-    before = listed(ENV)
+    before = listed(env)
     yield folder
-    assert listed(ENV) == before
+    assert listed(env) == before
 
 
 def run(folder: Path, name: str, *options: str, **login: str) -> tuple[int, str]:
@@ -68,7 +83,7 @@ def test_it_is_used_and_left_alone(cluster: Path) -> None:
     assert code == 0, output
     prefix = cluster / "prefix"
     (view,) = (prefix / "envs").glob("own-*")
-    assert (prefix / "env").resolve() == view and (view / "lib").readlink() == ENV / "lib"
+    assert (prefix / "env").resolve() == view and (view / "lib").readlink() == cluster / "env/lib"
     assert not (cluster / "cache/wheelhouse").exists() and list((prefix / "wheels").glob("[!.]*")) == []
 
     (cluster / "own.py").write_text(SCRIPT)

@@ -172,6 +172,7 @@ def unused(base: Path, leaving: Iterable[Path] = ()) -> list[Path]:
 
 def _compile(own: Path, folder: Path) -> None:
     """Compile a directory's modules, which are to be in `folder`. Raises OSError where one is not whole afterwards."""
+    sys.pycache_prefix = None  # beside them, wherever this person's other compiled modules go
     for path in own.rglob("*.py"):
         made = py_compile.compile(str(path), dfile=str(folder / path.relative_to(own)), doraise=True)
         try:

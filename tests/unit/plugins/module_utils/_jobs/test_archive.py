@@ -111,11 +111,18 @@ def test_a_module_of_a_project_does_not_stand_before_it(tmp_path: Path) -> None:
     subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, cwd="/", check=True)
 
 
-def test_its_modules_are_compiled_before_jobs_import_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_its_modules_are_compiled_before_jobs_import_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    if elsewhere:
+        monkeypatch.setenv("PYTHONPYCACHEPREFIX", str(tmp_path / "elsewhere"))
     folder = tmp_path / "runtime" / runtimes.installed().name
     archive.install(archive.pack(archive.of_directory(runtimes.installed())), folder)
     compiled = {path: path.stat().st_ino for path in folder.rglob("*.pyc")}
     assert len(compiled) == len(list(folder.rglob("*.py")))
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
     subprocess.run([sys.executable, "-S", str(folder), "check"], check=True)
     assert {path: path.stat().st_ino for path in folder.rglob("*.pyc")} == compiled
     code = marshal.loads(next(folder.glob("amx_cluster/__pycache__/rank.*")).read_bytes()[archive.HEADER :])
