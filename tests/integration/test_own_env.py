@@ -42,7 +42,7 @@ def listed(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def own(folder: Path) -> Path:
-    """The files of that environment in a directory of these tests: other tests' jobs compile modules in the original."""
+    """The files of that environment in a directory of these tests: jobs of other tests compile modules in it."""
     return shutil.copytree(ENV, folder / "env", symlinks=True, copy_function=_link)
 
 
