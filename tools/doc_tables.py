@@ -187,15 +187,15 @@ def pages(index: Path = INDEX) -> str:
 
 def scripts_compared() -> str:
     """Return the table of training scripts with and without the parts of optimize, as judge_zoo.py has written it."""
-    found = json.loads(ZOO.read_text(encoding="utf-8"))
+    results = json.loads(ZOO.read_text(encoding="utf-8"))
     by_parts: dict[str, list[str]] = {}
-    for row in sorted(found["rows"], key=lambda row: -row["difference"]):
+    for row in sorted(results["rows"], key=lambda row: -row["difference"]):
         parts = ", ".join(f"`{part}`" for part in row["acted"]) or "none"
         by_parts.setdefault(parts, []).append(f"{row['script'].replace('_', ' ')} {row['difference']:.0e}")
     rows = [["parts that acted", "scripts, and the largest relative difference of a loss"]]
     rows += [[parts, ", ".join(scripts)] for parts, scripts in sorted(by_parts.items(), key=lambda item: -len(item[1]))]
     machine = "one core of an AMD EPYC with avx512_bf16 (2 cores)"
-    return f"{len(found['rows'])} scripts of 20 steps, {machine}, {found['date']}:\n\n{table(rows)}"
+    return f"{len(results['rows'])} scripts of 20 steps, {machine}, {results['date']}:\n\n{table(rows)}"
 
 
 def role_metadata() -> dict[Path, str]:

@@ -89,14 +89,14 @@ def playbooks(root: Path = ROOT) -> str:
         (comment,) = re.findall(r"\A---\n((?:#.*\n)+)", path.read_text(encoding="utf-8")) or [""]
         parts += [f"## {path.name}", ""]
         # Texts and commands in turn; a text that leads to a command ends with a colon.
-        for piece in COMMAND.split(" ".join(comment.replace("#", "").split())):
-            piece = piece.lstrip(" .,").rstrip(" .")
-            if piece.startswith("ansible-playbook "):
+        for sentence in COMMAND.split(" ".join(comment.replace("#", "").split())):
+            sentence = sentence.lstrip(" .,").rstrip(" .")
+            if sentence.startswith("ansible-playbook "):
                 # Options that may be left out have a line of their own.
-                parts += ["    " + piece.replace(" [", "\n      [", 1), ""]
-            elif piece:
-                piece = OPTION.sub(r"`\g<0>`", piece)
-                parts += [piece if piece.endswith(":") else f"{piece}.", ""]
+                parts += ["    " + sentence.replace(" [", "\n      [", 1), ""]
+            elif sentence:
+                sentence = OPTION.sub(r"`\g<0>`", sentence)
+                parts += [sentence if sentence.endswith(":") else f"{sentence}.", ""]
     return "\n".join(parts)
 
 

@@ -8,7 +8,7 @@ A block of a page is generated when the page has the two lines
     <!-- begin NAME: written by `make docs` -->
     <!-- end NAME -->
 
-and BLOCKS has a function of that name, which returns the text between them. Whole files are the
+and BLOCKS has a function of that name, which returns the text between them. Generated files are the
 JSON Schema of job files, the picture of a server's cores, and meta/main.yml of the roles.
 """
 

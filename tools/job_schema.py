@@ -34,7 +34,7 @@ SHARED = {"arguments": job_fields.ARGUMENTS.schema, "sources": job_fields.PROVID
 def shared(schema: Any) -> Any:
     """Return a schema with references to those that are SHARED."""
     if isinstance(schema, dict):
-        name = next((name for name, one in SHARED.items() if one is schema), "")
+        name = next((name for name, definition in SHARED.items() if definition is schema), "")
         return {"$ref": f"#/$defs/{name}"} if name else {key: shared(value) for key, value in schema.items()}
     return schema
 

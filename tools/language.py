@@ -1,14 +1,15 @@
-"""Find words in the project's texts that its readers would not search for, and name what to write instead.
+"""Find words in texts and code of the project that its readers would not search for, and name what to write instead.
 
 Prints file:line, the words and their replacement, and fails if there are any.
 
 Texts are what a user reads: pages, READMEs, job files, inventories, names of tasks and plays, messages, and the
-documentation of plugins and roles. Comments and docstrings of code are not checked.
+documentation of plugins and roles. Of code, docstrings, comments and names are checked, too.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +23,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 from support.checkout import tracked
 
-# Of whole files that users read, every line is checked; of the others only names, messages and documentation.
+# Of files that users read, every line is checked; of the others only names, messages and documentation.
 PAGES = (
     "*.md",
     "Makefile",
@@ -39,10 +40,17 @@ PAGES = (
 )
 TASKS = ("playbooks/*.yml", "site.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml", "molecule/*.yml")
 CODE = ("plugins/*.py", "runtime/*.py", "jobs/*.py")
+# Code of which docstrings, comments and names are checked. It grows until it is all of CODE, and never shrinks.
+ROOMS = ("_cores", "_data", "_hosts")
+PROSE = ("tools/*.py", *(f"plugins/module_utils/{room}/*.py" for room in ROOMS))
 DOCUMENTED = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Where tasks hold further tasks, and what they show to a user.
 NESTED = ("tasks", "pre_tasks", "post_tasks", "handlers", "block", "rescue", "always")
 MESSAGES = ("msg", "fail_msg", "success_msg")
+# Comments on lines of their own, a block each, and at the end of a line.
+COMMENT = re.compile(r"^[ \t]*#.*(?:\n[ \t]*#.*)*|  # .*$", re.MULTILINE)
+# The PyYAML of a platform without libyaml has no quicker loader.
+LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,56 @@ RULES = (
 )
 
 
+# Names of functions, parameters and variables that do not say what a value is, and nouns that may.
+NAMES = {
+    "apart": "separate, or the noun of what it is",
+    "asked": "request, prompt or question",
+    "both": "the noun of what it is: pair, options",
+    "content": "text, data, document, payload or tensor",
+    "folder": "directory",
+    "folders": "directories",
+    "found": "the noun of what it is: match, entries, rows, problems",
+    "house": "package or project",
+    "lacking": "missing",
+    "leftovers": "orphans",
+    "more": "the noun of what it is: rest, options, extra",
+    "one": "the singular of what is looped over",
+    "ones": "the noun of what they are",
+    "piece": "chunk",
+    "pieces": "chunks",
+    "said": "the noun of what it is: message, output, reason",
+    "starter": "launcher",
+    "told": "the noun of what it is: message, notice, reported",
+    "wanting": "missing",
+    "way": "method, path or route",
+    "way_back": "rollback",
+    "what": "the noun of what it is: subject, label, problem",
+}
+# With what docstrings do not begin, and with what they do. The first line holds a whole sentence or noun phrase.
+OPENINGS = {
+    "Also": "a verb",
+    "Be": "the verb of what it does: Disable, Keep, Remain",
+    "Become": "the verb of what it does: Replace, Switch",
+    "Have": "the verb of what it does: Call, Run, Set",
+    "How": "a noun, or Return the",
+    "Its": "the noun of what it is",
+    "Judge": "Check or Evaluate",
+    "Let": "the verb of what it does: Allow, Run, Set",
+    "Nobody": "a noun",
+    "Say": "Describe, Format, Print or Return the message",
+    "So": "a verb",
+    "Something": "a noun",
+    "Tell": "Return whether, Report or Send",
+    "Those": "Return the, and their noun",
+    "What": "a noun, or Return the",
+    "When": "a noun, or Return the",
+    "Where": "a noun, or Return the",
+    "Whether": "Return whether",
+    "Who": "a noun, or Return the",
+    "Why": "a noun, or Return the",
+}
+
+
 @dataclass(frozen=True)
 class Text:
     """A text in a file. line: where it begins. name: whether it is the name of a task or play."""
@@ -102,9 +160,9 @@ class Text:
     name: bool = False
 
 
-def in_tasks(content: str) -> Iterator[Text]:
+def in_tasks(text: str) -> Iterator[Text]:
     """Return the names and messages of a file of tasks or plays, and nothing of a YAML file that is neither."""
-    for document in yaml.compose_all(content, Loader=yaml.SafeLoader):
+    for document in yaml.compose_all(text, Loader=LOADER):
         if isinstance(document, yaml.SequenceNode):
             for item in document.value:
                 yield from _task(item)
@@ -125,11 +183,16 @@ def _task(node: yaml.Node) -> Iterator[Text]:
                     yield Text(message.start_mark.line + 1, message.value)
 
 
-def in_code(content: str) -> Iterator[Text]:
+@functools.lru_cache(maxsize=1)
+def _nodes(source: str) -> list[ast.AST]:
+    """Return the nodes of Python code, each before those in it."""
+    return list(ast.walk(ast.parse(source)))
+
+
+def in_code(source: str) -> Iterator[Text]:
     """Return the messages in Python code, which are strings with a space in them, and the documentation of plugins."""
-    tree = ast.parse(content)
     skipped: set[int] = set()
-    for node in ast.walk(tree):  # from the outside to the inside
+    for node in _nodes(source):
         if id(node) in skipped:
             continue
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
@@ -148,6 +211,49 @@ def in_code(content: str) -> Iterator[Text]:
             yield Text(node.lineno, node.value)
 
 
+def in_prose(source: str) -> Iterator[Text]:
+    """Return the docstrings and comments of Python code."""
+    for match in COMMENT.finditer(source):
+        yield Text(source.count("\n", 0, match.start()) + 1, match.group())
+    for node in _nodes(source):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield Text(node.lineno, node.value.value)
+
+
+def in_names(path: str, source: str) -> Iterator[str]:
+    """Return which functions, parameters and variables of Python code have vague names, and their docstrings' openings.
+
+    The fields of a class keep their names: they may be those of a document.
+    """
+    fields: set[int] = set()
+    for node in _nodes(source):
+        names: list[tuple[str, int]] = []
+        if isinstance(node, ast.ClassDef):
+            fields |= {id(item.target) for item in node.body if isinstance(item, ast.AnnAssign)}
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            names = [(node.name, node.lineno)]
+        elif isinstance(node, ast.arg):
+            names = [(node.arg, node.lineno)]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and id(node) not in fields:
+            names = [(node.id, node.lineno)]
+        for name, line in names:
+            if name.strip("_") in NAMES:
+                yield f"{path}:{line}: the name {name!r}: write {NAMES[name.strip('_')]}"
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Module)):
+            yield from _opening(path, node)
+
+
+def _opening(path: str, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module) -> Iterator[str]:
+    docstring = ast.get_docstring(node)
+    if not docstring:
+        return
+    first, word = docstring.split("\n")[0], re.split(r"\W", docstring)[0]
+    if word in OPENINGS:
+        yield f"{path}:{node.body[0].lineno}: {word!r} begins a docstring: begin with {OPENINGS[word]}"
+    elif not re.search(r"[.?:)`](\s|$)", first):
+        yield f"{path}:{node.body[0].lineno}: the docstring's first sentence does not end on its first line: shorten it"
+
+
 def find(path: str, texts: Iterable[Text]) -> Iterator[str]:
     """Return what the rules find in a file's texts, a line each."""
     for text in texts:
@@ -160,13 +266,18 @@ def find(path: str, texts: Iterable[Text]) -> Iterator[str]:
 
 def main() -> int:
     """Print what is found in the checkout. Returns the exit code."""
-    pages = tracked(*PAGES)
-    texts: dict[str, Callable[[str], Iterable[Text]]] = {name: lambda content: [Text(1, content)] for name in pages}
-    texts |= {name: in_tasks for name in tracked(*TASKS) if name not in pages}
-    texts |= dict.fromkeys(tracked(*CODE), in_code)
-    found = [line for name, of in texts.items() for line in find(name, of((ROOT / name).read_text(encoding="utf-8")))]
-    print("\n".join([*found, f"{len(found)} problems"]))
-    return 1 if found else 0
+    pages, prose = tracked(*PAGES), set(tracked(*PROSE))
+    readers: dict[str, Callable[[str], Iterable[Text]]] = {name: lambda text: [Text(1, text)] for name in pages}
+    readers |= {name: in_tasks for name in tracked(*TASKS) if name not in pages}
+    readers |= dict.fromkeys(sorted({*tracked(*CODE), *prose}), in_code)
+    problems: list[str] = []
+    for name, read in readers.items():
+        text = (ROOT / name).read_text(encoding="utf-8")
+        problems += find(name, read(text))
+        if name in prose:
+            problems += [*find(name, in_prose(text)), *in_names(name, text)]
+    print("\n".join([*problems, f"{len(problems)} problems"]))
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

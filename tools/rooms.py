@@ -21,13 +21,13 @@ class Room(NamedTuple):
 
 def rooms() -> list[Room]:
     """Return the rooms, each after those that it imports from. Raises ValueError for one that declares nothing."""
-    found = {}
+    by_name = {}
     for path in sorted(path for path in ROOT.iterdir() if path.is_dir() and path.name != "__pycache__"):
         text = ast.get_docstring(ast.parse((path / "__init__.py").read_text(encoding="utf-8"))) or ""
         declared = re.fullmatch(r"(.+)\nImports from: (.+)\.", text)
         if not declared:
             raise ValueError(f"{path.name}/__init__.py: expected a line, then 'Imports from: ROOM, ... .'")
         names = () if declared[2] == "none" else tuple(declared[2].split(", "))
-        found[path.name] = Room(path.name, declared[1], names)
-    order = TopologicalSorter({room.name: room.imports for room in found.values()})
-    return [found[name] for name in order.static_order()]
+        by_name[path.name] = Room(path.name, declared[1], names)
+    order = TopologicalSorter({room.name: room.imports for room in by_name.values()})
+    return [by_name[name] for name in order.static_order()]

@@ -40,7 +40,7 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Way:
-    """How gradients travel. comm_cores: 0 or 1 of each rank. bytes_each: of an element."""
+    """Exchange of gradients between ranks. comm_cores: 0 or 1 of each rank. bytes_each: of an element."""
 
     backend: str
     comm_cores: int = 0
@@ -51,7 +51,13 @@ WAYS = (Way("gloo"), Way("mpi"), Way("mpi", 1), Way("mpi", 1, 2))
 
 
 def share(
-    weights: Sequence[Weight], way: Way, hosts: int, gigabits: float, cores: int = 14, tokens: int = 8192, size: int = 0
+    weights: Sequence[Weight],
+    method: Way,
+    hosts: int,
+    gigabits: float,
+    cores: int = 14,
+    tokens: int = 8192,
+    size: int = 0,
 ) -> float:
     """Return the speed as a share of that of hosts that are not connected and compute on all cores.
 
@@ -59,24 +65,24 @@ def share(
     best of SIZES.
     """
     if not size:
-        return max(share(weights, way, hosts, gigabits, cores, tokens, each) for each in SIZES)
+        return max(share(weights, method, hosts, gigabits, cores, tokens, each) for each in SIZES)
     computing = 6 * sum(weight.size for weight in weights if weight.work) / 4 * tokens / (cores * CORE)
     update = UPDATED * sum(weight.size for weight in weights) / MEMORY
-    fewer = cores / (cores - way.comm_cores)
+    fewer = cores / (cores - method.comm_cores)
     parts = buckets(weights, size)
     # The processor converts what travels as bf16, and is as busy with half the bytes.
     moving = [
         all_reduce(
-            part.size * way.bytes_each // 4,
+            part.size * method.bytes_each // 4,
             hosts,
             CORES // cores,
             Link(gigabits * 1e9 / 8),
-            PER_BYTE[way.backend] * 4 / way.bytes_each,
-            is_hierarchical=way.backend == "mpi",
+            PER_BYTE[method.backend] * 4 / method.bytes_each,
+            is_hierarchical=method.backend == "mpi",
         )
         for part in parts
     ]
-    took = step_seconds(computing * fewer, [part.work for part in parts], moving, update, way.comm_cores > 0)
+    took = step_seconds(computing * fewer, [part.work for part in parts], moving, update, method.comm_cores > 0)
     return (computing + update) / took
 
 
@@ -86,6 +92,6 @@ def table() -> str:
     rows = [titles, ["---"] * len(titles)]
     for gigabits in RATES:
         for hosts in SHOWN:
-            shares = [f"{share(MODELS[MODEL], way, hosts, gigabits):.2f}" for way in WAYS]
+            shares = [f"{share(MODELS[MODEL], method, hosts, gigabits):.2f}" for method in WAYS]
             rows.append([str(gigabits), str(hosts), *shares])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)

@@ -90,7 +90,7 @@ def picture(written: str, command: str) -> str:
 def main() -> None:
     """Draw one command, or those of the demo."""
     name, command, recording = (*sys.argv[1:], "", "", "")[:3]
-    commands = {name: command} if command else {one: f"amx {one} jobs/demo.yml" for one in ("plan", "train")}
+    commands = {name: command} if command else {verb: f"amx {verb} jobs/demo.yml" for verb in ("plan", "train")}
     for name, command in commands.items():
         written = Path(recording).read_bytes().decode() if recording else recorded(command)
         (ROOT / f"docs/images/{name}.svg").write_text(picture(written, command), encoding="utf-8")

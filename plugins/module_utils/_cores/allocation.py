@@ -35,7 +35,7 @@ KMP_BLOCKTIME_MS = 1
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of each node; numbers may be given as text, as Ansible does.
+    """Requested ranks, cores and threads of each node; numbers may be given as text, as Ansible does.
 
     ranks_per_node: a number, `auto` (one per NUMA node with usable cores) or `<=N` (N, or as many as fit).
     comm_cores: communication cores of each rank; `auto` is 1 for ccl, 0 for gloo, and for mpi 1 where a rank has
@@ -77,13 +77,14 @@ class Rank:
 
     @property
     def domain_mask(self) -> str:
-        """Its domain as I_MPI_PIN_DOMAIN takes it: hexadecimal, bit n is CPU n."""
+        """Return the domain as I_MPI_PIN_DOMAIN takes it: hexadecimal, bit n is CPU n."""
         return hex(sum(1 << cpu for cpu in self.domain_cpus))
 
 
 @dataclass(frozen=True)
 class Allocation:
-    """What each core of a node does. `reserved_cores` and `remainder_cores` together are the system's."""
+    """Assignment of each core of a node to ranks or the system. `reserved_cores` and `remainder_cores` together are the
+    system's."""
 
     topology: Topology
     backend: str
@@ -97,7 +98,7 @@ class Allocation:
 
     @property
     def system_cores(self) -> tuple[Core, ...]:
-        """Every core that no rank has."""
+        """Return every core that no rank has."""
         return tuple(sorted(self.reserved_cores + self.remainder_cores, key=lambda core: core.cpus[0]))
 
     @property
@@ -146,28 +147,28 @@ class Allocation:
 
 
 def allocate(topology: Topology, request: Request) -> Allocation:
-    """The plan for one node.
+    """Return the allocation of one node.
 
     Raises ValueError, stating the request, what the node has and the nearest requests that fit, if the request is not
     well formed or the node cannot satisfy it.
     """
-    asked = _Asked(topology, request)
-    shares = asked.settle()
-    threads = asked.threads_per_core
+    demand = _Asked(topology, request)
+    shares = demand.settle()
+    threads = demand.threads_per_core
     ranks = tuple(
         _rank(number, compute, comm, request.backend, threads) for number, (compute, comm) in enumerate(shares.ranks)
     )
     reserved, remainder = shares.system[: shares.reserved], shares.system[shares.reserved :]
-    warnings = [*topology.warnings, *asked.warnings(shares)]
+    warnings = [*topology.warnings, *demand.warnings(shares)]
     return Allocation(
         topology,
         request.backend,
-        asked.comm_cores,
+        demand.comm_cores,
         threads,
         ranks,
         tuple(reserved),
         tuple(remainder),
-        _env(ranks, request.backend, asked.comm_cores, threads),
+        _env(ranks, request.backend, demand.comm_cores, threads),
         tuple(warnings),
     )
 
@@ -194,7 +195,8 @@ def _rank(number: int, compute: list[Core], comm: list[Core], backend: str, thre
 
 
 def _env(ranks: tuple[Rank, ...], backend: str, comm_cores: int, threads: int) -> dict[str, str]:
-    """What is the same for every rank of the node. Semantics: docs/core_allocation.md, "The environment"."""
+    """Return the environment that is the same for every rank of the node. Semantics: docs/core_allocation.md, "The
+    environment"."""
     env = {
         "OMP_NUM_THREADS": str(len(ranks[0].compute_cpus)),
         "KMP_HW_SUBSET": f"{threads}T",
@@ -254,7 +256,7 @@ class _Asked:
         raise self._refusal(*self._what_does_not_fit())
 
     def warnings(self, shares: _Shares) -> Iterator[str]:
-        """What a person should know of a plan that was made."""
+        """Return warnings about an allocation that was made."""
         ranks = len(shares.ranks)
         if ranks < self.ranks and self.request.ranks_per_node == "auto":
             yield (
@@ -311,7 +313,7 @@ class _Asked:
         return text, self._nearest()
 
     def _nearest(self) -> list[str]:
-        """Requests that fit and differ in one number; failing that, one that differs in several."""
+        """Return requests that fit and differ in one number; failing that, one that differs in several."""
         ranks, comm, reserved = self.ranks, self.comm_cores, self.reserved
         least_comm = LEAST_COMM_CORES[self.request.backend]
         singles = (
@@ -319,13 +321,13 @@ class _Asked:
             ("comm_cores", ((n, (ranks, n, reserved)) for n in range(comm - 1, least_comm - 1, -1))),
             ("reserved_cores", ((n, (ranks, comm, n)) for n in range(min(reserved, len(self.cores)) - 1, -1, -1))),
         )
-        found = []
+        fits = []
         for name, candidates in singles:
             fit = next((number for number, numbers in candidates if self._deal(*numbers)), None)
             if fit is not None:
-                found.append(f"{name}={fit}")
-        if found:
-            return found
+                fits.append(f"{name}={fit}")
+        if fits:
+            return fits
         for fewer_comm in (comm, least_comm):
             for fewer in range(min(ranks, len(self.cores)), 0, -1):
                 if self._deal(fewer, fewer_comm, 0):
@@ -393,7 +395,7 @@ class _Asked:
 
 
 def deal(cores: tuple[Core, ...], ranks: int, comm: int, reserved: int, threads: int) -> _Shares | None:
-    """Divide `cores` among `ranks` ranks, each with `comm` communication cores and as many compute cores as
+    """Divide `cores` among `ranks` ranks. Each has `comm` communication cores and as many compute cores as
     possible, the same number for all, with at least `reserved` cores left for the system.
 
     Ranks compute on cores that are large and have `threads` usable CPUs, here called full; the others go to the
@@ -470,12 +472,12 @@ class _Dealer:
         return _Shares(ranks, system, reserved)
 
     def _room(self, group: _Group) -> int:
-        """How many ranks fit within a group."""
+        """Return how many ranks fit within a group."""
         full = sum(core.number in self.full for core in group.cores)
         return min(full // self.compute, len(group.cores) // (self.compute + self.comm))
 
     def _room_uncrossed(self, group: _Group) -> int:
-        """How many ranks fit within a group if none crosses a boundary inside it."""
+        """Return how many ranks fit within a group if none crosses a boundary inside it."""
         return sum(self._room_uncrossed(part) for part in group.parts) if group.parts else self._room(group)
 
     def _place(self, group: _Group, ranks: int) -> None:
@@ -550,7 +552,7 @@ class _Dealer:
 
 
 class _Spare:
-    """How many cores each group can still give to the system, every rank keeping its share."""
+    """Cores that each group can still give to the system while every rank keeps its share."""
 
     def __init__(self, machine: _Group, full: frozenset[int], compute: int, comm: int) -> None:
         self.full = full
@@ -567,7 +569,7 @@ class _Spare:
             pending += group.parts
 
     def can_go(self, core: Core) -> bool:
-        """Whether every group around the core has one to spare."""
+        """Return whether every group around the core has one to spare."""
         groups = self.groups_of[core.number]
         return all(
             self.cores[group] > 0 and (core.number not in self.full or self.full_cores[group] > 0) for group in groups

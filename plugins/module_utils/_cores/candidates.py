@@ -33,17 +33,17 @@ def of_host(
     settings: the fields of Request. allocation: the same for settings that come to the same on this host. vary: the
     settings that may differ from the default's.
     """
-    found: list[dict[str, Any]] = []
+    candidates: list[dict[str, Any]] = []
     kept = {name: default[name] for name in SETTINGS if name not in vary}
     for settings in [dict(default), *({**each, **kept} for each in _grid(topology, backends))]:
         try:
             made = allocate(topology, Request(**settings))
         except ValueError:
-            if not found:
+            if not candidates:
                 return []  # the default
             continue
-        found.append({"settings": settings, "allocation": digest(made)})
-    return found
+        candidates.append({"settings": settings, "allocation": digest(made)})
+    return candidates
 
 
 def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Settings]:
@@ -56,15 +56,15 @@ def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[Settings]:
     accepted = [{_key(offer["settings"]): offer["allocation"] for offer in offers} for offers in hosts.values()]
     default, *others = next(iter(hosts.values()))
     seen: set[tuple[str, ...]] = set()
-    found: list[Settings] = []
+    candidates: list[Settings] = []
     for offer in [default, *others]:
         key = _key(offer["settings"])
         if all(key in host for host in accepted):
             allocations = tuple(host[key] for host in accepted)
             if allocations not in seen:
                 seen.add(allocations)
-                found.append(dict(offer["settings"]))
-    return found
+                candidates.append(dict(offer["settings"]))
+    return candidates
 
 
 def digest(made: Allocation) -> str:

@@ -186,7 +186,7 @@ def _parts(allocation: Allocation) -> dict[int, tuple[str, str]]:
 
 
 def legend(ranks: int, letters: Collection[str]) -> str:
-    """What the characters of a map mean, of those that are in it. ranks: how many the node has."""
+    """Return the meaning of the characters that are in a map. ranks: how many the node has."""
     words = [f"{RANK_LETTERS[0]} computes for rank 0" if ranks == 1 else _rank_letters(ranks)]
     return ", ".join(words + [meaning for letter, meaning in MEANINGS.items() if letter in letters])
 

@@ -39,10 +39,10 @@ def of_host(
     it (then the others are None).
     """
     common: dict[str, Any] = {"backend": backend, "comm_cores": "auto", "threads_per_core": threads_per_core}
-    found = []
+    results = []
     for number in numbers:
         wanted = _of_cores(topology, 1, reserved_cores)[0] if number == CORES else number
-        found.append(
+        results.append(
             _accepted(topology, _name(number), {**common, "ranks_per_node": wanted, "reserved_cores": reserved_cores})
         )
     for each in threads:
@@ -50,11 +50,11 @@ def of_host(
         instances, spare = _of_cores(topology, each, reserved_cores)
         if not instances:
             error = f"{name} is more than the {len(topology.usable_cores)} usable cores of this host"
-            found.append({**_nothing(name), "error": error})
+            results.append({**_nothing(name), "error": error})
             continue
         made = _accepted(topology, name, {**common, "ranks_per_node": instances, "reserved_cores": spare})
-        found.append(made)
-    return found
+        results.append(made)
+    return results
 
 
 def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, A
     hosts: {name: what of_host returns there}, for the same requests. A request that a host refuses has its error, with
     the host's name; so has one that comes to other settings on another host. `total` is the number of all instances.
     """
-    found: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
     seen: set[tuple[str, ...]] = set()
     for place, first in enumerate(next(iter(hosts.values()), [])):
         each = {host: accepted[place] for host, accepted in hosts.items()}
@@ -73,13 +73,13 @@ def common(hosts: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, A
             numbers = ", ".join(f"{answer['instances']} on {host}" for host, answer in each.items())
             wrong = [f"{first['name']} comes to other numbers of instances, {numbers}: give a number that all can have"]
         if wrong:
-            found.append({**_nothing(first["name"]), "total": None, "error": "; ".join(wrong[:3])})
+            results.append({**_nothing(first["name"]), "total": None, "error": "; ".join(wrong[:3])})
             continue
         allocations = tuple(answer["allocation"] for answer in each.values())
         if allocations not in seen:
             seen.add(allocations)
-            found.append({**first, "total": sum(answer["instances"] for answer in each.values())})
-    return found
+            results.append({**first, "total": sum(answer["instances"] for answer in each.values())})
+    return results
 
 
 def _name(number: int | str) -> str:

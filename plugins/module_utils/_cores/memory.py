@@ -110,19 +110,19 @@ def by_node(numa_maps: str) -> dict[int, int]:
 
     Mapped files are left out: their pages are where the page cache had them before.
     """
-    found: dict[int, int] = {}
+    totals: dict[int, int] = {}
     for line in numa_maps.splitlines():
         if " anon=" in line and " file=" not in line:
             size = re.search(r" kernelpagesize_kB=(\d+)", line)
             for node, pages in re.findall(r" N(\d+)=(\d+)", line):
-                found[int(node)] = found.get(int(node), 0) + int(pages) * 1024 * (int(size.group(1)) if size else 4)
-    return dict(sorted(found.items()))
+                totals[int(node)] = totals.get(int(node), 0) + int(pages) * 1024 * (int(size.group(1)) if size else 4)
+    return dict(sorted(totals.items()))
 
 
 def huge_pages(smaps_rollup: str) -> int:
     """Return the bytes of a process in transparent huge pages. smaps_rollup: as proc(5) has it."""
-    found = re.search(r"^AnonHugePages:\s+(\d+) kB$", smaps_rollup, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
+    match = re.search(r"^AnonHugePages:\s+(\d+) kB$", smaps_rollup, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
 
 
 def read(root: Path) -> Memory:
@@ -180,15 +180,15 @@ def probe(nodes: Sequence[int]) -> tuple[str, bool]:
 
 def _nodes(root: Path) -> tuple[Node, ...]:
     online, usable = _usable(root)
-    found = []
+    nodes = []
     for number in sorted(usable):
         place = root / _NODES / f"node{number}"
         if _node_bytes(root, number):
             far = dict(zip(sorted(online), map(int, _text(place / "distance").split())))
             speed = _text(place / "access0/initiators/read_bandwidth").strip()
             cpus = bool(_text(place / "cpulist").strip())
-            found.append(Node(number, cpus, far, int(speed) if speed.isdigit() else 0))
-    return tuple(found)
+            nodes.append(Node(number, cpus, far, int(speed) if speed.isdigit() else 0))
+    return tuple(nodes)
 
 
 def _usable(root: Path) -> tuple[frozenset[int], frozenset[int]]:
@@ -200,8 +200,8 @@ def _usable(root: Path) -> tuple[frozenset[int], frozenset[int]]:
 
 
 def _node_bytes(root: Path, number: int) -> int:
-    found = re.search(r"MemTotal:\s+(\d+) kB", _text(root / _NODES / f"node{number}" / "meminfo"))
-    return int(found.group(1)) * 1024 if found else 0
+    match = re.search(r"MemTotal:\s+(\d+) kB", _text(root / _NODES / f"node{number}" / "meminfo"))
+    return int(match.group(1)) * 1024 if match else 0
 
 
 def _text(path: Path) -> str:

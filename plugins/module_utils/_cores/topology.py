@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What one machine has: CPUs, cores, sockets and NUMA nodes, and which of them a job may use.
+"""Hardware of one machine: CPUs, cores, sockets and NUMA nodes, and which of them a job may use.
 
 A CPU is a hardware thread, numbered as Linux numbers it; a core is what holds one or more of them. `lscpu` answers
 which CPU belongs where (its CORE column is unique over the machine, sysfs's core_id is not). Read from files are
@@ -31,7 +31,7 @@ OVER_QUOTA = "over the CPU quota"
 
 @dataclass(frozen=True)
 class Cpu:
-    """One hardware thread. Linux does not tell where an offline one is: its core, socket and node are None."""
+    """A hardware thread. Linux does not report where an offline one is: its core, socket and node are None."""
 
     number: int
     core: int | None
@@ -42,7 +42,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Core:
-    """One physical core with at least one online CPU.
+    """A physical core with at least one online CPU.
 
     `cpus` are the CPUs of it that may be used, in ascending order, empty if none; `online_cpus` all that are online.
     `efficient` marks the small cores of a hybrid processor.
@@ -78,11 +78,11 @@ class Topology:
 
     @property
     def hybrid(self) -> bool:
-        """Whether the machine has cores of two kinds."""
+        """Return whether the machine has cores of two kinds."""
         return len({core.efficient for core in self.cores}) > 1
 
     def summary(self) -> dict[str, Any]:
-        """What the machine has, as plain data for a person or a report."""
+        """Return the machine's hardware as plain data for a person or a report."""
         usable = self.usable_cores
         nodes = sorted({core.node for core in self.cores})
         excluded = dict(self.excluded)
@@ -113,7 +113,7 @@ class Topology:
         }
 
     def describe(self) -> str:
-        """One sentence on what may be used, for messages."""
+        """Return one sentence on the usable CPUs, for messages."""
         usable = self.usable_cores
         if not usable:
             return f"This node has no usable core: {_count(len(self.cores), 'core')} online, none of them allowed."
@@ -134,8 +134,8 @@ def parse_cpus(text: str) -> frozenset[int]:
     """
     cpus: set[int] = set()
     for part in filter(None, (part.strip() for part in text.split(","))):
-        found = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
-        first, last, step = (int(group) if group else None for group in found.groups()) if found else (None,) * 3
+        match = re.fullmatch(r"(\d+)(?:-(\d+)(?::(\d+))?)?", part)
+        first, last, step = (int(group) if group else None for group in match.groups()) if match else (None,) * 3
         if first is None or (last is not None and last < first) or step == 0:
             raise ValueError(f"{part!r} in {text!r} is not a CPU number or an ascending range such as 0-5")
         cpus.update(range(first, (first if last is None else last) + 1, step or 1))
@@ -347,26 +347,23 @@ def packages(root: Path) -> dict[int, int]:
     """Return the package, which is a socket, of each online CPU that the kernel knows it of. `root` as for read."""
     base = root / "sys/devices/system/cpu"
     online = _cpus_in(base / "online")
-    found = {}
+    package_of = {}
     for file in base.glob("cpu[0-9]*/topology/physical_package_id"):
         cpu, text = int(file.parts[-3].removeprefix("cpu")), file.read_text(encoding="ascii").strip()
         if text.isdigit() and (online is None or cpu in online):
-            found[cpu] = int(text)
-    return found
+            package_of[cpu] = int(text)
+    return package_of
 
 
-def _in_packages(cpus: tuple[Cpu, ...], found: Mapping[int, int]) -> tuple[Cpu, ...]:
+def _in_packages(cpus: tuple[Cpu, ...], packages: Mapping[int, int]) -> tuple[Cpu, ...]:
     """Return the CPUs with their packages as sockets, or with lscpu's sockets unless all online ones have a package."""
-    if not all(cpu.number in found for cpu in cpus if cpu.online):
+    if not all(cpu.number in packages for cpu in cpus if cpu.online):
         return cpus
-    return tuple(replace(cpu, socket=found[cpu.number]) if cpu.online else cpu for cpu in cpus)
+    return tuple(replace(cpu, socket=packages[cpu.number]) if cpu.online else cpu for cpu in cpus)
 
 
 def cpu_quota(root: Path) -> float | None:
-    """How many CPUs' time this process may use, the least that its cgroup and those above it allow; None for no limit.
-
-    Version 2 of cgroups has the quota and its period in cpu.max, version 1 in two files. `root` as for read.
-    """
+    """Return how many CPUs' time this process may use: the least of its cgroups' limits, None for none."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -423,8 +420,8 @@ def _process_cpus(root: Path) -> frozenset[int] | None:
         status = (root / "proc/self/status").read_text()
     except OSError:
         return None
-    found = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
-    return parse_cpus(found.group(1)) if found else None
+    match = re.search(r"^Cpus_allowed_list:\s*(\S+)$", status, re.MULTILINE)
+    return parse_cpus(match.group(1)) if match else None
 
 
 def _cpus_in(path: Path) -> frozenset[int] | None:

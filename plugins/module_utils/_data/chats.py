@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How rows ask a decoder: as a chat through its template, or as a text that goes on. It runs on hosts, too."""
+"""Prompts of rows for a decoder: as a chat through its template, or as a text that goes on. It runs on hosts, too."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ KNOWN_ROLES = ("system", "user", "assistant", "tool")
 
 
 def is_messages(value: Any) -> bool:
-    """Tell whether a value is the messages of a chat."""
-    return isinstance(value, list) and bool(value) and all(isinstance(one, dict) for one in value)
+    """Return whether a value is the messages of a chat."""
+    return isinstance(value, list) and bool(value) and all(isinstance(message, dict) for message in value)
 
 
 def instruction_of(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Return the messages of a row with an instruction (or question) in the column `name`. Raises DataError."""
     parts = [(row[name], name), *([(row.get("input"), "input")] if name in ("instruction", "question") else [])]
-    asked = "\n\n".join(text_of(part, name) for part, name in parts if part)
+    question = "\n\n".join(text_of(part, name) for part, name in parts if part)
     system = [{"role": "system", "content": row["system"]}] if row.get("system") else []
-    return [*system, {"role": "user", "content": asked}]
+    return [*system, {"role": "user", "content": question}]
 
 
 def asking(row: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -50,31 +50,31 @@ def text_of(value: Any, name: str) -> str:
 
 def messages_of(value: Any, name: str) -> list[dict[str, Any]]:
     """Return messages as chat templates take them. Raises DataError."""
-    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+    if not isinstance(value, list) or not all(isinstance(message, dict) for message in value):
         raise DataError(f"{name} is not a list of messages")
-    found = []
-    for number, one in enumerate(value, 1):
-        role = one.get("role") or one.get("from")
+    messages = []
+    for number, message in enumerate(value, 1):
+        role = message.get("role") or message.get("from")
         if ROLES.get(role, role) not in KNOWN_ROLES:
             raise DataError(f"{name}, message {number}: the role is {role!r}, expected {', '.join(KNOWN_ROLES)}")
         role = ROLES.get(role, role)
-        content = _joined(one.get("value") if one.get("content") is None else one["content"])
-        if content is None and role == "system":
+        text = _joined(message.get("value") if message.get("content") is None else message["content"])
+        if text is None and role == "system":
             continue
-        if content is None and role != "tool" and not one.get("tool_calls"):
+        if text is None and role != "tool" and not message.get("tool_calls"):
             raise DataError(f"{name}, message {number} ({role}): there is no text in it")
-        rest = {key: item for key, item in one.items() if key not in ("from", "value") and item is not None}
-        if one.get("tool_calls"):
-            rest["tool_calls"] = [_call(call) for call in one["tool_calls"]]
-        found.append({**rest, "role": role, "content": content or ""})
-    return found
+        rest = {key: item for key, item in message.items() if key not in ("from", "value") and item is not None}
+        if message.get("tool_calls"):
+            rest["tool_calls"] = [_call(call) for call in message["tool_calls"]]
+        messages.append({**rest, "role": role, "content": text or ""})
+    return messages
 
 
-def _joined(content: Any) -> str | None:
+def _joined(value: Any) -> str | None:
     """Return the text of a message, also one in parts as OpenAI's; None where there is none, or more than text."""
-    if isinstance(content, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in content):
-        content = "".join(str(part.get("text") or "") for part in content)
-    return content if isinstance(content, str) and content.strip() else None
+    if isinstance(value, list) and all(isinstance(part, dict) and part.get("type") == "text" for part in value):
+        value = "".join(str(part.get("text") or "") for part in value)
+    return value if isinstance(value, str) and value.strip() else None
 
 
 def _call(call: Any) -> Any:
@@ -91,14 +91,14 @@ def _call(call: Any) -> Any:
 
 def tools(row: Mapping[str, Any]) -> list[Any] | None:
     """Return the tools that a row declares, a list or JSON text; None where it declares none. Raises DataError."""
-    found = row.get("tools") or None
+    declared = row.get("tools") or None
     try:
-        found = json.loads(found) if isinstance(found, str) else found
+        declared = json.loads(declared) if isinstance(declared, str) else declared
     except ValueError as error:
         raise DataError(f"tools: {error}") from error
-    if found is not None and not isinstance(found, list):
-        raise DataError(f"tools is not a list of tools: {short(found)}")
-    return found or None
+    if declared is not None and not isinstance(declared, list):
+        raise DataError(f"tools is not a list of tools: {short(declared)}")
+    return declared or None
 
 
 def rendered(tokenizer: Any, declared: list[Any] | None, messages: list[dict[str, Any]], asks: bool) -> str:
@@ -125,6 +125,6 @@ def prompts(rows: Sequence[Mapping[str, Any]], name: str, tokenizer: Any, by_tem
     encoded = [list(ids) for ids in tokenizer([text_of(row[name], name) for row in rows])["input_ids"]]
     begin, end = tokenizer.bos_token_id, tokenizer.eos_token_id
     # Some tokenizers end a text, which is not at its end here.
-    ends = end is not None and len(one := tokenizer("a")["input_ids"]) > 1 and one[-1] == end
+    ends = end is not None and len(letter := tokenizer("a")["input_ids"]) > 1 and letter[-1] == end
     encoded = [ids[:-1] if ends and ids[-1:] == [end] else ids for ids in encoded]
     return [ids[1:] if begin is not None and ids[:2] == [begin, begin] else ids for ids in encoded]

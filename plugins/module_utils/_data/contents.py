@@ -58,14 +58,14 @@ def header(path: Path) -> dict[str, Any]:
         length = int.from_bytes(stream.read(8), "little")
         text = stream.read(length) if length <= size - 8 else b""
     try:
-        found = json.loads(text)
-        found.pop("__metadata__", None)
-        end = max((int(one["data_offsets"][1]) for one in found.values()), default=0)
+        tensors = json.loads(text)
+        tensors.pop("__metadata__", None)
+        end = max((int(tensor["data_offsets"][1]) for tensor in tensors.values()), default=0)
     except (ValueError, AttributeError, LookupError, TypeError):
         raise ValueError(f"{path} is damaged, it is no file of safetensors: {AGAIN}") from None
     if size != 8 + length + end:
         raise ValueError(f"{path} has {size} bytes, and should have {8 + length + end}: {AGAIN}")
-    return dict(found)
+    return dict(tensors)
 
 
 def _check_shards(index: Path) -> None:
@@ -78,8 +78,8 @@ def _check_shards(index: Path) -> None:
     missing = [name for name in names if not (index.parent / name).is_file()]
     # A repository may have its weights twice, of which one was fetched; or none, for a model with new weights.
     if missing and len(missing) < len(names):
-        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        raise ValueError(f"{index.parent} lacks {missing[0]}{more}, which {index.name} names: {AGAIN}")
+        rest = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        raise ValueError(f"{index.parent} lacks {missing[0]}{rest}, which {index.name} names: {AGAIN}")
     if missing or index.name.endswith(".bin.index.json"):
         return
     there = {tensor for name in names for tensor in header(index.parent / name)}

@@ -52,13 +52,13 @@ def listing(directory: Path, record: Record) -> list[dict[str, Any]]:
     """
     if not directory.is_dir():
         raise ValueError(f"there is no directory {directory}")
-    found = []
+    entries = []
     for path in sorted(_files(directory)):
         digest = recorded_sha256(path, record)
-        found.append({"file": str(path.relative_to(directory)), "sha256": digest, "bytes": path.stat().st_size})
-    if not found:
+        entries.append({"file": str(path.relative_to(directory)), "sha256": digest, "bytes": path.stat().st_size})
+    if not entries:
         raise ValueError(f"the directory {directory} has no files")
-    return found
+    return entries
 
 
 def _files(directory: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
@@ -84,25 +84,25 @@ def _files(directory: Path, above: tuple[Path, ...] = ()) -> Iterator[Path]:
 def differences(directory: Path, files: Iterable[Mapping[str, Any]], record: Record | None = None) -> dict[str, str]:
     """Return {file: MISSING or DAMAGED} of the listed files that are not in `directory` as they should be."""
     record = record or Record()
-    found = {}
+    problems = {}
     for entry in files:
         path = directory / entry["file"]
         if not path.is_file():
-            found[entry["file"]] = MISSING
+            problems[entry["file"]] = MISSING
         elif (
             path.stat().st_size != entry.get("bytes", path.stat().st_size)
             or recorded_sha256(path, record) != entry["sha256"]
         ):
-            found[entry["file"]] = DAMAGED
-    return found
+            problems[entry["file"]] = DAMAGED
+    return problems
 
 
-def describe(found: Mapping[str, str]) -> str:
+def describe(problems: Mapping[str, str]) -> str:
     """Return differences for a message."""
-    return ", ".join(f"{file} {what}" for file, what in sorted(found.items()))
+    return ", ".join(f"{file} {problem}" for file, problem in sorted(problems.items()))
 
 
 def key(files: Iterable[Mapping[str, Any]]) -> str:
     """Return a short name of a directory's content: it changes when any file in it does."""
-    content = json.dumps(sorted((entry["file"], entry["sha256"]) for entry in files))
-    return hashlib.sha256(content.encode()).hexdigest()[:12]
+    text = json.dumps(sorted((entry["file"], entry["sha256"]) for entry in files))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -41,12 +41,13 @@ INSTEAD = "take it from a directory (directory:)"
 
 
 class HubError(ValueError):
-    """Why a repository could not be fetched, and what to do."""
+    """Error of a repository that cannot be fetched: the cause, and what to do."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to fetch; kind: one of KINDS; files: patterns (fnmatch) of paths, none for all."""
+    """Files to fetch from a repository of the hub; kind: one of KINDS; files: patterns (fnmatch) of paths, none for
+    all."""
 
     kind: str
     repository: str
@@ -108,7 +109,7 @@ class _Store:
         return Record(self.directory / "verified" / f"{commit}.json")
 
     def is_complete(self, commit: str) -> bool:
-        """Whether all files of a commit were verified here and have not changed since."""
+        """Return whether all files of a commit were verified here and have not changed since."""
         return self.record(commit).is_current()
 
     def check(self, commit: str, names: Iterable[str]) -> None:
@@ -125,7 +126,7 @@ class _Store:
                 raise HubError(f"lists the file {name[:200]!r}, which {problem}: nothing was changed; look at the hub")
 
     def _within(self, path: Path) -> bool:
-        """Tell whether a file, and what it links to, is in the snapshots or blobs of the repository."""
+        """Return whether a file, and what it links to, is in the snapshots or blobs of the repository."""
         allowed = [(self.directory / part).resolve() for part in ("snapshots", "blobs")]
         return all(
             any(top in place.parents for top in allowed)
@@ -135,20 +136,20 @@ class _Store:
     def differences(self, commit: str, files: Mapping[str, _File]) -> dict[str, str]:
         """Return {file: MISSING or DAMAGED}; where there are none, record that the commit is complete."""
         record = self.record(commit)
-        found = {}
+        problems = {}
         for name, expected in files.items():
             path = self.snapshot(commit) / name
             before = stamp(path)
             if not before:
-                found[name] = MISSING
+                problems[name] = MISSING
             elif record.digest(path) != expected.digest and not _is_as_expected(path, expected):
-                found[name] = DAMAGED
+                problems[name] = DAMAGED
             else:
                 record.enter(path, before, expected.digest)
-        if not found:
+        if not problems:
             record.keep_only(self.snapshot(commit) / name for name in files)
             record.save()
-        return found
+        return problems
 
     def drop(self, commit: str, name: str) -> None:
         """Remove a damaged file, and what it links to, so that it is fetched again."""
@@ -237,16 +238,16 @@ def _complete(store: _Store, commit: str, files: Mapping[str, _File], download: 
     if not files:
         raise HubError("has no files: check its name")
     store.check(commit, files)
-    found = store.differences(commit, files)
+    problems = store.differences(commit, files)
     for _attempt in range(2):
-        if found:
-            for name in [name for name, what in found.items() if what == DAMAGED]:
+        if problems:
+            for name in [name for name, problem in problems.items() if problem == DAMAGED]:
                 store.drop(commit, name)
             with ThreadPoolExecutor(WORKERS) as pool:
-                list(pool.map(download, found))
-            found = store.differences(commit, files)
-    if found:
-        first = describe(dict(sorted(found.items())[:3]))
+                list(pool.map(download, problems))
+            problems = store.differences(commit, files)
+    if problems:
+        first = describe(dict(sorted(problems.items())[:3]))
         raise HubError(f"failed verification twice: {first}. Look for a proxy or mirror that alters or caches files")
 
 
@@ -314,7 +315,7 @@ def _response(error: BaseException) -> Any:
 
 
 def _is_unavailable(error: BaseException) -> bool:
-    """Whether an error is none of the repository: the hub cannot be reached, or fails itself."""
+    """Return whether an error is none of the repository: the hub cannot be reached, or fails itself."""
     answer = _response(error)
     return answer is None or answer.status_code >= 500
 
@@ -325,7 +326,7 @@ def _names(error: BaseException) -> set[str]:
 
 
 def _is_broken_connection(error: BaseException) -> bool:
-    """Whether a connection broke while a file was transferred."""
+    """Return whether a connection broke while a file was transferred."""
     return bool(_names(error) & {"ProtocolError", "RemoteProtocolError", "ReadError"})
 
 
@@ -402,10 +403,10 @@ def _explain_without_answer(error: BaseException, request: Request, address: str
     if _names(error) & {"TransportError", "RequestException", "OfflineModeIsEnabled"}:
         server = _server(error) or address
         itself = urlsplit(server).netloc == urlsplit(address).netloc
-        what = f"The hub {address}" if itself else f"{server}, where the hub {address} has files,"
+        subject = f"The hub {address}" if itself else f"{server}, where the hub {address} has files,"
         return (
-            f"{what} cannot be reached from {here}, or not any more, to fetch {request}: {reason}. Check the network "
-            "and proxy (HTTPS_PROXY) and run again, which fetches the missing files; name another hub in "
+            f"{subject} cannot be reached from {here}, or not any more, to fetch {request}: {reason}. Check the "
+            "network and proxy (HTTPS_PROXY) and run again, which fetches the missing files; name another hub in "
             f"data_cache_hub; let the other machine fetch (at: head, at: control); or {INSTEAD}"
         )
     return (

@@ -40,7 +40,7 @@ class Pattern:
     anchored: bool
 
     def matches(self, path: str) -> bool:
-        """Tell whether it matches a path from the ignore file's directory, which ends in "/" for a directory."""
+        """Return whether it matches a path from the ignore file's directory, which ends in "/" for a directory."""
         if self.directories and not path.endswith("/"):
             return False
         path = path.rstrip("/")
@@ -79,7 +79,7 @@ def _regex(glob: str, anchored: bool) -> str:
 
     git compares what is before the first wildcard by itself, so that `**/` just after it is at a beginning, too.
     """
-    found, place = "", 0
+    regex, place = "", 0
     plain = len(re.split(r"[*?\[\\]", glob, maxsplit=1)[0])
     while place < len(glob):
         letter = glob[place]
@@ -89,23 +89,23 @@ def _regex(glob: str, anchored: bool) -> str:
             begins = place == plain or glob[place - 1] == "/"
             alone = anchored and stars > 1 and begins and glob[end : end + 1] in ("", "/")
             if alone and end < len(glob):
-                found, place = found + "(?:.*/)?", end + 1
+                regex, place = regex + "(?:.*/)?", end + 1
             else:
-                found, place = found + (".*" if alone else "[^/]*"), end
+                regex, place = regex + (".*" if alone else "[^/]*"), end
         elif letter == "?":
-            found, place = found + "[^/]", place + 1
+            regex, place = regex + "[^/]", place + 1
         elif letter == "[":
             part, place = _brackets(glob, place)
             if not part:
                 return ""
-            found += part
+            regex += part
         elif letter == "\\":
             if place + 1 == len(glob):
                 return ""
-            found, place = found + re.escape(glob[place + 1]), place + 2
+            regex, place = regex + re.escape(glob[place + 1]), place + 2
         else:
-            found, place = found + re.escape(letter), place + 1
-    return found
+            regex, place = regex + re.escape(letter), place + 1
+    return regex
 
 
 def _brackets(glob: str, place: int) -> tuple[str, int]:
@@ -113,14 +113,14 @@ def _brackets(glob: str, place: int) -> tuple[str, int]:
     place += 1
     negated = glob[place : place + 1] in ("!", "^") and place < len(glob)
     place += negated
-    found, first, last = "", True, ""
+    regex, first, last = "", True, ""
     while first or glob[place : place + 1] != "]":
         first = False
         named = re.compile(r"\[:(\w+):\]").match(glob, place)
         if named:
             if named[1] not in POSIX:
                 return "", place
-            found, place, last = found + POSIX[named[1]], named.end(), ""
+            regex, place, last = regex + POSIX[named[1]], named.end(), ""
             continue
         ranged = last and glob[place : place + 1] == "-" and glob[place + 1 : place + 2] not in ("", "]")
         place += bool(ranged)
@@ -129,17 +129,17 @@ def _brackets(glob: str, place: int) -> tuple[str, int]:
         if not letter:
             return "", place
         if ranged:
-            found += f"{re.escape(last)}-{re.escape(letter)}" if last <= letter else ""
+            regex += f"{re.escape(last)}-{re.escape(letter)}" if last <= letter else ""
             last = ""
         else:
-            found, last = found + re.escape(letter), letter
+            regex, last = regex + re.escape(letter), letter
         place += 1
-    inside = f"[{found}]" if found else "(?!)"
+    inside = f"[{regex}]" if regex else "(?!)"
     return f"(?!/)(?!{inside})." if negated else f"(?!/){inside}", place + 1
 
 
 def ignored(path: str, rules: Sequence[Rules]) -> bool:
-    """Tell whether the patterns leave a path out. rules: those of the directories above it, from the top."""
+    """Return whether the patterns leave a path out. rules: those of the directories above it, from the top."""
     decisions = (each.decision(path) for each in reversed(rules))
     return bool(next((decision for decision in decisions if decision is not None), False))
 
@@ -164,8 +164,8 @@ def walk(top: Path) -> Iterator[str]:
 
 
 def _walk(top: Path, base: str, above: list[Rules]) -> Iterator[str]:
-    with os.scandir(top / base) as found:
-        entries = sorted(found, key=lambda entry: entry.name)
+    with os.scandir(top / base) as scanned:
+        entries = sorted(scanned, key=lambda entry: entry.name)
     if base and any(entry.name == VENV_MARKER for entry in entries):
         return
     rules = [*above, *read(top / base, base)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a model's files say: its weights, how many tokens it takes, its padding. It runs on hosts, with transformers."""
+"""Metadata in a model's files: weights, maximum of tokens, padding. It runs on hosts, with transformers."""
 
 from __future__ import annotations
 
@@ -76,8 +76,9 @@ def sequence_length(wanted: int, config: Any, tokenizer: Any) -> int:
 
 
 def set_padding(tokenizer: Any, config: Any) -> None:
-    """Give a tokenizer without a padding token one (as GPT-2's, Llama's), and tell the configuration, by which models
-    find where a text ends. Raises ModelError where there is none to take, or the model has no embedding for it."""
+    """Set the padding token of a tokenizer without one, such as GPT-2's. It is also set in the configuration, by which
+    models find where a text ends. Raises ModelError where there is none to take, or the model has no embedding for
+    it."""
     if tokenizer.pad_token_id is None:
         known = config.pad_token_id
         name = (
@@ -148,7 +149,7 @@ def load_weights(
     try:
         model, about = automatic.from_pretrained(name, **options)
         others = sorted(about["unexpected_keys"])
-        if Path(name).is_dir() and any(unwrapped(one) != one for one in others):
+        if Path(name).is_dir() and any(unwrapped(other) != other for other in others):
             generation = getattr(model, "generation_config", None)
             kind = type(model)
             del model
@@ -164,14 +165,16 @@ def load_weights(
     base = model.base_model_prefix
     head: set[str] = set()
     if base and hasattr(model, base):
-        head = {one for one, _weight in model.named_parameters() if not one.startswith(f"{base}.")}
-    lacked = {*head, *(one for one in about["missing_keys"] if ".pooler." in one)}
-    sizes = {one: f"{one} of {tuple(found)}, not {tuple(wanted)}" for one, found, wanted in about["mismatched_keys"]}
+        head = {parameter for parameter, _weight in model.named_parameters() if not parameter.startswith(f"{base}.")}
+    lacked = {*head, *(weight for weight in about["missing_keys"] if ".pooler." in weight)}
+    sizes = {
+        weight: f"{weight} of {tuple(shape)}, not {tuple(wanted)}" for weight, shape, wanted in about["mismatched_keys"]
+    }
     missing = sorted(set(about["missing_keys"]) - set(sizes))
-    wrong = [sizes[one] for one in sorted(sizes) if not (new_head and one in head)]
+    wrong = [sizes[weight] for weight in sorted(sizes) if not (new_head and weight in head)]
     # Where its configuration names the class that is loaded, its files should have the head, too.
     may_lack = new_head and type(model).__name__ not in claimed
-    lacking = [one for one in missing if not (may_lack and one in lacked)]
+    absent = [weight for weight in missing if not (may_lack and weight in lacked)]
     beyond = [] if fewer_layers else _beyond(about["unexpected_keys"], model)
     if beyond:
         raise ModelError(
@@ -183,29 +186,32 @@ def load_weights(
             f"model {name} has weights of other sizes than its config.json says: {listed(wrong)}. Take the config.json "
             "and the tokenizer that belong to these weights"
         )
-    if lacking:
+    if absent:
         raise ModelError(
-            f"model {name} lacks {len(lacking)} of its weights, which would be random: {listed(lacking)}"
+            f"model {name} lacks {len(absent)} of its weights, which would be random: {listed(absent)}"
             + (f". Its files have others: {listed(others)}" if others else "")
-            + _advice(others, not new_head and lacked.issuperset(lacking))
+            + _advice(others, not new_head and lacked.issuperset(absent))
         )
     return model, [*missing, *sorted(sizes)]
 
 
 def _beyond(others: Iterable[str], model: Any) -> list[str]:
     """Return which weights are those of a further layer of the model."""
-    names = {one for name in model.state_dict() for one in (name, name.removeprefix(f"{model.base_model_prefix}."))}
-    known = {LAYER.sub(".", one) for one in names}
-    layers = {one[: found.end()] for one in names for found in LAYER.finditer(one)}
+    names = {
+        variant for name in model.state_dict() for variant in (name, name.removeprefix(f"{model.base_model_prefix}."))
+    }
+    known = {LAYER.sub(".", name) for name in names}
+    layers = {name[: match.end()] for name in names for match in LAYER.finditer(name)}
     return sorted(
-        one
-        for one in map(unwrapped, others)
-        if LAYER.sub(".", one) in known and any(one[: found.end()] not in layers for found in LAYER.finditer(one))
+        weight
+        for weight in map(unwrapped, others)
+        if LAYER.sub(".", weight) in known
+        and any(weight[: match.end()] not in layers for match in LAYER.finditer(weight))
     )
 
 
 def _advice(others: Sequence[str], untrained: bool) -> str:
-    if any("lora_" in one or one.startswith("base_model.model.") for one in others):
+    if any("lora_" in weight or weight.startswith("base_model.model.") for weight in others):
         return ". An adapter was not merged: save what merge_and_unload() returns"
     if untrained:
         return ". Train it for this task first"
@@ -275,13 +281,15 @@ def _read_weights(directory: Path) -> dict[str, Any]:
     import torch
     from safetensors.torch import load_file
 
-    found: dict[str, Any] = {}
+    weights: dict[str, Any] = {}
     for file in _loaded_files(directory):
         is_safe = file.suffix == contents.SAFETENSORS
-        found |= load_file(file) if is_safe else torch.load(file, "cpu", weights_only=True)
+        weights |= load_file(file) if is_safe else torch.load(file, "cpu", weights_only=True)
     names: dict[str, str] = {}
-    for one in found:
-        other = names.setdefault(unwrapped(one), one)
-        if other != one:
-            raise ModelError(f"it has {other} and {one}, which are one weight: remove the others than those to be used")
-    return {unwrapped(one): value for one, value in found.items()}
+    for weight in weights:
+        other = names.setdefault(unwrapped(weight), weight)
+        if other != weight:
+            raise ModelError(
+                f"it has {other} and {weight}, which are one weight: remove the others than those to be used"
+            )
+    return {unwrapped(weight): value for weight, value in weights.items()}

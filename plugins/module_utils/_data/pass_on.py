@@ -32,7 +32,7 @@ Transfer = Callable[[str, str], str]
 
 
 class Spread:
-    """Who passes the files on to whom, and what has come of it.
+    """Transfers of files from host to host, and their results.
 
     sources: the hosts that have them, the head first. waiting: those that have not. failed: {host: why} of those that
     were given up.
@@ -138,14 +138,14 @@ class Transfers:
 
     def _between(self, source: str, target: str) -> str:
         address, names = self.hosts[target]["address"], self.hosts[target]["names"]
-        both = {"address": address, "token": secrets.token_hex(relay.TOKEN_BYTES // 2), "names": names}
-        listener = self._start(target, task="listen", seconds=self.seconds, **both)
+        options = {"address": address, "token": secrets.token_hex(relay.TOKEN_BYTES // 2), "names": names}
+        listener = self._start(target, task="listen", seconds=self.seconds, **options)
         _pipe(listener.stdin).close()
         port = _pipe(listener.stdout).readline().strip()
         if not port:
             _output, errors = _end(listener)
             return _reason(target, errors, listener.returncode)
-        sender = self._start(source, task="send", port=int(port), seconds=self.seconds, **both)
+        sender = self._start(source, task="send", port=int(port), seconds=self.seconds, **options)
         _output, errors = _end(sender)
         if sender.returncode:
             listener.kill()  # the ssh; the program itself ends when nobody connects

@@ -41,7 +41,7 @@ NAMED = 5
 
 @dataclass(frozen=True)
 class Project(Document):
-    """What of a directory goes to the hosts.
+    """Files of a project's directory that are copied to the hosts.
 
     files: each {file: its path, sha256, bytes, executable}. links: symbolic links by their path, each with its target.
     """
@@ -69,7 +69,7 @@ class Project(Document):
 
     def contents(self) -> list[dict[str, Any]]:
         """Return the entries of the store: each content once, {file: its SHA-256, sha256, bytes, source}."""
-        found = {
+        entries = {
             entry["sha256"]: {
                 "file": entry["sha256"],
                 "sha256": entry["sha256"],
@@ -78,7 +78,7 @@ class Project(Document):
             }
             for entry in self.files
         }
-        return list(found.values())
+        return list(entries.values())
 
 
 def megabytes(size: int) -> str:
@@ -131,7 +131,7 @@ def scan(directory: Path, max_mb: int) -> Project:
 
 
 def _hashed(directory: Path, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
-    found, unreadable = [], []
+    entries, unreadable = [], []
     for path, size in sizes.items():
         try:
             executable = bool((directory / path).stat().st_mode & stat.S_IXUSR)
@@ -139,12 +139,12 @@ def _hashed(directory: Path, sizes: Mapping[str, int]) -> list[dict[str, Any]]:
         except OSError:
             unreadable.append(path)
             continue
-        found.append({"file": path, "sha256": digest, "bytes": size, "executable": executable})
+        entries.append({"file": path, "sha256": digest, "bytes": size, "executable": executable})
     if unreadable:
         raise ValueError(
             f"{_named(unreadable)} in {directory} cannot be read: change the permissions, or {IGNORE_HINT}"
         )
-    return found
+    return entries
 
 
 def _checked_links(directory: Path, links: Mapping[str, str], sizes: Mapping[str, int]) -> dict[str, str]:
@@ -169,8 +169,8 @@ def _checked_links(directory: Path, links: Mapping[str, str], sizes: Mapping[str
 
 
 def _named(paths: Sequence[str]) -> str:
-    more = len(paths) - NAMED
-    return ", ".join(paths[:NAMED]) + (f" and {more} more" if more > 0 else "")
+    rest = len(paths) - NAMED
+    return ", ".join(paths[:NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def largest(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -193,20 +193,20 @@ def largest(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
             if path.startswith(directory) and path != directory and path.rstrip("/").count("/") == depth
         ]
 
-    found = []
+    candidates = []
     for path in inside(""):
         while path.endswith("/"):
             child = max(inside(path), key=totals.__getitem__)
             if totals[child] < 0.9 * totals[path]:
                 break
             path = child
-        found.append((path, totals[path]))
-    found = [(path, size) for path, size in found if size > sum(sizes.values()) / 100]
-    return sorted(found, key=lambda item: -item[1])[:NAMED]
+        candidates.append((path, totals[path]))
+    candidates = [(path, size) for path, size in candidates if size > sum(sizes.values()) / 100]
+    return sorted(candidates, key=lambda item: -item[1])[:NAMED]
 
 
 def taken(project: Project, names: Iterable[str]) -> str:
-    """Say which of these paths, where a run puts something, the project has itself; an empty string for none."""
+    """Return which of these paths, where a run puts something, the project has itself; an empty string for none."""
     paths = [entry["file"] for entry in project.files] + list(project.links)
     for name in names:
         if any(f"{path}/".startswith(f"{name}/") or name.startswith(f"{path}/") for path in paths):
@@ -217,14 +217,14 @@ def taken(project: Project, names: Iterable[str]) -> str:
     return ""
 
 
-def make(content: Mapping[str, Any], store: Path, target: Path) -> None:
-    """Make the tree of a project in the new directory `target`. content: as to_json returns it. Raises OSError."""
-    for entry in content["files"]:
+def make(document: Mapping[str, Any], store: Path, target: Path) -> None:
+    """Make the tree of a project in the new directory `target`. document: as to_json returns it. Raises OSError."""
+    for entry in document["files"]:
         path = target / entry["file"]
         path.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(store / entry["sha256"], path)
         path.chmod(0o700 if entry["executable"] else 0o600)
-    for name, leads_to in content["links"].items():
+    for name, leads_to in document["links"].items():
         path = target / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(leads_to)

@@ -43,7 +43,7 @@ class Record:
         self.entries = {name: entry for name, entry in self.entries.items() if name in names}
 
     def is_current(self) -> bool:
-        """Whether there are entries, and no file has changed since its entry was made."""
+        """Return whether there are entries, and no file has changed since its entry was made."""
         return bool(self.entries) and all(self.digest(Path(name)) is not None for name in self.entries)
 
     def save(self) -> None:

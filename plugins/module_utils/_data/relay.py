@@ -58,19 +58,19 @@ def unpack(stream: IO[bytes], directory: Path, names: Iterable[str]) -> int:
             target = directory / path
             if member.isdir():
                 target.mkdir(parents=True, exist_ok=True)
-            content = tar.extractfile(member) if member.isfile() else None
-            if content:
+            source = tar.extractfile(member) if member.isfile() else None
+            if source:
                 target.parent.mkdir(parents=True, exist_ok=True)
-                _write(content, target, member)
+                _write(source, target, member)
                 count += 1
     return count
 
 
-def _write(content: IO[bytes], target: Path, member: tarfile.TarInfo) -> None:
+def _write(source: IO[bytes], target: Path, member: tarfile.TarInfo) -> None:
     part = target.with_name(f".{target.name}.part")
     try:
         with part.open("wb") as stream:
-            shutil.copyfileobj(content, stream, 1 << 20)
+            shutil.copyfileobj(source, stream, 1 << 20)
         part.chmod(member.mode & 0o777)
         os.utime(part, (member.mtime, member.mtime))
         part.replace(target)

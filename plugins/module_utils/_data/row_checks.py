@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What rows of users' files must have: texts, labels, targets and answers. It runs on hosts, with rows.py alone."""
+"""Checks of rows of users' files: texts, labels, targets and answers. It runs on hosts, with rows.py alone."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class Table:
             yield self.where(index), dict(zip(self.columns, values))
 
 
-def named(found: Sequence[str]) -> str:
+def named(columns: Sequence[str]) -> str:
     """Return columns for a message: with quotes where a name has what cannot be seen."""
-    return ", ".join(name if name == visible(name) and not is_half(name) else repr(name) for name in found)
+    return ", ".join(name if name == visible(name) and not is_half(name) else repr(name) for name in columns)
 
 
 def choose_columns(
@@ -153,8 +153,10 @@ def check_labels(table: Table) -> None:
         if not problem:
             kinds.setdefault(kind, table.where(index))
             if len(kinds) > 1:
-                (one, first), (other, _where) = kinds.items()
-                problem = f"has the label {short(value)}, a {other}, and {first} a {one}: give all labels one type"
+                (first_kind, first), (other, _where) = kinds.items()
+                problem = (
+                    f"has the label {short(value)}, a {other}, and {first} a {first_kind}: give all labels one type"
+                )
         if problem:
             raise DataError(f"{table.where(index)}: {problem}")
 
@@ -176,9 +178,9 @@ def name_of(label: Any) -> str:
 
 
 def is_regression(table: Table, task: str = AUTO) -> bool:
-    """Tell whether labels that check_labels takes are targets of a regression: decimal numbers.
+    """Return whether labels that check_labels takes are targets of a regression: decimal numbers.
 
-    Raises DataError where that cannot be told, and for a target that is no finite number.
+    Raises DataError where that is ambiguous, and for a target that is no finite number.
     """
     labels = table.columns[LABEL]
     if task == CLASSIFICATION:
@@ -196,9 +198,9 @@ def is_regression(table: Table, task: str = AUTO) -> bool:
         numeric = len(none) == len(others) < len(labels)
         if (none and numeric) or (missing and len(none) < len(others)):
             first = none[0] if numeric else missing[0]
-            what = "and others are numbers" if numeric else "as programs write what is missing"
+            reason = "and others are numbers" if numeric else "as programs write what is missing"
             raise DataError(
-                f"{table.where(first)}: has the label {labels[first]!r}, {what}: remove rows without a label, or set "
+                f"{table.where(first)}: has the label {labels[first]!r}, {reason}: remove rows without a label, or set "
                 f"task to {CLASSIFICATION} where it is a class"
             )
         if others and all(AMOUNT.fullmatch(text) for text in texts.values()):
@@ -229,9 +231,9 @@ def check_targets(table: Table) -> None:
     for index, label in enumerate(table.columns[LABEL]):
         number = target(label)
         if number is None or not abs(number) < LARGEST:
-            what = "no number" if number is None else f"not below {LARGEST:g}"
+            reason = "no number" if number is None else f"not below {LARGEST:g}"
             raise DataError(
-                f"{table.where(index)}: has the label {short(label)}, which is {what}: it cannot be a target"
+                f"{table.where(index)}: has the label {short(label)}, which is {reason}: it cannot be a target"
             )
 
 
@@ -249,10 +251,10 @@ def classes(table: Table) -> list[str]:
         whole = number is not None and number.is_integer() and abs(number) < LARGEST
         other = shown.setdefault(str(int(number)) if number is not None and whole else visible(name), name)
         if other != name:
-            what = "are one number" if whole else "differ only by blanks"
+            problem = "are one number" if whole else "differ only by blanks"
             raise DataError(
                 f"{table.where(index)}: has the label {name!r}, and {table.where(first[other])} has {other!r}, which "
-                f"{what}: write them alike"
+                f"{problem}: write them alike"
             )
     if len(first) < 2:
         raise DataError(f"{table.source}: all {len(table)} rows have the label {next(iter(first))}: two are needed")
@@ -299,7 +301,7 @@ def _problem_of_answers(answers: Any, context: str, exact: bool) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------------- whole files
+# ---------------------------------------------------------------------------------------------------- complete files
 
 
 def training_tables(

@@ -93,7 +93,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a chunk begins: the byte (of Parquet the row, from 0), its line, and how many rows it has."""
+    """Begin of a chunk: the byte (of Parquet the row, from 0), its line, and how many rows it has."""
 
     offset: int
     line: int
@@ -125,20 +125,20 @@ class Data:
             yield from self.read(place)
 
     def check_columns(self, where: str = "") -> None:
-        """Raise DataError where a column cannot be told from another by its name. where: the columns are named."""
+        """Raise DataError where two columns cannot be distinguished by their names. where: the columns are named."""
         seen: dict[str, str] = {}
         for name in self.columns:
             shown = visible(name)
             if not shown:
-                what = "a column without a name (an index, or a delimiter too many)"
+                problem = "a column without a name (an index, or a delimiter too many)"
             elif seen.get(shown) == name:
-                what = f"the column {name} twice"
+                problem = f"the column {name} twice"
             elif shown in seen:
-                what = f"the columns {seen[shown]!r} and {name!r}, which differ only by blanks"
+                problem = f"the columns {seen[shown]!r} and {name!r}, which differ only by blanks"
             else:
                 seen[shown] = name
                 continue
-            raise DataError(f"{self.path}{where} has {what}: columns are found by their names")
+            raise DataError(f"{self.path}{where} has {problem}: columns are found by their names")
 
     def payload(self, records: Sequence[Record], added: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
         """Return rows, none of them broken, with their added columns in the file's format, without a header."""
@@ -150,7 +150,7 @@ class Data:
 
 
 class Lines(Data):
-    """What CSV and JSON lines have in common: records that are lines, found by their byte.
+    """Data of CSV or JSON lines: records that are lines, found by their byte.
 
     beginning: the byte and the line at which the rows begin.
     """
@@ -170,13 +170,13 @@ class Lines(Data):
 
     @staticmethod
     def is_empty(line: bytes) -> bool:
-        """Tell whether a line is no row."""
+        """Return whether a line is no row."""
         return not line.strip(b"\r\n")
 
     def places(self, chunk_rows: int) -> list[Place]:
         offset, line = self.beginning
         first, begin, count = line, offset, 0
-        found = []
+        places = []
         with self.path.open("rb") as stream:
             stream.seek(offset)
             for end, record in self.records(stream, line):
@@ -184,14 +184,14 @@ class Lines(Data):
                     first = record.line
                 count += 1
                 if count == chunk_rows:
-                    found.append(Place(begin, first, count))
+                    places.append(Place(begin, first, count))
                     begin, count = offset + end, 0
         if count:
-            found.append(Place(begin, first, count))
-        return found
+            places.append(Place(begin, first, count))
+        return places
 
     def read(self, place: Place) -> list[Record]:
-        found: list[Record] = []
+        records: list[Record] = []
         with self.path.open("rb") as stream:
             stream.seek(place.offset)
             # Empty lines lie before its first row, perhaps.
@@ -200,10 +200,10 @@ class Lines(Data):
                 skipped += len(line)
             stream.seek(place.offset + skipped)
             for _end, record in self.records(stream, place.line):
-                found.append(record)
-                if len(found) == place.rows:
+                records.append(record)
+                if len(records) == place.rows:
                     break
-        return found
+        return records
 
     def estimate(self) -> int:
         offset, line = self.beginning
@@ -272,8 +272,8 @@ class Csv(Lines):
             taken.clear()
             problem, fields = "", []
             try:
-                found = next(csv.reader(lines(), delimiter=self.delimiter, strict=True))
-                fields = [cell.replace(NUL, "\0") for cell in found]
+                header = next(csv.reader(lines(), delimiter=self.delimiter, strict=True))
+                fields = [cell.replace(NUL, "\0") for cell in header]
             except (csv.Error, DataError) as error:
                 problem = _problem_of_csv(error)
                 if len(taken) > 1 or problem == OPEN:  # its end is not known, so only its first line is given up
@@ -299,8 +299,8 @@ class Csv(Lines):
 
     def payload(self, records: Sequence[Record], added: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
         return self._text(
-            [*record.values.values(), *(_cell(more.get(name)) for name in names)]
-            for record, more in zip(records, added)
+            [*record.values.values(), *(_cell(extra.get(name)) for name in names)]
+            for record, extra in zip(records, added)
         )
 
     def join(self, target: IO[bytes], payloads: Iterable[bytes], names: Sequence[str]) -> None:
@@ -337,19 +337,23 @@ def _decoded(line: bytes) -> str:
 
 
 def _problem_of_csv(error: Exception) -> str:
-    told = str(error)
+    message = str(error)
     if isinstance(error, DataError):
-        return told
-    if "unexpected end of data" in told:
+        return message
+    if "unexpected end of data" in message:
         return OPEN
-    if "new-line character" in told:
+    if "new-line character" in message:
         return "has a carriage return (CR) outside of quotes: let lines end in LF or CRLF, and quote such cells"
-    return f"is not CSV: {told}"
+    return f"is not CSV: {message}"
 
 
 def visible(text: str) -> str:
     """Return what a person sees of a name: without blanks, marks and formatting characters, in one normal form."""
-    kept = (one for one in text if not one.isspace() and unicodedata.category(one) not in ("Cf", "Cc"))
+    kept = (
+        character
+        for character in text
+        if not character.isspace() and unicodedata.category(character) not in ("Cf", "Cc")
+    )
     return unicodedata.normalize("NFC", "".join(kept))
 
 
@@ -386,19 +390,23 @@ def parse_json(source: str | bytes) -> Any:
     if text.count("[") + text.count("{") > MOST_LEVELS:
         level, levels = [value], 0
         while level:
-            inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, (dict, list))]
-            level, levels = [one for values in inner for one in values], levels + 1
+            inner = [
+                value.values() if isinstance(value, dict) else value
+                for value in level
+                if isinstance(value, (dict, list))
+            ]
+            level, levels = [value for values in inner for value in values], levels + 1
             if levels > MOST_LEVELS:
                 raise DataError(f"has more than {MOST_LEVELS} levels within each other")
     return value
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         names = [name for name, _value in pairs]
         raise DataError(f"has the key {next(name for name in names if names.count(name) > 1)!r} twice")
-    return found
+    return mapping
 
 
 def _constant(text: str) -> NoReturn:
@@ -420,7 +428,7 @@ def _whole(text: str) -> int:
 
 def _json_payload(records: Sequence[Record], added: Sequence[Mapping[str, Any]], names: Sequence[str]) -> bytes:
     """Return a line of JSON for each row."""
-    rows = [{**record.values, **{name: more.get(name) for name in names}} for record, more in zip(records, added)]
+    rows = [{**record.values, **{name: extra.get(name) for name in names}} for record, extra in zip(records, added)]
     try:
         return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode()
     except UnicodeEncodeError:  # half of a character, written as \\ud83d
@@ -481,11 +489,11 @@ def _object(line: int, raw: bytes) -> Record:
 class JsonDocument(Data):
     """JSON that is an array of rows, a row, or SQuAD's {"data": ...} with questions as rows; it is read at once."""
 
-    def __init__(self, path: Path, content: Any) -> None:
+    def __init__(self, path: Path, document: Any) -> None:
         super().__init__(path)
-        values = content if isinstance(content, list) else [content]
-        if isinstance(content, dict) and "data" in content and set(content) <= {"data", "version"}:
-            values = content["data"]
+        values = document if isinstance(document, list) else [document]
+        if isinstance(document, dict) and "data" in document and set(document) <= {"data", "version"}:
+            values = document["data"]
             if not isinstance(values, list):
                 raise DataError(f"{path}: data is {short(values)}, where a list of rows is expected")
         if values and isinstance(values[0], dict) and "paragraphs" in values[0]:
@@ -511,7 +519,11 @@ class JsonDocument(Data):
                     "question": qa["question"],
                     "context": paragraph["context"],
                     **(
-                        {"answers": {key: [one[key] for one in qa["answers"]] for key in ("text", "answer_start")}}
+                        {
+                            "answers": {
+                                key: [answer[key] for answer in qa["answers"]] for key in ("text", "answer_start")
+                            }
+                        }
                         if "answers" in qa
                         else {}
                     ),
@@ -558,21 +570,21 @@ def _open_json(path: Path) -> Data:
     if not first:
         return JsonLines(path)
     try:
-        content = parse_json(first)
+        document = parse_json(first)
     except DataError:
         pass  # the first line of several that are one value, or a broken row
     else:
-        nested = isinstance(content, dict) and "data" in content and set(content) <= {"data", "version"}
-        return JsonDocument(path, content) if alone and (nested or isinstance(content, list)) else JsonLines(path)
+        nested = isinstance(document, dict) and "data" in document and set(document) <= {"data", "version"}
+        return JsonDocument(path, document) if alone and (nested or isinstance(document, list)) else JsonLines(path)
     if first[:1] not in b"[{" or (path.stat().st_size > MOST_BYTES and first[:1] == b"{"):
         return JsonLines(path)
     try:
-        content = parse_json(path.read_bytes()[len(MARK) if mark else 0 :])
+        document = parse_json(path.read_bytes()[len(MARK) if mark else 0 :])
     except DataError as error:
         if first[:1] == b"[":
             raise DataError(f"{path} {error}") from None
         return JsonLines(path)
-    return JsonDocument(path, content)
+    return JsonDocument(path, document)
 
 
 class Parquet(Data):
@@ -634,7 +646,7 @@ class Parquet(Data):
             table = self.file.schema_arrow.empty_table()
         for name in names:
             kind = self.arrow.float64() if name.endswith("_score") else self.arrow.string()
-            table = table.append_column(name, self.arrow.array([more.get(name) for more in added], type=kind))
+            table = table.append_column(name, self.arrow.array([extra.get(name) for extra in added], type=kind))
         target = io.BytesIO()
         self.arrow.parquet.write_table(table, target)
         return target.getvalue()
@@ -666,8 +678,8 @@ def open_data(path: Path) -> Data:
             "(CSV, JSON lines, JSON or Parquet)"
         )
     if not path.is_file():
-        what = "a directory" if path.is_dir() else "no regular file"
-        raise DataError(f"{path} is {what}: name a file" if path.exists() else f"there is no file {path}")
+        problem = "a directory" if path.is_dir() else "no regular file"
+        raise DataError(f"{path} is {problem}: name a file" if path.exists() else f"there is no file {path}")
     with path.open("rb") as stream:
         begin = stream.read(32)
     for mark, problem in FOREIGN.items():
@@ -733,12 +745,12 @@ def text_problem(values: Mapping[str, Any], columns: Iterable[str], may_be_empty
 
 
 def is_blank(text: str) -> bool:
-    """Tell whether nothing of a text can be seen."""
+    """Return whether nothing of a text can be seen."""
     return not text.strip() or (len(text) < 20 and not visible(text))
 
 
 def is_half(text: str) -> bool:
-    """Tell whether a text has half of a character, which JSON can have and UTF-8 cannot."""
+    """Return whether a text has half of a character, which JSON can have and UTF-8 cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:

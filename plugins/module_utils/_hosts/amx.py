@@ -72,13 +72,13 @@ def cpu_flags(cpuinfo: str) -> frozenset[str]:
 
 
 def _first_cpu(cpuinfo: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for line in cpuinfo.strip().splitlines():
         if not line.strip():
             break
         name, _colon, value = line.partition(":")
-        found[name.strip()] = value.strip()
-    return found
+        fields[name.strip()] = value.strip()
+    return fields
 
 
 def best_isa(flags: frozenset[str]) -> str:
@@ -195,14 +195,14 @@ def judge(machine: str, release: str, cpuinfo: str, answer: Mapping[str, int] | 
     if "amx_tile" in flags and "amx_int8" not in flags and cpu["generation"]:
         flags |= {"amx_bf16"}
     supports = None if answer is None else not (answer["supported_errno"] or answer["killed"])
-    reason, found, advice = _reason(machine, release, cpu, flags, answer)
+    reason, observed, advice = _reason(machine, release, cpu, flags, answer)
     if reason not in ("usable", "not_asked"):
         flags -= {"amx_tile", "amx_bf16"}
     return {
         "usable": {"usable": True, "not_asked": None}.get(reason, False),
         "isa": best_isa(flags),
         "reason": reason,
-        "found": found,
+        "found": observed,
         "advice": f"{advice}; {_instead(flags)}" if reason not in ("usable", "not_asked", "not_x86_64") else advice,
         "cpu": cpu,
         "kernel": {
@@ -301,7 +301,7 @@ SECCOMP = "Allow arch_prctl in the container's seccomp profile, or run outside o
 def _permission(
     name: str, release: str, cpu: Mapping[str, Any], answer: Mapping[str, int] | None
 ) -> tuple[str, str, str]:
-    """Judge a CPU that shows AMX by what the kernel answered."""
+    """Evaluate the kernel's answer on a CPU that shows AMX."""
     if answer is None:
         return (
             "not_asked",
@@ -345,7 +345,7 @@ def _permission(
 
 
 def _in_words(answer: Mapping[str, int] | None) -> str:
-    """Say what the kernel answered: the rest of a sentence that begins with "the kernel"."""
+    """Describe the kernel's answer: the rest of a sentence that begins with "the kernel"."""
     if answer is None:
         return "was not asked"
     if answer["killed"]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a user reads about AMX on the hosts of a cluster: a line where all is well, and the whole story where it is not.
+"""Texts about AMX on the hosts of a cluster: a line where all is well, and the cause and remedy where it is not.
 
 A judgement is what amx.judge returns.
 """
@@ -28,14 +28,14 @@ class Group(NamedTuple):
 
 def groups(judgements: Mapping[str, Mapping[str, Any]]) -> list[Group]:
     """Return the hosts with the same answer together, those first that lost AMX. judgements: {host: judgement}."""
-    found: list[Group] = []
+    grouped: list[Group] = []
     for host, judged in judgements.items():
-        same = next((group for group in found if group.judged == judged), None)
+        same = next((group for group in grouped if group.judged == judged), None)
         if same is None:
-            found.append(Group([host], judged, judged["reason"] not in USABLE + ABSENT))
+            grouped.append(Group([host], judged, judged["reason"] not in USABLE + ABSENT))
         else:
             same.hosts.append(host)
-    return sorted(found, key=lambda group: not group.lost)
+    return sorted(grouped, key=lambda group: not group.lost)
 
 
 def lines(group: Group, width: int = 110) -> list[str]:
@@ -78,7 +78,7 @@ def explained(judged: Mapping[str, Any]) -> str:
 
 
 def runs_as(judged: Mapping[str, Any]) -> str:
-    """Say in a sentence without a full stop what training uses there instead of AMX."""
+    """Return what training uses there instead of AMX, as a sentence without a full stop."""
     if judged["isa"] in amx.BF16_ISAS:
         return f"Training runs there in bf16 as {judged['isa']}"
     return f"Training runs there in fp32 (best instruction set: {judged['isa']})"

@@ -30,7 +30,7 @@ _TABLE = 100  # columns that a table needs
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong on one host."""
+    """A problem on one host."""
 
     host: str
     check: str
@@ -42,9 +42,9 @@ class Finding:
 def examine(cluster: Cluster) -> list[Finding]:
     """Run every check that is wanted. Returns the findings in the order of the hosts, failures first."""
     findings = [
-        Finding(found.host, check.name, check.severity, found.text, found.advice or check.advice)
+        Finding(problem.host, check.name, check.severity, problem.text, problem.advice or check.advice)
         for check in checks(cluster.wanted)
-        for found in check.find(cluster)
+        for problem in check.find(cluster)
     ]
     hosts = list(cluster.results)
     # Sorting keeps the order of the checks.
@@ -69,8 +69,8 @@ def summary(findings: Sequence[Finding], cluster: Cluster) -> str:
 
 @dataclass(frozen=True)
 class Fabric:
-    """What a host has for a fabric. ports: (link and device, state) of each. memlock: the memory that a process may
-    lock. jobs: the fabric that jobs use on all hosts, and why no faster one."""
+    """RDMA hardware of a host and its use. ports: (link and device, state) of each. memlock: the memory that a process
+    may lock. jobs: the fabric that jobs use on all hosts, and why no faster one."""
 
     ports: tuple[tuple[str, str], ...]
     memlock: str
@@ -84,9 +84,9 @@ def fabrics_of(cluster: Cluster) -> dict[str, Fabric]:
         return {}
     wanted = cluster.wanted.fabric
     name, _link, lacks = fabrics.kept_back(facts)
-    found = {}
+    by_host = {}
     for host, own in facts.items():
-        lack = fabrics.lacking_everywhere(wanted, own) if wanted in fabrics.FABRICS else lacks.get(host)
+        lack = fabrics.find_lack_everywhere(wanted, own) if wanted in fabrics.FABRICS else lacks.get(host)
         if wanted == fabrics.TCP:
             jobs = "tcp, as cluster_fabric says"
         elif wanted in fabrics.FABRICS:
@@ -95,16 +95,16 @@ def fabrics_of(cluster: Cluster) -> dict[str, Fabric]:
             jobs = f"tcp: {lack.text}"
         else:
             jobs = fabrics.shared(facts) or (f"tcp, because of {', '.join(lacks)}" if name else "tcp")
-        found[host] = Fabric(tuple(fabrics.described(own)), fabrics.lockable(own), jobs)
-    return found
+        by_host[host] = Fabric(tuple(fabrics.described(own)), fabrics.lockable(own), jobs)
+    return by_host
 
 
-def fabrics_table(found: Mapping[str, Fabric]) -> str:
+def fabrics_table(by_host: Mapping[str, Fabric]) -> str:
     """Return what hosts have for a fabric as a table with an empty line after it; hosts that are alike share a row."""
-    if not found:
+    if not by_host:
         return ""
     alike: dict[Fabric, list[str]] = {}
-    for host, fabric in found.items():
+    for host, fabric in by_host.items():
         alike.setdefault(fabric, []).append(host)
     rows = [("host", "fabric", "link", "locked memory", "jobs that use MPI"), ("----",) * 5]
     for fabric, hosts in alike.items():
@@ -116,18 +116,18 @@ def fabrics_table(found: Mapping[str, Fabric]) -> str:
 
 def machines_of(cluster: Cluster) -> dict[str, machine.Machine]:
     """Return NUMA nodes, memory and kernel settings of every host; empty where no host has a choice in them."""
-    found = {
+    machines = {
         host: machine.described(info["machine_settings"], info["cpu_model"]) for host, info in cluster.infos.items()
     }
-    return {} if all(map(machine.plain, found.values())) else found
+    return {} if all(map(machine.plain, machines.values())) else machines
 
 
-def machines_table(found: Mapping[str, machine.Machine]) -> str:
+def machines_table(machines: Mapping[str, machine.Machine]) -> str:
     """Return that as a table with an empty line after it; hosts that are alike share a row."""
-    if not found:
+    if not machines:
         return ""
     alike: dict[machine.Machine, list[str]] = {}
-    for host, each in found.items():
+    for host, each in machines.items():
         alike.setdefault(each, []).append(host)
     titles = ("host", "NUMA", "special memory", "NUMA balancing", "huge pages", "CPU governor", "deepest idle state")
     rows = [(", ".join(hosts), *dataclasses.astuple(each)) for each, hosts in alike.items()]

@@ -80,12 +80,12 @@ class Port:
 
     @property
     def active(self) -> bool:
-        """Whether it carries data."""
+        """Return whether the port carries data."""
         return self.state == "ACTIVE"
 
 
 class Lack(NamedTuple):
-    """What a host has that keeps it from using a fabric ("no active port"), and what to do, without a full stop."""
+    """Obstacle to a fabric on a host ("no active port"), and what to do, without a full stop."""
 
     text: str
     advice: str
@@ -115,13 +115,13 @@ def read(root: str = "/", memory_bytes: int = 0) -> dict[str, Any]:
 
 def ports(root: Path) -> list[Port]:
     """Return the ports of all RDMA devices below `root`, sorted by device and number."""
-    found = []
+    ports = []
     for device in sorted(root.glob("sys/class/infiniband/*")):
         vendor = _text(device / "device/vendor")
         interfaces = tuple(sorted(path.name for path in device.glob("device/net/*")))
         closed = _closed(root, device.name)
         for port in sorted(device.glob("ports/*"), key=lambda path: int(path.name)):
-            found.append(
+            ports.append(
                 Port(
                     device.name,
                     int(port.name),
@@ -134,7 +134,7 @@ def ports(root: Path) -> list[Port]:
                     closed,
                 )
             )
-    return found
+    return ports
 
 
 def _text(path: Path) -> str:
@@ -174,23 +174,23 @@ def possible(facts: Mapping[str, Any]) -> list[str]:
     return [name for name, own in FABRICS.items() if links.intersection(own)]
 
 
-def lacking(name: str, link: str, facts: Mapping[str, Any]) -> Lack | None:
+def find_lack(name: str, link: str, facts: Mapping[str, Any]) -> Lack | None:
     """Return why a host cannot use a fabric over a link; None when it can.
 
     facts: as `read` returns them, with `providers`, {fabric: why libfabric does not have it, or ""}, where a virtual
     environment is installed. An empty mapping stands for a host that has nothing.
     """
     named = [port for port in _ports(facts) if port.link == link]
-    found = [port for port in named if name != "mlx" or port.vendor == MELLANOX]
-    if not found:
+    suitable = [port for port in named if name != "mlx" or port.vendor == MELLANOX]
+    if not suitable:
         other = f" that {name} works with: {', '.join(map(str, named))}" if named else ""
         return Lack(
             f"no {link} adapter{other}",
             "check with lspci and dmesg that the adapter and its driver are there",
         )
-    active = [port for port in found if port.active]
+    active = [port for port in suitable if port.active]
     if not active:
-        states = ", ".join(f"{port} is {port.state} ({port.physical})" for port in found)
+        states = ", ".join(f"{port} is {port.state} ({port.physical})" for port in suitable)
         manager = ", and that a subnet manager runs" if link in (INFINIBAND, OMNI_PATH) else ""
         return Lack(f"no active {link} port: {states}", f"check cable and switch{manager}")
     lacks = list(filter(None, (_closed_lack(active), _provider_lack(name, facts), _memlock_lack(facts))))
@@ -231,12 +231,12 @@ def _memlock_lack(facts: Mapping[str, Any]) -> Lack | None:
     )
 
 
-def lacking_everywhere(name: str, facts: Mapping[str, Any]) -> Lack | None:
+def find_lack_everywhere(name: str, facts: Mapping[str, Any]) -> Lack | None:
     """Return why a host cannot use a fabric over any of its links; None when it can."""
     links = {port.link for port in _ports(facts)}
     lacks = {}
     for link in FABRICS[name]:
-        lack = lacking(name, link, facts)
+        lack = find_lack(name, link, facts)
         if lack is None:
             return None
         lacks[link] = lack
@@ -247,7 +247,7 @@ def lacking_everywhere(name: str, facts: Mapping[str, Any]) -> Lack | None:
 def choose(wanted: str, hosts: Mapping[str, Mapping[str, Any]], backend: str = "", uses_it: bool = True) -> Choice:
     """Return the fabric of a job.
 
-    wanted: one of VALUES. hosts: {host: its facts, see lacking}. backend: the job's. uses_it: whether that one
+    wanted: one of VALUES. hosts: {host: its facts, see find_lack}. backend: the job's. uses_it: whether that one
     exchanges tensors through MPI; others use TCP whatever there is. Raises ValueError when a host does not have the
     fabric that is wanted.
     """
@@ -271,7 +271,7 @@ def shared(hosts: Mapping[str, Mapping[str, Any]]) -> str:
     if len(hosts) < 2:
         return ""
     for name, link in PREFERRED:
-        if not any(lacking(name, link, _hardware(facts)) for facts in hosts.values()):
+        if not any(find_lack(name, link, _hardware(facts)) for facts in hosts.values()):
             return name
     return ""
 
@@ -285,7 +285,7 @@ def kept_back(hosts: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, dict[st
         links = {port.link for facts in hosts.values() for port in _ports(_hardware(facts))}
         for name, link in PREFERRED:
             if link in links:
-                lacks = {host: lacking(name, link, _hardware(facts)) for host, facts in hosts.items()}
+                lacks = {host: find_lack(name, link, _hardware(facts)) for host, facts in hosts.items()}
                 return name, link, {host: lack for host, lack in lacks.items() if lack}
     return "", "", {}
 
@@ -295,16 +295,16 @@ def fallback(hosts: Mapping[str, Mapping[str, Any]]) -> str:
     name, link, lacks = kept_back(hosts)
     if not lacks:
         return ""
-    said = "; ".join(f"{_have(names)} {lack.text} ({lack.advice})" for lack, names in _alike(lacks).items())
+    reasons = "; ".join(f"{_have(names)} {lack.text} ({lack.advice})" for lack, names in _alike(lacks).items())
     return (
-        f"all ranks communicate over TCP instead of {link} ({name}), because {said}. cluster_fabric: tcp accepts that, "
-        "without this note"
+        f"all ranks communicate over TCP instead of {link} ({name}), because {reasons}. cluster_fabric: tcp accepts "
+        "that, without this note"
     )
 
 
 def refusal(wanted: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
     """Return why hosts cannot use the fabric that the inventory names; empty when they can."""
-    lacks = {host: lack for host, facts in hosts.items() if (lack := lacking_everywhere(wanted, facts))}
+    lacks = {host: lack for host, facts in hosts.items() if (lack := find_lack_everywhere(wanted, facts))}
     if lacks:
         lines = [f"- {_have(names)} {lack.text}: {lack.advice}" for lack, names in _alike(lacks).items()]
         return "\n".join(
@@ -314,12 +314,12 @@ def refusal(wanted: str, hosts: Mapping[str, Mapping[str, Any]]) -> str:
             ]
         )
     links = {
-        host: [link for link in FABRICS[wanted] if not lacking(wanted, link, facts)] for host, facts in hosts.items()
+        host: [link for link in FABRICS[wanted] if not find_lack(wanted, link, facts)] for host, facts in hosts.items()
     }
     if any(all(link in own for own in links.values()) for link in FABRICS[wanted]):
         return ""
-    said = ", ".join(f"{' and '.join(own)} on {host}" for host, own in links.items())
-    return f"cluster_fabric is {wanted}, and its hosts share no network ({said}): set cluster_fabric to tcp"
+    described = ", ".join(f"{' and '.join(own)} on {host}" for host, own in links.items())
+    return f"cluster_fabric is {wanted}, and its hosts share no network ({described}): set cluster_fabric to tcp"
 
 
 def described(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

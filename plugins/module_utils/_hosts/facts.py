@@ -42,7 +42,7 @@ def addresses(route: Path = Path("/proc/net/route"), chosen: str = "", reached: 
         device, destination, _gateway, _flags, _count, _use, _metric, mask = line.split()[:8]
         if destination == mask == "00000000":
             default = default or device
-    found = []
+    rows = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asker:
         buffer = bytearray(40 * 1024)
         pinned = (ctypes.c_char * len(buffer)).from_buffer(buffer)
@@ -58,18 +58,18 @@ def addresses(route: Path = Path("/proc/net/route"), chosen: str = "", reached: 
             # A second address of eth0 may carry the label eth0:1; the interface is eth0.
             interface = label.decode().partition(":")[0]
             network = ipaddress.ip_interface(f"{address}/{mask}").network
-            found.append(
+            rows.append(
                 {"interface": interface, "address": address, "network": str(network), "default": interface == default}
             )
-    known = [str(row["address"]) for row in found]
+    known = [str(row["address"]) for row in rows]
     if chosen and chosen not in known:
         raise ValueError(f"cluster_address is {chosen}, and this host has {', '.join(known) or 'none'}")
     # A name is looked up where it decides something.
     names = peers.resolve([reached])[reached] if reached and len(known) > 2 else []
-    for row in found:
+    for row in rows:
         by_name = "ansible_host" if row["address"] in names else ""
         row["named"] = "cluster_address" if row["address"] == chosen else by_name
-    return found
+    return rows
 
 
 def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> dict[str, str]:
@@ -95,16 +95,16 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
                 "IPv4 addresses in one network, private ones will do, and set cluster_network to it; its addresses: "
                 f"{listed}"
             )
-        found = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
+        matching = [row for row in addresses if ipaddress.ip_address(row["address"]) in wanted]
         chosen = next((row for row in addresses if row.get("named") == "cluster_address"), None)
-        if not found or (chosen and chosen not in found):
-            what = f"cluster_address {chosen['address']}" if chosen else "none of the host's addresses"
+        if not matching or (chosen and chosen not in matching):
+            subject = f"cluster_address {chosen['address']}" if chosen else "none of the host's addresses"
             is_in = "does not lie" if chosen else "lies"
-            raise ValueError(f"{what} {is_in} in cluster_network {network}; its addresses: {listed}")
+            raise ValueError(f"{subject} {is_in} in cluster_network {network}; its addresses: {listed}")
     else:
         named = [row for row in addresses if row.get("named") == "cluster_address"]
-        found = named or [row for row in addresses if row["default"]]
-        if not found:
+        matching = named or [row for row in addresses if row["default"]]
+        if not matching:
             if all(ipaddress.ip_address(row["address"]).is_loopback for row in addresses):
                 raise ValueError(
                     "the host has no IPv4 address besides the loopback, and ranks communicate over IPv4 only: give the "
@@ -114,10 +114,10 @@ def cluster_interface(addresses: Sequence[Mapping[str, Any]], network: str) -> d
             raise ValueError(
                 f"cluster_network is not set and the host has no default route of IPv4; its addresses: {listed}"
             )
-    row = _choose(found)
+    row = _choose(matching)
     if row is None:
         raise ValueError(
-            f"{len(found)} of the host's addresses lie in cluster_network {network}, on several "
+            f"{len(matching)} of the host's addresses lie in cluster_network {network}, on several "
             "interfaces: set cluster_address of this host to the one over which ranks communicate; its addresses: "
             f"{listed}"
         )

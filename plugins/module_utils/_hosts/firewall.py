@@ -72,23 +72,23 @@ def rules(
     on ephemeral ports. admin_networks: CIDRs from which ssh is accepted. allow: {networks, port, protocol (tcp)} of
     what else is. Raises ValueError for what is no address, network or port.
     """
-    found = [{"network": _network(address, "cluster address"), "protocol": "tcp", "port": 0} for address in cluster]
+    rules = [{"network": _network(address, "cluster address"), "protocol": "tcp", "port": 0} for address in cluster]
     port = _port(ssh_port, "firewall_ssh_port")
     for network in admin_networks:
-        found.append({"network": _network(network, "firewall_admin_networks"), "protocol": "tcp", "port": port})
+        rules.append({"network": _network(network, "firewall_admin_networks"), "protocol": "tcp", "port": port})
     for entry in allow:
         protocol = entry.get("protocol", "tcp")
         if protocol not in PROTOCOLS:
             raise ValueError(f"firewall_allow: the protocol {protocol!r} is not one of {', '.join(PROTOCOLS)}")
         for network in entry.get("networks", []):
-            found.append(
+            rules.append(
                 {
                     "network": _network(network, "firewall_allow"),
                     "protocol": protocol,
                     "port": _port(entry.get("port"), "firewall_allow"),
                 }
             )
-    return [rule for place, rule in enumerate(found) if rule not in found[:place]]
+    return [rule for place, rule in enumerate(rules) if rule not in rules[:place]]
 
 
 def admits(rules: Iterable[Mapping[str, Any]], source: str, port: int, protocol: str = "tcp") -> bool:
@@ -210,7 +210,7 @@ def _plain(rule: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ufw_rules(listed: str) -> list[tuple[dict[str, Any], str, str]]:
     """Return what the files of ufw have of rules such as the collection's: rule, action, comment."""
-    found = []
+    rules = []
     for line in listed.splitlines():
         match = _TUPLE.fullmatch(line.strip())
         if match:
@@ -220,20 +220,20 @@ def _ufw_rules(listed: str) -> list[tuple[dict[str, Any], str, str]]:
                 "protocol": protocol,
                 "port": 0 if port == "any" else int(port),
             }
-            found.append((rule, action, bytes.fromhex(comment or "").decode(errors="replace")))
-    return found
+            rules.append((rule, action, bytes.fromhex(comment or "").decode(errors="replace")))
+    return rules
 
 
 def _rich_rules(listed: str) -> list[tuple[str, str]]:
     """Return zone and text of each rich rule that firewall-cmd lists."""
-    found = []
+    rules = []
     zone = ""
     for line in listed.splitlines():
         if line and not line[0].isspace():
             zone = line.split()[0]
         elif line.strip().startswith("rule "):
-            found.append((zone, line.strip()))
-    return found
+            rules.append((zone, line.strip()))
+    return rules
 
 
 def _ufw_match(rule: Mapping[str, Any]) -> str:
@@ -270,16 +270,16 @@ def nft_rule(rule: Mapping[str, Any]) -> str:
     """
     family = "ip" if ipaddress.ip_network(rule["network"]).version == 4 else "ip6"
     number = {"tcp": 6, "udp": 17}[rule["protocol"]]
-    what = f"{rule['protocol']} dport {rule['port']}" if rule["port"] else f"meta l4proto {number}"
-    return f"{family} saddr {rule['network']} {what} accept"
+    match = f"{rule['protocol']} dport {rule['port']}" if rule["port"] else f"meta l4proto {number}"
+    return f"{family} saddr {rule['network']} {match} accept"
 
 
 def rich_rule(rule: Mapping[str, Any]) -> str:
     """Return a rule in firewalld's rich language (firewalld.richlanguage(5))."""
     family = f"ipv{ipaddress.ip_network(rule['network']).version}"
-    what = (
+    match = (
         f'port port="{rule["port"]}" protocol="{rule["protocol"]}"'
         if rule["port"]
         else f'protocol value="{rule["protocol"]}"'
     )
-    return f'rule priority="{PRIORITY}" family="{family}" source address="{rule["network"]}" {what} accept'
+    return f'rule priority="{PRIORITY}" family="{family}" source address="{rule["network"]}" {match} accept'

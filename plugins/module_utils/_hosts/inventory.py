@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the inventory must look like, and what is derived from it and from facts: the hosts, and their network."""
+"""Checks of the inventory, and what is derived from it and from facts: the hosts, and their network."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ def errors(groups: Mapping[str, Sequence[str]]) -> list[str]:
 
     The contract: group `cluster` with the children `head` (exactly one host) and `workers` (any number).
     """
-    found = []
+    errors = []
     head = list(groups.get("head", []))
     workers = list(groups.get("workers", []))
     cluster = list(groups.get("cluster", []))
     shape = "see inventories/example/hosts.yml"
     if not cluster:
-        found.append(
+        errors.append(
             f"the group 'cluster' has no hosts: put the servers into its children 'head' and 'workers' ({shape})"
         )
     elif not head:
-        found.append(f"the group 'head' has no host: name there the one host from which jobs are launched ({shape})")
+        errors.append(f"the group 'head' has no host: name there the one host from which jobs are launched ({shape})")
     if len(head) > 1:
-        found.append(
+        errors.append(
             f"the group 'head' has {len(head)} hosts ({', '.join(head)}): keep exactly one, "
             "put the others into 'workers'"
         )
     for host in sorted(set(head) & set(workers)):
-        found.append(f"{host} is in 'head' and in 'workers': the head trains too, take it out of 'workers'")
+        errors.append(f"{host} is in 'head' and in 'workers': the head trains too, take it out of 'workers'")
     for host in sorted((set(head) | set(workers)) - set(cluster)) if cluster else []:
-        found.append(f"{host} is not in 'cluster': make 'head' and 'workers' children of 'cluster' ({shape})")
+        errors.append(f"{host} is not in 'cluster': make 'head' and 'workers' children of 'cluster' ({shape})")
     for host in sorted(set(cluster) - set(head) - set(workers)) if head else []:
-        found.append(f"{host} is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them")
-    return found
+        errors.append(f"{host} is in 'cluster' but neither in 'head' nor in 'workers': put it into one of them")
+    return errors
 
 
 def become_errors(become: Mapping[str, Any], everywhere: bool) -> list[str]:
@@ -72,18 +72,18 @@ def path_errors(paths: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
     The dynamic loader divides LD_PRELOAD at spaces and colons, and pip divides PIP_FIND_LINKS at spaces.
     """
-    found = []
+    errors = []
     for variable, by_host in paths.items():
         for path in dict.fromkeys(str(value) for value in by_host.values() if value):
             bad = sorted(set(PLAIN_PATH.sub("", path)))
             if bad:
                 hosts = ", ".join(host for host, value in by_host.items() if str(value) == path)
-                found.append(
+                errors.append(
                     f"{variable} is {path!r} on {hosts}, which has {' '.join(map(repr, bad))}: set it, or move the "
                     "directory that it is in, to a path of letters, digits and ./_-+@%=,~ alone (LD_PRELOAD and "
                     "PIP_FIND_LINKS cannot have others)"
                 )
-    return found
+    return errors
 
 
 def fabric_errors(values: Mapping[str, Any]) -> list[str]:
@@ -91,16 +91,16 @@ def fabric_errors(values: Mapping[str, Any]) -> list[str]:
     by_value: dict[str, list[str]] = {}
     for host, value in values.items():
         by_value.setdefault(fabrics.AUTO if value is None else str(value), []).append(host)
-    found = [
+    errors = [
         f"cluster_fabric is {value!r} on {', '.join(hosts)}: set it to one of {', '.join(fabrics.VALUES)} "
         "(docs/fabrics.md)"
         for value, hosts in by_value.items()
         if value not in fabrics.VALUES
     ]
-    if len(by_value) > 1 and not found:
-        said = ", ".join(f"{value} on {', '.join(hosts)}" for value, hosts in by_value.items())
-        found.append(f"cluster_fabric is {said}: set the same for all hosts, in group_vars/cluster.yml")
-    return found
+    if len(by_value) > 1 and not errors:
+        settings = ", ".join(f"{value} on {', '.join(hosts)}" for value, hosts in by_value.items())
+        errors.append(f"cluster_fabric is {settings}: set the same for all hosts, in group_vars/cluster.yml")
+    return errors
 
 
 def host_order(groups: Mapping[str, list[str]]) -> list[str]:

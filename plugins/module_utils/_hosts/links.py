@@ -32,7 +32,12 @@ def _speed(net: Path, name: str, rates: dict[str, int], above: tuple[str, ...]) 
     if (net / name / "device").exists():
         return _own_speed(net / name)
     lower = [path.name.partition("_")[2] for path in sorted((net / name).glob("lower_*"))]
-    hardware = [speed for one in lower if one not in above if (speed := _speed(net, one, rates, (*above, name)))]
+    hardware = [
+        speed
+        for interface in lower
+        if interface not in above
+        if (speed := _speed(net, interface, rates, (*above, name)))
+    ]
     # Virtual interfaces of a bridge, such as those of containers, carry nothing to other hosts.
     if not hardware:
         return None
@@ -51,10 +56,10 @@ def _own_speed(interface: Path) -> int | None:
 
 def _infiniband(root: Path) -> dict[str, int]:
     """The rates of InfiniBand ports by network interface, in Mbit/s; that of the fastest active port of a device."""
-    found: dict[str, int] = {}
+    rates: dict[str, int] = {}
     for port in fabrics.ports(root):
         rate = RATE.match(port.rate)
         if rate and port.active and port.link in (fabrics.INFINIBAND, fabrics.OMNI_PATH):
             for name in port.interfaces:
-                found[name] = max(found.get(name, 0), round(float(rate[1]) * 1000))
-    return found
+                rates[name] = max(rates.get(name, 0), round(float(rate[1]) * 1000))
+    return rates

@@ -26,18 +26,18 @@ def cached(listing: str, machine: str) -> dict[str, str]:
     Where a soname is there twice the first is what the loader takes.
     """
     mark = _MARKS.get(machine, "")
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for line in listing.splitlines():
         match = _LINE.match(line)
         if match and mark in match.group(2):
-            found.setdefault(match.group(1), match.group(3))
-    return found
+            paths.setdefault(match.group(1), match.group(3))
+    return paths
 
 
-def _environment(**more: str) -> Mapping[str, str]:
+def _environment(**variables: str) -> Mapping[str, str]:
     # ldconfig lies in sbin, which is not in every user's path; messages are compared, so they must be in English.
     plain = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD"}
-    return {**plain, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin", "LC_ALL": "C", **more}
+    return {**plain, "PATH": f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin", "LC_ALL": "C", **variables}
 
 
 def find(names: Sequence[str], run: Run = subprocess.run, machine: str = "") -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a login on a host does to a job: it sets environment variables, which a job ignores, or prints something.
+"""Effects of a login on jobs: it sets environment variables, which a job ignores, or prints something.
 
 Both come from /etc/profile.d, /etc/environment, .bashrc, or from setvars.sh of oneAPI that one of these sources.
 """
@@ -64,10 +64,10 @@ def exported(shell: str = "", seconds: float = SECONDS) -> dict[str, str]:
     """
     with contextlib.suppress(KeyError):
         shell = shell or pwd.getpwuid(os.getuid()).pw_shell
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for options in (["-l", "-i"], ["-i"]):
-        found.update(_variables([shell or "/bin/sh", *options, "-c", "env -0"], seconds))
-    return {name: value for name, value in sorted(found.items()) if re.fullmatch(OF_LAUNCHERS, name)}
+        variables.update(_variables([shell or "/bin/sh", *options, "-c", "env -0"], seconds))
+    return {name: value for name, value in sorted(variables.items()) if re.fullmatch(OF_LAUNCHERS, name)}
 
 
 def printed(shell: str = "", home: Path | None = None, seconds: float = SECONDS) -> dict[str, str]:
@@ -77,7 +77,7 @@ def printed(shell: str = "", home: Path | None = None, seconds: float = SECONDS)
         shell = shell or pwd.getpwuid(os.getuid()).pw_shell
     shell, home = shell or "/bin/sh", home or Path.home()
     separator = secrets.token_hex(8)
-    before, _found, after = _over_ssh([shell, "-c", f"echo {separator}"], home, seconds).partition(separator)
+    before, _separator, after = _over_ssh([shell, "-c", f"echo {separator}"], home, seconds).partition(separator)
     # A line end alone is enough for scp to fail. What is printed afterwards is so by an exit trap.
     around = before + after.removeprefix("\n")
     text = around.strip() or repr(around).strip("'")
@@ -85,11 +85,11 @@ def printed(shell: str = "", home: Path | None = None, seconds: float = SECONDS)
     files = [home / name for name in names if name and (home / name).exists()]
     file = " or ".join(map(str, files)) or "a file that the login shell reads"
     if text and Path(shell).name == "bash":
-        for one in files:
-            traced = _over_ssh([shell, "--norc", "-c", TRACE, "bash", str(one)], home, seconds, subprocess.STDOUT)
-            start, found, _rest = traced.partition(f"\n{text.splitlines()[0]}")
+        for startup in files:
+            traced = _over_ssh([shell, "--norc", "-c", TRACE, "bash", str(startup)], home, seconds, subprocess.STDOUT)
+            start, marker, _rest = traced.partition(f"\n{text.splitlines()[0]}")
             places = re.findall(r"^\++@(.+?)@ ", start, re.MULTILINE)
-            if found and places:
+            if marker and places:
                 file = places[-1]
                 break
     if not text:

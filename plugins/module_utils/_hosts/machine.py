@@ -30,7 +30,7 @@ SHALLOW_US = 10
 
 @dataclass(frozen=True)
 class Machine:
-    """What is shown of a host: texts, or NONE."""
+    """Hardware and kernel settings of a host: texts, or NONE."""
 
     nodes: str
     special_memory: str
@@ -126,7 +126,9 @@ def _special(nodes: list[dict[str, Any]], model: str) -> str:
     cache = sum(node["cache_bytes"] for node in nodes)
     if alone:
         numbers = format_cpus(node["node"] for node in alone)
-        where = f"{'node' if len(alone) == 1 else 'nodes'} {numbers}, {size(sum(one['memory_bytes'] for one in alone))}"
+        where = (
+            f"{'node' if len(alone) == 1 else 'nodes'} {numbers}, {size(sum(node['memory_bytes'] for node in alone))}"
+        )
         return f"HBM, flat ({where})" if XEON_MAX.search(model) else f"without CPUs ({where})"
     if cache:
         return f"{'HBM as' if XEON_MAX.search(model) else 'behind a'} cache ({size(cache)})"

@@ -23,7 +23,7 @@ def runtimes(maps: str) -> dict[str, list[tuple[int, int]]]:
 
     Memory without a file that follows on a library is of its variables.
     """
-    found: dict[str, list[tuple[int, int]]] = {}
+    ranges: dict[str, list[tuple[int, int]]] = {}
     file, end = "", -1
     for line in maps.splitlines():
         words = line.split(None, 5)
@@ -33,9 +33,9 @@ def runtimes(maps: str) -> dict[str, list[tuple[int, int]]]:
         elif first != end:
             file = ""
         if file:
-            found.setdefault(file, []).append((first, last))
+            ranges.setdefault(file, []).append((first, last))
         end = last
-    return found
+    return ranges
 
 
 def active(mapped: Mapped, counters: Iterable[int], registration: str) -> list[str]:
@@ -46,12 +46,12 @@ def active(mapped: Mapped, counters: Iterable[int], registration: str) -> list[s
     """
     addresses = list(counters)
     own = re.match(r"(?:0x)?([0-9a-f]+)-", registration)
-    found = []
+    started = []
     for file, ranges in mapped.items():
         known = addresses if PurePosixPath(file).name.startswith(GNU) else [int(own[1], 16)] if own else []
         if any(first <= address < last for address in known for first, last in ranges):
-            found.append(file)
-    return sorted(found)
+            started.append(file)
+    return sorted(started)
 
 
 def read() -> dict[str, bool]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host finds out about its peers: names, real connections, their clocks, and whether it can log in there.
+"""Facts about a host's peers: names, real connections, their clocks, and whether it can log in there.
 
 Every host listens on a port that the kernel chooses and sends its clock to whoever connects; then every host connects
 to all others at once. So all pairs are tested with two module runs on each host.
@@ -48,7 +48,7 @@ def listen(address: str, seconds: float, visitors: int) -> int:
 
 
 def _become_independent(keep: int) -> None:
-    """Become a daemon in a session of its own, with all files but `keep` closed, so that the module can end."""
+    """Continue as a daemon in a session of its own, with all files but `keep` closed, so that the module can end."""
     os.setsid()
     if os.fork():
         os._exit(0)
@@ -99,20 +99,20 @@ def resolve(names: Iterable[str], seconds: float = 6) -> dict[str, list[str]]:
     By itself the C library waits up to half a minute for a name server that does not answer.
     """
     os.environ.setdefault("RES_OPTIONS", "timeout:2 attempts:2")
-    found: dict[str, list[str]] = {name: [] for name in names}
+    by_name: dict[str, list[str]] = {name: [] for name in names}
 
     def ask(name: str) -> None:
         with contextlib.suppress(OSError, UnicodeError):
             answers = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-            found[name] = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
+            by_name[name] = list(dict.fromkeys(str(answer[4][0]) for answer in answers))
 
-    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in found]
+    threads = [threading.Thread(target=ask, args=(name,), daemon=True) for name in by_name]
     end = time.monotonic() + seconds
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))
-    return {name: list(addresses) for name, addresses in found.items()}
+    return {name: list(addresses) for name, addresses in by_name.items()}
 
 
 def look(peers: Sequence[Mapping[str, Any]], logins: bool, timeout: float) -> dict[str, Any]:

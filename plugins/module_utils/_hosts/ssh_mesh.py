@@ -78,17 +78,17 @@ def changed_hosts(
     changes nothing, all types replaced do.
     """
     known = {host.strip() for host in accepted}
-    found = {}
-    for content in known_hosts:
-        pinned = pinned_keys(content)
+    changed = {}
+    for text in known_hosts:
+        pinned = pinned_keys(text)
         for host, keys in shown.items():
             before = pinned.get(host)
-            if not before or host in known or host in found:
+            if not before or host in known or host in changed:
                 continue
-            both = set(before) & set(keys)
-            if not both or any(before[kind] != keys[kind] for kind in both):
-                found[host] = {"host": host, "pinned": _described(before), "shown": _described(keys)}
-    return [found[host] for host in shown if host in found]
+            kinds = set(before) & set(keys)
+            if not kinds or any(before[kind] != keys[kind] for kind in kinds):
+                changed[host] = {"host": host, "pinned": _described(before), "shown": _described(keys)}
+    return [changed[host] for host in shown if host in changed]
 
 
 def refusal(shown: Mapping[str, Mapping[str, str]], changed: Sequence[Mapping[str, str]]) -> str:
@@ -191,12 +191,12 @@ def key_use(
     meshes of this name share hosts (not `exclusive`). "unused": it is this host's, from when it was head or the mesh
     was full.
     """
-    found = _KEY.search(public_key.strip())
-    if not found:
+    key = _KEY.search(public_key.strip())
+    if not key:
         return "none"
-    if found.group(2) in {match.group(2) for match in map(_KEY.search, sources) if match}:
+    if key.group(2) in {match.group(2) for match in map(_KEY.search, sources) if match}:
         return "shared"
-    if (found.group(3) or "").strip() != marked_comment(name, host):
+    if (key.group(3) or "").strip() != marked_comment(name, host):
         return "shared"
     known = set(mesh)
     entries = (line.split()[1:] for line in configuration.splitlines() if line.startswith("Host "))
@@ -212,20 +212,20 @@ def files(directory: Path, name: str) -> list[Path]:
     """
     pair, public = directory / name, directory / f"{name}.pub"
     others = (directory / f"{name}_config", directory / f"{name}_known_hosts")
-    found = None
+    match = None
     with contextlib.suppress(OSError):
-        found = _KEY.search(public.read_text(encoding="utf-8", errors="replace").strip())
-    own = [pair, public] if found and (found.group(3) or "").partition("@")[0].strip() == name else []
+        match = _KEY.search(public.read_text(encoding="utf-8", errors="replace").strip())
+    own = [pair, public] if match and (match.group(3) or "").partition("@")[0].strip() == name else []
     return [path for path in (*own, *filter(_ownership.is_own, others)) if path.exists()]
 
 
 def keys(places: Iterable[Path], name: str) -> int:
     """Return how many keys in these files, of which each may be absent, are the mesh's."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for place in places:
         with contextlib.suppress(OSError):
-            found.update(stale_keys(place.read_text("utf-8", "replace"), [], name, [], exclusive=True))
-    return len(found)
+            keys.update(stale_keys(place.read_text("utf-8", "replace"), [], name, [], exclusive=True))
+    return len(keys)
 
 
 def sshd_settings(user: str, host: str, address: str) -> dict[str, str]:
@@ -260,7 +260,7 @@ def authorized_keys_place(settings: Mapping[str, str], user: str, home: str, uid
     if not names:
         return usual
     tokens = {"%h": home, "%u": user, "%U": str(uid), "%%": "%"}
-    places = [Path(home, re.sub(r"%[huU%]", lambda found: tokens[found[0]], name)) for name in names]
+    places = [Path(home, re.sub(r"%[huU%]", lambda match: tokens[match[0]], name)) for name in names]
     own = [
         place
         for name, place in zip(names, places)

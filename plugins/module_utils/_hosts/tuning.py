@@ -33,7 +33,7 @@ Remount = Callable[[Path, int], str]
 
 @dataclass
 class Outcome:
-    """What was done. Settings are named by their pattern below the root, as in the request."""
+    """Settings that were changed, and how. They are named by their pattern below the root, as in the request."""
 
     changed: list[dict[str, str]] = field(default_factory=list)  # {path, before, after}
     applied: dict[str, str] = field(default_factory=dict)  # patterns whose every file has the requested value
@@ -85,10 +85,10 @@ def least_shm(gib: float, meminfo: str) -> int:
 
     meminfo: the content of /proc/meminfo. The kernel's own default is half of the memory, too.
     """
-    found = re.search(r"^MemTotal:\s+(\d+) kB$", meminfo, re.MULTILINE)
-    if not found:
+    match = re.search(r"^MemTotal:\s+(\d+) kB$", meminfo, re.MULTILINE)
+    if not match:
         raise ValueError("/proc/meminfo has no MemTotal")
-    return min(int(gib * 2**30), int(found.group(1)) * 1024 // 2)
+    return min(int(gib * 2**30), int(match.group(1)) * 1024 // 2)
 
 
 def apply(

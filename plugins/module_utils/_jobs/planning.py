@@ -38,7 +38,7 @@ accelerate up to 1.12 takes ccl wherever there are workers."""
 class Answer(Document):
     """What a host has answered for a plan: its network, its instruction sets, its installation and its cores.
 
-    isa: its best instruction set, as amx.best_isa names it; amx: the reason of amx.judge. fabric: what fabrics.lacking
+    isa: its best instruction set, as amx.best_isa names it; amx: the reason of amx.judge. fabric: what find_lack
     reads, where the host has one. venv: the path of its virtual environment, runtime: the directory of the
     programs that run ranks, tcmalloc: where its loader finds that allocator; empty for none. ranks, env,
     threads_per_rank, core_map (None where nothing was requested), memory and warnings are those of its allocation, and

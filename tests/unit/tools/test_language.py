@@ -1,8 +1,8 @@
-"""The check of the texts' language finds what its rules are against, and nothing that only looks like it."""
+"""The check of the language finds what its rules are against, and nothing that only looks like it."""
 
 from __future__ import annotations
 
-from language import Text, find, in_code, in_tasks
+from language import ROOMS, ROOT, Text, find, in_code, in_names, in_prose, in_tasks
 
 
 def test_words_are_found_across_lines_and_comment_signs() -> None:
@@ -92,3 +92,69 @@ def test_of_code_messages_and_documentation_are_texts() -> None:
         Text(13, "no folder"),
     ]
     assert "a.py:3: 'folder': write directory" in find("a.py", in_code(CODE))
+
+
+PROSE = '''\
+"""Classes of
+folders."""
+import os  # of folders
+
+
+class Files:
+    # the control
+    # machine
+    found: int
+
+    def found(self, one, *, folder=1, **told):
+        """Tell whether it is so."""
+        both = [what for what in one]
+        more: int = 1
+        foundation = "a folder"
+        return lambda way: both
+
+    def _one(self):
+        """Return the
+        files."""
+        for _found in self.found:
+            self.found = os.content
+'''
+
+
+def test_docstrings_and_comments_are_checked() -> None:
+    assert sorted(find("a.py", in_prose(PROSE))) == [
+        "a.py:2: 'folders': write directory",
+        "a.py:3: 'folders': write directory",
+        "a.py:7: 'control machine': write control node",
+    ]
+
+
+def test_vague_names_are_reported_where_they_are_bound_unless_they_are_fields_or_attributes() -> None:
+    problems = list(in_names("a.py", PROSE))
+    names = [(line.split(":")[1], line.split("'")[1]) for line in problems if "the name" in line]
+    assert sorted(names, key=lambda name: (int(name[0]), name)) == [
+        ("11", "folder"),
+        ("11", "found"),
+        ("11", "one"),
+        ("11", "told"),
+        ("13", "both"),
+        ("13", "what"),
+        ("14", "more"),
+        ("16", "way"),
+        ("18", "_one"),
+        ("21", "_found"),
+    ]
+    assert "a.py:11: the name 'folder': write directory" in problems
+
+
+def test_docstrings_begin_with_a_sentence_that_a_stranger_understands() -> None:
+    problems = [line for line in in_names("a.py", PROSE) if "docstring" in line]
+    assert sorted(problems) == [
+        "a.py:12: 'Tell' begins a docstring: begin with Return whether, Report or Send",
+        "a.py:19: the docstring's first sentence does not end on its first line: shorten it",
+        "a.py:1: the docstring's first sentence does not end on its first line: shorten it",
+    ]
+
+
+def test_the_list_of_checked_code_names_code_that_there_is() -> None:
+    for room in ROOMS:
+        assert list(ROOT.glob(f"plugins/module_utils/{room}/*.py")), room

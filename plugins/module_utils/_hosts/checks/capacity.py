@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether memory, shared memory and disk are large enough."""
+"""Checks of the sizes of memory, shared memory and disk."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._text import size
 
 def memory_of_host(_prefix: Path) -> dict[str, int]:
     lines = (line.split() for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-    found = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
-    return {"memory_bytes": found.get("MemTotal", 0), "memory_available_bytes": found.get("MemAvailable", 0)}
+    fields = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if words[-1] == "kB"}
+    return {"memory_bytes": fields.get("MemTotal", 0), "memory_available_bytes": fields.get("MemAvailable", 0)}
 
 
 @check(
@@ -97,18 +97,18 @@ def prefix(cluster: Cluster) -> Iterator[Found]:
 
 def unmarked_places(prefix: Path) -> dict[str, Any]:
     """Return what is in a place that the collection needs, and is not its own: it would be refused half-way."""
-    found = []
+    places = []
     with suppress(PermissionError):
         links = [prefix / name for name in ("env", "examples")]
-        found += [path for path in links if path.exists() and not path.is_symlink() and not _ownership.is_own(path)]
+        places += [path for path in links if path.exists() and not path.is_symlink() and not _ownership.is_own(path)]
         directories = [prefix, *(prefix / name for name in ("cache", "envs", "jobs", "wheels"))]
-        found += [path for path in directories if path.exists() and not path.is_dir()]
-        found += [
+        places += [path for path in directories if path.exists() and not path.is_dir()]
+        places += [
             path.parent
             for path in sorted(prefix.glob("envs/*/amx-cluster.json"))
             if not path.parent.is_symlink() and not _ownership.is_own(path.parent)
         ]
-    return {"prefix_unmarked": [str(path) for path in found]}
+    return {"prefix_unmarked": [str(path) for path in places]}
 
 
 @check(

@@ -23,7 +23,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks import (
 from ansible_collections.amx.cluster.plugins.module_utils._hosts.checks.check import Check
 
 TOPICS = (login, system, cpu, kernel, capacity, network, ssh, software, fabric, jobs)
-CHECKS = tuple(found for topic in TOPICS for found in vars(topic).values() if isinstance(found, Check))
+CHECKS = tuple(check for topic in TOPICS for check in vars(topic).values() if isinstance(check, Check))
 LIMITS = tuple(limit for each in CHECKS for limit in each.limits)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a check of the doctor is, what it is given and what it yields. The checks themselves lie beside this file.
+"""Checks of the doctor: their input, and their results. The checks themselves lie beside this file.
 
 A new one is a function in one of these files: what it looks at (`gather`, on the host), what is wrong with that, and
 the words for it. One that has a limit is set by a variable of the role preflight of that name (tasks/report.yml).
@@ -26,7 +26,7 @@ WRAPPING = re.compile(
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a cluster has to meet. The role preflight states the values, and documents each under its own name.
+    """Requirements on a cluster. The role preflight states the values, and documents each under its own name.
 
     require: "amx", "avx512" or "none". become: whether roles may use
     sudo. full: whether checks between hosts and of the installed software are made. limits: {name: value} of all
@@ -43,7 +43,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the checks look at.
+    """Facts about a cluster that the checks evaluate.
 
     results: by host, the head first, the results of the tasks that gathered facts there: facts (setup), info
     (host_info), sudo, copied (a file that root runs where Ansible has copied it), and where `wanted.full` listener
@@ -71,7 +71,7 @@ class Cluster:
 
     @cached_property
     def infos(self) -> dict[str, Mapping[str, Any]]:
-        """What host_info returned on each host that could be asked."""
+        """Return what host_info returned on each host that could be asked."""
         return {host: answer["info"]["host"] for host, answer in self.answers.items()}
 
     @property
@@ -80,17 +80,17 @@ class Cluster:
         return next(iter(self.results), "")
 
     def _first(self, state: str, hosts: Sequence[str] | Mapping[str, Any]) -> dict[str, str]:
-        found = {}
+        messages = {}
         for host in hosts:
             tasks = (self.results[host].get(name) or {} for name in ("facts", "info"))
             task = next((task for task in tasks if task.get(state)), None)
             if task is not None:
-                found[host] = message_of(task)
-        return found
+                messages[host] = message_of(task)
+        return messages
 
 
 class Found(NamedTuple):
-    """Something that is wrong on a host. advice: what to do here, without a full stop, where it is not the check's."""
+    """Problem on a host. advice: what to do here, without a full stop, where it is not the check's."""
 
     host: str
     text: str
@@ -99,7 +99,7 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True)
 class Check:
-    """Something that is looked at on every host.
+    """Check that is run for every host.
 
     cause: what happens to a job otherwise. advice: what to do, without a full stop. full: whether it needs what hosts
     report about each other or what is installed, which the short form before each playbook leaves out. limits: the
@@ -145,11 +145,11 @@ def most_common(values: Sequence[str]) -> str:
     return max(values, key=lambda value: (values.count(value), -values.index(value)))
 
 
-def differences(values: Mapping[str, str], what: str) -> Iterator[Found]:
-    """Yield the hosts that differ from most of the others. values: {host: value}. what: begins each text."""
+def differences(values: Mapping[str, str], subject: str) -> Iterator[Found]:
+    """Yield the hosts that differ from most of the others. values: {host: value}. subject: begins each text."""
     if len(set(values.values())) > 1:
         usual = most_common(list(values.values()))
         others = ", ".join(host for host, value in values.items() if value == usual)
         for host, value in values.items():
             if value != usual:
-                yield Found(host, f"{what} is {value or 'not known'}, but {usual or 'not known'} on {others}")
+                yield Found(host, f"{subject} is {value or 'not known'}, but {usual or 'not known'} on {others}")

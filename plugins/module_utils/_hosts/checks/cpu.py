@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether hosts have like CPUs, and which instruction sets training can use on them."""
+"""Checks for equal CPUs, and of the instruction sets that training can use on them."""
 
 from __future__ import annotations
 

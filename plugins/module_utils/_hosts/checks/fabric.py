@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether hosts have the fabric that the inventory names, and share the one that they have."""
+"""Checks for the fabric that the inventory names, and for one that hosts have and do not share."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fabric(cluster: Cluster) -> Iterator[Found]:
     wanted = cluster.wanted.fabric
     if wanted in fabrics.FABRICS:
         for host, facts in of_hosts(cluster).items():
-            lack = fabrics.lacking_everywhere(wanted, facts)
+            lack = fabrics.find_lack_everywhere(wanted, facts)
             if lack:
                 yield Found(
                     host,

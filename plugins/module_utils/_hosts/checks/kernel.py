@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether kernel settings slow ranks down. `machine` reads them, and what is shown besides."""
+"""Checks of kernel settings that slow ranks down. `machine` reads them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether Ansible can log in and run its modules, and whether the user has what roles need of it."""
+"""Checks that Ansible can log in and run its modules, and of the user's permissions that roles need."""
 
 from __future__ import annotations
 

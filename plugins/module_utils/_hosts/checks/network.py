@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether hosts have their place on the cluster network, know each other's names and can connect to each other."""
+"""Checks of hosts' addresses on the cluster network, of name resolution and of connections between hosts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the head can log in on every host, as mpirun does to start ranks there."""
+"""Checks that the head can log in on every host, as mpirun does to start ranks there."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def host_key(cluster: Cluster) -> Iterator[Found]:
     for host, message in _refused(cluster):
         if CHANGED in message:
             shown = re.search(r"(SHA256:[\w+/]+)", message)
-            found = f": it shows {shown[1]}" if shown else ""
-            yield Found(host, f"its host key is not the one pinned on the head{found}")
+            detail = f": it shows {shown[1]}" if shown else ""
+            yield Found(host, f"its host key is not the one pinned on the head{detail}")
 
 
 def _refused(cluster: Cluster) -> Iterator[tuple[str, str]]:

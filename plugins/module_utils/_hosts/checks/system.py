@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether the operating system runs the wheels, and whether it is the same on every host."""
+"""Checks that the operating system runs the wheels, and is the same on every host."""
 
 from __future__ import annotations
 
@@ -88,10 +88,10 @@ def denied_calls() -> list[str]:
     source, target = ctypes.create_string_buffer(b"x"), ctypes.create_string_buffer(1)
     vector = ctypes.c_uint64 * 2
     local, remote = (vector(ctypes.addressof(buffer), 1) for buffer in (target, source))
-    one, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
+    single, none = ctypes.c_ulong(1), ctypes.c_ulong(0)
     calls = {
         SYS_SET_MEMPOLICY: (ctypes.c_long(0), None, none),
-        SYS_PROCESS_VM_READV: (ctypes.c_long(getpid()), local, one, remote, one, none),
+        SYS_PROCESS_VM_READV: (ctypes.c_long(getpid()), local, single, remote, single, none),
     }
     names = {SYS_SET_MEMPOLICY: "set_mempolicy", SYS_PROCESS_VM_READV: "process_vm_readv"}
     denied = []

@@ -62,14 +62,14 @@ def test_this_machine() -> None:
     ],
 )
 def test_what_a_host_lacks(name: str, host: dict[str, Any], text: str, advice: str) -> None:
-    lack = fabrics.lacking_everywhere(name, host)
+    lack = fabrics.find_lack_everywhere(name, host)
     assert lack is not None
     assert lack.text == text
     assert lack.advice.startswith(advice)
 
 
 def test_everything_that_software_lacks_is_told_at_once() -> None:
-    lack = fabrics.lacking("psm3", "RoCE", facts("roce", 8 << 20, psm3="libibverbs.so.1 is missing"))
+    lack = fabrics.find_lack("psm3", "RoCE", facts("roce", 8 << 20, psm3="libibverbs.so.1 is missing"))
     assert lack is not None
     assert lack.text == (
         "no provider psm3 in libfabric: libibverbs.so.1 is missing, and a limit of 8 MiB for locked memory, which "
@@ -80,7 +80,7 @@ def test_everything_that_software_lacks_is_told_at_once() -> None:
 
 
 def test_a_large_limit_is_enough() -> None:
-    assert fabrics.lacking("psm3", "RoCE", facts("roce", memlock_bytes=256 << 30)) is None
+    assert fabrics.find_lack("psm3", "RoCE", facts("roce", memlock_bytes=256 << 30)) is None
 
 
 def test_a_device_that_a_container_does_not_have(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_a_device_that_a_container_does_not_have(tmp_path: Path) -> None:
     (tmp_path / "dev/infiniband/uverbs0").unlink()
     assert fabrics.ports(tmp_path)[0].closed == "/dev/infiniband/uverbs0"
     host = {**facts("infiniband_hdr"), "ports": fabrics.read(str(tmp_path))["ports"]}
-    lack = fabrics.lacking("mlx", "InfiniBand", host)
+    lack = fabrics.find_lack("mlx", "InfiniBand", host)
     assert lack is not None
     assert lack.text == "no access to /dev/infiniband/uverbs0, through which programs use mlx5_0"
 
@@ -195,12 +195,12 @@ def test_laws(trees: list[str], wanted: str, uses_it: bool, locked: int | None) 
         choice = fabrics.choose(wanted, hosts, "ccl", uses_it)
     except ValueError as error:
         assert wanted in fabrics.FABRICS
-        assert any(fabrics.lacking_everywhere(wanted, host) for host in hosts.values()) or "share no" in str(error)
+        assert any(fabrics.find_lack_everywhere(wanted, host) for host in hosts.values()) or "share no" in str(error)
         return
     if choice.name != "tcp":
         assert uses_it
         assert wanted in ("auto", choice.name)
-        assert not any(fabrics.lacking_everywhere(choice.name, host) for host in hosts.values())
+        assert not any(fabrics.find_lack_everywhere(choice.name, host) for host in hosts.values())
     elif set(trees) == {"nothing"} or wanted == "tcp":
         assert choice == Choice("tcp")
     elif len(hosts) > 1 and uses_it:
