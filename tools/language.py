@@ -41,7 +41,7 @@ PAGES = (
 TASKS = ("playbooks/*.yml", "site.yml", "roles/*/tasks/*.yml", "roles/*/handlers/*.yml", "molecule/*.yml")
 CODE = ("plugins/*.py", "runtime/*.py", "jobs/*.py")
 # Code of which docstrings, comments and names are checked. It grows until it is all of CODE, and never shrinks.
-ROOMS = ("_cores", "_data", "_hosts")
+ROOMS = ("_cloud", "_cores", "_data", "_hosts", "_kubernetes", "_stacks")
 PROSE = ("tools/*.py", *(f"plugins/module_utils/{room}/*.py" for room in ROOMS))
 DOCUMENTED = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Where tasks hold further tasks, and what they show to a user.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What EC2 is asked before anything is changed, and the lock that keeps a second run of a cluster out."""
+"""Requests to EC2 before anything is changed, and the lock that keeps a second run of a cluster out."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _now() -> datetime:
 
 
 def _is_stale(since: str) -> bool:
-    """Tell whether a lock is so old that its run has died."""
+    """Return whether a lock is so old that its run has died."""
     try:
         return _now() - datetime.fromisoformat(since) > STALE
     except (ValueError, TypeError):
@@ -94,7 +94,7 @@ class Ec2:
         of_vpc = [{"Name": "vpc-id", "Values": [vpcs[0]["VpcId"]]}] if vpcs else []
         return {
             "account": account,
-            "zones": sorted(one["Location"] for one in offered),
+            "zones": sorted(offer["Location"] for offer in offered),
             "type": self._ask("describe_instance_types", "InstanceTypes", InstanceTypes=[request.type])[0]
             if offered
             else {},
@@ -131,14 +131,14 @@ class Ec2:
                 if "InvalidKeyPair.Duplicate" not in str(error):
                     where = f"{request.type} in {request.zone or request.region}"
                     raise ValueError(errors.of_text(str(error), where)) from None
-            found = self._lock()
-            if found.get(RUN) == run:  # an answer of EC2 got lost
+            lock = self._lock()
+            if lock.get(RUN) == run:  # an answer of EC2 got lost
                 return
-            since = found.get("amx-cluster-since", "")
-            if found.get(LOCK) != request.name or not _is_stale(since):
+            since = lock.get("amx-cluster-since", "")
+            if lock.get(LOCK) != request.name or not _is_stale(since):
                 break
-            self.unlock(found.get(RUN, ""))
-        whose = f"run {found.get(RUN)} of {found.get('amx-cluster-who', 'somebody')}, since {since or '?'}"
+            self.unlock(lock.get(RUN, ""))
+        whose = f"run {lock.get(RUN)} of {lock.get('amx-cluster-who', 'somebody')}, since {since or '?'}"
         raise ValueError(
             f"{request.name} is being changed by another run ({whose}): wait for its end. If it "
             f"has died, remove its lock: aws ec2 delete-key-pair --region {request.region} --key-name {name}"
@@ -152,7 +152,7 @@ class Ec2:
 
     def _lock(self) -> dict[str, str]:
         name = f"{self.request.resource()}-lock"
-        return next((tags(one) for one in self._ask("describe_key_pairs", "KeyPairs") if one["KeyName"] == name), {})
+        return next((tags(pair) for pair in self._ask("describe_key_pairs", "KeyPairs") if pair["KeyName"] == name), {})
 
     def own(self, run: str = "") -> dict[str, list[Any]]:
         """Return what carries the mark of this cluster: {kind: [its id, or name where it is known by that]}.
@@ -162,26 +162,26 @@ class Ec2:
         """
         wanted = {MARK: self.request.name, **({RUN: run} if run else {})}
         mark = [{"Name": f"tag:{name}", "Values": [value]} for name, value in wanted.items()]
-        found = {
+        resources = {
             "instances": [
                 instance
                 for reservation in self._ask("describe_instances", "Reservations", Filters=mark)
                 for instance in reservation["Instances"]
                 if instance["State"]["Name"] not in _GONE
             ],
-            "volumes": [one["VolumeId"] for one in self._ask("describe_volumes", "Volumes", Filters=mark)],
+            "volumes": [volume["VolumeId"] for volume in self._ask("describe_volumes", "Volumes", Filters=mark)],
             "images": [
-                {"id": one["ImageId"], "name": one["Name"]}
-                for one in self._ask("describe_images", "Images", Owners=["self"], Filters=mark)
+                {"id": image["ImageId"], "name": image["Name"]}
+                for image in self._ask("describe_images", "Images", Owners=["self"], Filters=mark)
             ],
         }
-        return {**found, **self._named(lambda tags: wanted.items() <= tags.items())}
+        return {**resources, **self._named(lambda tags: wanted.items() <= tags.items())}
 
     def _foreign(self) -> dict[str, list[Any]]:
         """Return what has the name of what this cluster needs once, without its mark."""
         name = self.request.resource()
         others = self._named(lambda tags: tags.get(MARK) != self.request.name)
-        return {kind: [one for one in listed if one["name"] == name] for kind, listed in others.items()}
+        return {kind: [item for item in listed if item["name"] == name] for kind, listed in others.items()}
 
     def _named(self, wanted: Any) -> dict[str, list[dict[str, str]]]:
         """Return what is known by a name and has such tags: {kind: [{id, name}]}."""
@@ -193,9 +193,9 @@ class Ec2:
         }
         return {
             kind: [
-                {"id": one.get(f"{prefix}Id") or one.get("KeyPairId", ""), "name": one[f"{prefix}Name"]}
-                for one in self._ask(call, key)
-                if wanted({tag["Key"]: tag["Value"] for tag in one.get("Tags", ())})
+                {"id": item.get(f"{prefix}Id") or item.get("KeyPairId", ""), "name": item[f"{prefix}Name"]}
+                for item in self._ask(call, key)
+                if wanted({tag["Key"]: tag["Value"] for tag in item.get("Tags", ())})
             ]
             for kind, (call, key, prefix) in kinds.items()
         }
@@ -207,12 +207,12 @@ class Ec2:
             return prices.of_file(read_yaml(Path(request.prices)), request.type, request.prices)
         try:
             if request.market == SPOT:
-                asked = {"InstanceTypes": [request.type], "ProductDescriptions": ["Linux/UNIX"], "MaxResults": 20}
-                answer = self._ec2.describe_spot_price_history(**asked, AvailabilityZone=zone)
+                query = {"InstanceTypes": [request.type], "ProductDescriptions": ["Linux/UNIX"], "MaxResults": 20}
+                answer = self._ec2.describe_spot_price_history(**query, AvailabilityZone=zone)
                 return prices.of_spot_history(answer["SpotPriceHistory"], zone)
             client = self._client("pricing", PRICE_LIST)
-            asked = {"ServiceCode": "AmazonEC2", "Filters": prices.filters(request.type, request.region)}
-            return prices.of_products(client.get_products(**asked)["PriceList"])
+            query = {"ServiceCode": "AmazonEC2", "Filters": prices.filters(request.type, request.region)}
+            return prices.of_products(client.get_products(**query)["PriceList"])
         except self._errors as error:
             return prices.Price(None, errors.of_text(str(error), request.type))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What must not be in an image of a host, moved out of the way for the moment in which the image is made.
+"""Files that must not be in an image of a host, moved elsewhere while the image is made.
 
 It is moved to a directory that is in memory (/run), so that it is in no snapshot of the disk, and back. Until then the
 host accepts no new connection of SSH; a process of its own moves all back when nobody does.
@@ -66,11 +66,11 @@ def paths(root: Path, homes: list[str], prefix: str) -> list[Path]:
 
     homes: further ones than those of the users. homes, prefix: as the host has them, below its root.
     """
-    found = [path for pattern in PATTERNS for path in root.glob(pattern)]
+    matches = [path for pattern in PATTERNS for path in root.glob(pattern)]
     for home in sorted({*homes, *_homes(root)}):
-        found += [path for name in OF_A_HOME for path in (root / home.strip("/")).glob(name)]
-    found += (root / prefix.strip("/")).glob(OF_A_JOB)
-    return sorted({path for path in found if path.is_symlink() or path.exists()})
+        matches += [path for name in OF_A_HOME for path in (root / home.strip("/")).glob(name)]
+    matches += (root / prefix.strip("/")).glob(OF_A_JOB)
+    return sorted({path for path in matches if path.is_symlink() or path.exists()})
 
 
 def _homes(root: Path) -> list[str]:
@@ -87,9 +87,9 @@ def running(root: Path, prefix: str, host: str = "") -> list[str]:
     """Return the jobs that run on this host: by its processes and locks, and by what their directories say."""
     jobs = root / prefix.strip("/") / "jobs"
     states = {path.parent.name: read_json(path) for path in jobs.glob("*/status.json")}
-    found = {name for name, status in states.items() if (status or {}).get("state") == "running"}
+    names = {name for name, status in states.items() if (status or {}).get("state") == "running"}
     locked = {path.parent.name for path in jobs.glob("*/lock.*") if directory.is_in_use(path.parent, host)}
-    return sorted(found | locked | {job["job"] for job in in_use.in_use(jobs, host)})
+    return sorted(names | locked | {job["job"] for job in in_use.in_use(jobs, host)})
 
 
 def hide(root: Path, homes: list[str], prefix: str, keep: Path, seconds: int, host: str = "") -> list[str]:
@@ -135,7 +135,7 @@ def _keep_logins(root: Path, moved: list[Path]) -> None:
     shutil.rmtree(copies, ignore_errors=True)
     copies.mkdir(mode=0o700, parents=True)
     lines = []
-    for number, path in enumerate(one for one in moved if (root / one / "authorized_keys").is_file()):
+    for number, path in enumerate(place for place in moved if (root / place / "authorized_keys").is_file()):
         home, copy = root / path, copies / str(number)
         shutil.copytree(home, copy, symlinks=True, ignore=lambda _top, names: {*names} - {"authorized_keys"})
         for source, target in ((home, copy), (home / "authorized_keys", copy / "authorized_keys")):

@@ -114,9 +114,9 @@ def remove(path: Path, names: Iterable[str], check: bool) -> bool:
     for each in own:
         each.unlink()
     (path / KNOWN_HOSTS).unlink(missing_ok=True)
-    for folder in (path / "group_vars/cluster", path / "group_vars", path):
-        if folder.is_dir() and not any(folder.iterdir()):
-            folder.rmdir()
+    for directory in (path / "group_vars/cluster", path / "group_vars", path):
+        if directory.is_dir() and not any(directory.iterdir()):
+            directory.rmdir()
     return True
 
 
@@ -127,7 +127,7 @@ def _is(path: Path, text: str) -> bool:
         return False
 
 
-def _yaml(content: Any) -> str:
+def _yaml(document: Any) -> str:
     import yaml  # only here: on the control node
 
-    return str(yaml.safe_dump(content, sort_keys=False))
+    return str(yaml.safe_dump(document, sort_keys=False))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is made, and what is removed: from a request and what EC2 answered, before anything is changed."""
+"""Resources that are made or removed: from a request and what EC2 answered, before anything is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALIVE = ("pending", "running")
 
 @dataclass(frozen=True)
 class Plan:
-    """What a request needs.
+    """Resources that a request needs.
 
     missing: the names that have no instance. launch: how many instances are launched for them; the others carry the
     mark already, and have no name because a run was interrupted. make: what is made once, of KINDS.
@@ -115,13 +115,13 @@ def _subnet(request: Request, facts: Mapping[str, Any], errors: list[str]) -> di
             f"aws ec2 create-default-vpc --region {request.region}"
         )
         return {}
-    here = [one for one in facts["subnets"] if request.subnet in ("", one["SubnetId"])]
+    here = [subnet for subnet in facts["subnets"] if request.subnet in ("", subnet["SubnetId"])]
     if request.subnet and not here:
         errors.append(f"subnet: {request.subnet} is not in {facts['vpc']}: set subnet or vpc to others")
         return {}
     wanted = [request.zone] if request.zone else zones
-    found = [one for one in here if one["AvailabilityZone"] in wanted]
-    if not found:
+    suitable = [subnet for subnet in here if subnet["AvailabilityZone"] in wanted]
+    if not suitable:
         where = (
             f"{facts['vpc']} has no subnet in a zone" if not request.subnet else f"{request.subnet} is not in a zone"
         )
@@ -130,7 +130,7 @@ def _subnet(request: Request, facts: Mapping[str, Any], errors: list[str]) -> di
         )
         return {}
     chosen: dict[str, Any] = min(
-        found, key=lambda one: (one["AvailabilityZone"], not one.get("DefaultForAz"), one["SubnetId"])
+        suitable, key=lambda subnet: (subnet["AvailabilityZone"], not subnet.get("DefaultForAz"), subnet["SubnetId"])
     )
     return chosen
 
@@ -144,18 +144,18 @@ def _image(request: Request, facts: Mapping[str, Any], errors: list[str]) -> dic
         )
         return {}
     wanted = request.image.id or f"{request.image.name} of {request.image.owner}"
-    ready = [one for one in facts["images"] if one.get("State", "available") == "available"]
+    ready = [image for image in facts["images"] if image.get("State", "available") == "available"]
     if not ready:
         errors.append(
             f"image: there is no image {wanted} in {request.region} that this account can use: set another one"
         )
         return {}
-    fitting = [one for one in ready if one["Architecture"] == ARCHITECTURE]
+    fitting = [image for image in ready if image["Architecture"] == ARCHITECTURE]
     if not fitting:
-        other = ", ".join(sorted({one["Architecture"] for one in ready}))
+        other = ", ".join(sorted({image["Architecture"] for image in ready}))
         errors.append(f"image: {wanted} is for {other}, and {request.type} is {ARCHITECTURE}: set another image")
         return {}
-    newest: dict[str, Any] = max(fitting, key=lambda one: str(one.get("CreationDate", "")))
+    newest: dict[str, Any] = max(fitting, key=lambda image: str(image.get("CreationDate", "")))
     return newest
 
 
@@ -164,34 +164,34 @@ def _hosts(request: Request, instances: list[dict[str, Any]], errors: list[str])
     wanted = [request.host(number) for number in range(request.hosts)]
     by_name: dict[str, dict[str, Any]] = {}
     of_name: dict[str, list[str]] = {}
-    for one in instances:
-        if "Name" in tags(one):
-            by_name[tags(one)["Name"]] = one
-            of_name.setdefault(tags(one)["Name"], []).append(one["InstanceId"])
+    for instance in instances:
+        if "Name" in tags(instance):
+            by_name[tags(instance)["Name"]] = instance
+            of_name.setdefault(tags(instance)["Name"], []).append(instance["InstanceId"])
     for name, ids in of_name.items():
         if ids[1:]:
             errors.append(
                 f"{name} is the name of {count(len(ids), 'instance')}, all of which bill: {names(sorted(ids))}. "
                 f"Terminate all but one: aws ec2 terminate-instances --region {request.region} --instance-ids ID"
             )
-    unnamed = [one["InstanceId"] for one in instances if "Name" not in tags(one)]
-    more = sorted(set(by_name) - set(wanted))
-    if more:
+    unnamed = [instance["InstanceId"] for instance in instances if "Name" not in tags(instance)]
+    surplus = sorted(set(by_name) - set(wanted))
+    if surplus:
         errors.append(
             f"hosts: {request.name} has {count(len(by_name), 'host')}, which are not made fewer by this file: set "
-            f"hosts to {len(by_name)}, or terminate {names(more)} yourself"
+            f"hosts to {len(by_name)}, or terminate {names(surplus)} yourself"
         )
-    for name, one in by_name.items():
-        state = one["State"]["Name"]
+    for name, instance in by_name.items():
+        state = instance["State"]["Name"]
         if state not in _ALIVE:
             errors.append(
                 f"{name} is {state}: start it with aws ec2 start-instances --region {request.region} "
-                f"--instance-ids {one['InstanceId']}"
+                f"--instance-ids {instance['InstanceId']}"
             )
-        if one["InstanceType"] != request.type:
+        if instance["InstanceType"] != request.type:
             errors.append(
-                f"type: {name} is {one['InstanceType']}, and the file has {request.type}: set it back, or remove the "
-                "cluster first (-e state=absent)"
+                f"type: {name} is {instance['InstanceType']}, and the file has {request.type}: set it back, or remove "
+                "the cluster first (-e state=absent)"
             )
     missing = [name for name in wanted if name not in by_name]
     if len(unnamed) > len(missing):
@@ -215,14 +215,14 @@ def table(
     rows = [
         ("what", "which", "now"),
         ("hosts", f"{request.hosts} x {of_each}", f"{there} there, {len(made.missing)} to make"),
-        *(("host", _shown(one), "to give back: EC2 takes it back") for one in leaving),
+        *(("host", _shown(instance), "to give back: EC2 takes it back") for instance in leaving),
         ("network", f"{made.subnet} in {made.zone}, {made.network}", "there"),
         ("image", f"{made.image}, user {request.image.user}", "there"),
         ("disk", f"{request.disk.size} GiB {request.disk.type} each", "with its host"),
     ]
-    for kind, what in KINDS.items():
+    for kind, label in KINDS.items():
         if kind in made.make or facts["own"][kind]:
-            rows.append((what, request.resource(), "to make" if kind in made.make else "there"))
+            rows.append((label, request.resource(), "to make" if kind in made.make else "there"))
     rows.append(("SSH from", ", ".join(request.administrators), ""))
     lines = [f"Cluster {request.name} in {request.region}, account {facts['account']}", "", *columns(rows), ""]
     return "\n".join([*lines, cost(request, price), *(f"! {text}" for text in made.warnings)])
@@ -249,26 +249,28 @@ def removal(own: Mapping[str, Any], before: Mapping[str, Any] | None, images: bo
     go as well.
     """
     kept = _ids(before) if before else set()
-    remove = {kind: [one for one in listed if _id(one) not in kept] for kind, listed in own.items()}
-    remove["instances"] = [one["InstanceId"] for one in remove["instances"]]
+    remove = {kind: [item for item in listed if _id(item) not in kept] for kind, listed in own.items()}
+    remove["instances"] = [instance["InstanceId"] for instance in remove["instances"]]
     return remove if images else {**remove, "images": []}
 
 
-def _id(one: Any) -> str:
-    return str(one if isinstance(one, str) else one.get("InstanceId") or one["id"])
+def _id(item: Any) -> str:
+    return str(item if isinstance(item, str) else item.get("InstanceId") or item["id"])
 
 
 def _ids(own: Mapping[str, Any]) -> set[str]:
-    return {_id(one) for listed in own.values() for one in listed}
+    return {_id(item) for listed in own.values() for item in listed}
 
 
 def listed(own: Mapping[str, Any], remove: Mapping[str, Any]) -> list[str]:
     """Return what is removed as words: host NAME (ID), volume ID, key pair NAME, ..."""
-    return [f"{what} {_shown(one)}" for kind, what in WORDS.items() for one in own[kind] if _removed(kind, one, remove)]
+    return [
+        f"{noun} {_shown(item)}" for kind, noun in WORDS.items() for item in own[kind] if _removed(kind, item, remove)
+    ]
 
 
-def _removed(kind: str, one: Any, remove: Mapping[str, Any]) -> bool:
-    return _id(one) in {_id(each) for each in remove[kind]}
+def _removed(kind: str, item: Any, remove: Mapping[str, Any]) -> bool:
+    return _id(item) in {_id(each) for each in remove[kind]}
 
 
 def removed_text(request: Request, own: Mapping[str, Any], remove: Mapping[str, Any]) -> str:
@@ -282,9 +284,9 @@ def removed_text(request: Request, own: Mapping[str, Any], remove: Mapping[str, 
     return "\n".join([*lines, "keep    VPC and subnets, which this cluster has not made"])
 
 
-def _shown(one: Any) -> str:
-    if isinstance(one, str):
-        return one
-    if "InstanceId" in one:
-        return f"{tags(one).get('Name', 'without a name')} ({one['InstanceId']})"
-    return str(one["name"])
+def _shown(item: Any) -> str:
+    if isinstance(item, str):
+        return item
+    if "InstanceId" in item:
+        return f"{tags(item).get('Name', 'without a name')} ({item['InstanceId']})"
+    return str(item["name"])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a host costs an hour, in USD."""
+"""Price of a host, in USD per hour."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Price:
     source: str
 
 
-def of_file(content: object, instance_type: str, path: str) -> Price:
+def of_file(document: object, instance_type: str, path: str) -> Price:
     """Return the price in a file of the user's, {type: USD an hour}. Raises ValueError, which names the file."""
-    if not isinstance(content, Mapping):
+    if not isinstance(document, Mapping):
         raise ValueError(f"{path}: expected a mapping such as {instance_type}: 3.2")
-    value = content.get(instance_type)
+    value = document.get(instance_type)
     if value is None:
         raise ValueError(f"{path} has no price of {instance_type}: add {instance_type}: PRICE, in USD an hour")
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:

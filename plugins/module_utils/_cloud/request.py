@@ -77,12 +77,12 @@ def _provider(value: object, _place: Place) -> str:
 
 def _network(value: object, _place: Place) -> str:
     try:
-        found = ipaddress.ip_network(str(value))
+        network = ipaddress.ip_network(str(value))
     except ValueError:
         raise ValueError(f"{value!r} is not a network such as 203.0.113.0/24") from None
-    if found.version != 4 or found.prefixlen == 0:
+    if network.version != 4 or network.prefixlen == 0:
         raise ValueError(f"{value!r} is every address, or no IPv4: name the networks from which you log in")
-    return str(found)
+    return str(network)
 
 
 def _image(value: Image) -> Image:
@@ -95,12 +95,12 @@ def _public_key(value: object, place: Place) -> str:
     """Return the text of a file with a public key."""
     path = _path(value, place)
     try:
-        found = Path(path).read_text(encoding="utf-8").strip()
+        key = Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
-    if not PUBLIC_KEY.fullmatch(found):
+    if not PUBLIC_KEY.fullmatch(key):
         raise ValueError(f"{path} has no public key of type ed25519 or rsa: name the file that ends in .pub")
-    return found
+    return key
 
 
 def _path(value: object, place: Place) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the control node and the programs in an image agree on, and whether they fit each other: both have this file.
+"""Interface of the control node and the programs in an image, and the check that they fit: both have this file.
 
 control/ runs on the control node, pod/ in the pods of a job; neither imports from the other.
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether package indexes answer, and what modules give pip to reach them."""
+"""Reachability of package indexes, and the settings by which modules let pip reach them."""
 
 from __future__ import annotations
 

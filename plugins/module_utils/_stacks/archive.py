@@ -25,9 +25,9 @@ def read(archive: Path) -> dict[str, Any]:
             return dict(json.loads((archive / wheels.MANIFEST).read_text(encoding="utf-8")))
         with tarfile.open(archive) as tar:
             member = next((item for item in tar if Path(item.name).name == wheels.MANIFEST), None)
-            content = tar.extractfile(member) if member else None
-            if content:
-                return dict(json.load(content))
+            source = tar.extractfile(member) if member else None
+            if source:
+                return dict(json.load(source))
     except FileNotFoundError:
         pass
     except (OSError, tarfile.TarError, ValueError) as error:
@@ -38,22 +38,22 @@ def read(archive: Path) -> dict[str, Any]:
     )
 
 
-def check(content: Mapping[str, Any], requested: Iterable[str], python: str, glibc: str) -> None:
+def check(manifest: Mapping[str, Any], requested: Iterable[str], python: str, glibc: str) -> None:
     """Raise ValueError when the wheels of an archive are not those that are requested, or not for these hosts.
 
-    content: its manifest. requested: requirements, pinned. python, glibc: the hosts'.
+    manifest: its manifest. requested: requirements, pinned. python, glibc: the hosts'.
     """
-    have = wheels.versions(content["wheels"])
-    lacking = []
+    have = wheels.versions(manifest["wheels"])
+    missing = []
     for requirement in requested:
         name, _sep, version = requirement.partition("==")
-        found = have.get(canonical(name))
+        included = have.get(canonical(name))
         # As pip sees it: a pin without a local version (+cpu) takes any.
-        if found is None or version not in (found, found.partition("+")[0]):
-            lacking.append(f"{requirement} (it has {found or 'none'})")
-    if lacking:
-        raise ValueError(f"the archive does not have {', '.join(lacking)}: collect it again for this stack")
-    unfit = wheels.unfit(content["wheels"], python, glibc)
+        if included is None or version not in (included, included.partition("+")[0]):
+            missing.append(f"{requirement} (it has {included or 'none'})")
+    if missing:
+        raise ValueError(f"the archive does not have {', '.join(missing)}: collect it again for this stack")
+    unfit = wheels.unfit(manifest["wheels"], python, glibc)
     if unfit:
         raise ValueError(
             f"the archive was collected for other hosts: these have Python {python} and glibc {glibc}, which "
@@ -61,11 +61,11 @@ def check(content: Mapping[str, Any], requested: Iterable[str], python: str, gli
         )
 
 
-def unpack(archive: Path, directory: Path, content: Mapping[str, Any]) -> None:
+def unpack(archive: Path, directory: Path, manifest: Mapping[str, Any]) -> None:
     """Put the archive's wheels into a new `directory`. Raises ValueError when one is not as the manifest has it."""
     _ownership.remove(directory)
     _ownership.claim(directory, "wheels")
-    names = {wheel["file"] for wheel in content["wheels"]}
+    names = {wheel["file"] for wheel in manifest["wheels"]}
     if archive.is_dir():
         for name in names & {path.name for path in archive.iterdir()}:
             shutil.copy2(archive / name, directory / name)
@@ -76,7 +76,7 @@ def unpack(archive: Path, directory: Path, content: Mapping[str, Any]) -> None:
                 if source:
                     with (directory / Path(member.name).name).open("wb") as stream:
                         shutil.copyfileobj(source, stream, 1 << 20)
-    differences = file_set.differences(directory, content["wheels"])
+    differences = file_set.differences(directory, manifest["wheels"])
     if differences:
         raise ValueError(
             f"the archive {archive} failed verification: {file_set.describe(differences)}; copy it here again"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job requests as arguments of transformers' TrainingArguments, whose names differ by version."""
+"""Arguments of a job for transformers' TrainingArguments, whose names differ by version."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def number(version: str) -> tuple[int, ...]:
 
     Raises ValueError when it begins with none.
     """
-    found = re.match(r"\d+(?:\.\d+)*", version)
-    if not found:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    if not match:
         raise ValueError(f"{version!r} is not a version such as 4.24.0")
-    return tuple(int(part) for part in found.group().split("."))
+    return tuple(int(part) for part in match.group().split("."))
 
 
 def by_version(transformers: str, backend: str, ipex: bool) -> dict[str, dict[str, Any]]:

@@ -103,7 +103,7 @@ def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -
     known_good: compatible versions, each {torch, ipex, oneccl: versions, * for any; python: [first, last] minor version
     with wheels of all three}. Of versions that none of them names only the first two numbers must agree.
     """
-    found = []
+    problems = []
     have = versions_of(stack)
     sets = list(known_good)
     torch = have.get("torch", "").partition("+")[0]
@@ -112,13 +112,13 @@ def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -
         if not version:
             continue
         if not torch:
-            found.append(f"{package} {version} needs torch, which is not among the packages")
+            problems.append(f"{package} {version} needs torch, which is not among the packages")
             continue
         right = [row[key] for row in sets if _same(torch, row["torch"])]
         of_it = [row["torch"] for row in sets if _same(version, row[key])]
         if (
-            (right and not any(_same(version, one) for one in right))
-            or (of_it and not any(_same(torch, one) for one in of_it))
+            (right and not any(_same(version, known) for known in right))
+            or (of_it and not any(_same(torch, known) for known in of_it))
             or _minor(torch) != _minor(version)
         ):
             hint = f"torch {torch} needs {package} {' or '.join(right)}" if right else ""
@@ -126,7 +126,7 @@ def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -
             fits = "; ".join(filter(None, [hint, other])) or (
                 f"torch {torch} needs {package} {'.'.join(map(str, _minor(torch)))}.x"
             )
-            found.append(f"torch {torch} and {package} {version} are incompatible: {fits}")
+            problems.append(f"torch {torch} and {package} {version} are incompatible: {fits}")
     rows = [
         row
         for row in sets
@@ -138,38 +138,40 @@ def misfits(stack: Mapping[str, Any], known_good: Iterable[Mapping[str, Any]]) -
         last = min((row["python"][1] for row in rows), key=_minor)
         outside = [version for version in stack["python"] if not _minor(first) <= _minor(version) <= _minor(last)]
         if outside:
-            found.append(
+            problems.append(
                 f"torch {torch}, {IPEX} and {BINDINGS} have wheels for Python {first} to {last}, not for "
                 f"{', '.join(outside)}"
             )
-    return found + _backend_misfits(stack, have)
+    return problems + _backend_misfits(stack, have)
 
 
 def _backend_misfits(stack: Mapping[str, Any], have: Mapping[str, str]) -> list[str]:
     """Return why the packages of a stack do not provide its backend."""
-    found = []
+    problems = []
     backend = stack["backend"]
     if "transformers" in have:
         try:
             arguments.by_version(have["transformers"], backend, IPEX in have)
         except ValueError as error:
-            found.append(str(error))
+            problems.append(str(error))
     # An environment of one's own may use Intel MPI of oneAPI.
     if backend == "mpi" and (MPI4PY not in have or ("impi-rt" not in have and not stack.get("path"))):
-        found.append("backend mpi is not available without mpi4py and impi-rt: add them, or take backend gloo")
+        problems.append("backend mpi is not available without mpi4py and impi-rt: add them, or take backend gloo")
     if backend == "ccl":
         if stack.get("bindings") not in BINDING_MODULES:
-            found.append(f"backend ccl needs bindings: one of {', '.join(BINDING_MODULES)}")
+            problems.append(f"backend ccl needs bindings: one of {', '.join(BINDING_MODULES)}")
         if not {BINDINGS, "torch-ccl"} & set(have):
-            found.append("backend ccl is not available without oneccl-bind-pt: add it, or take backend gloo")
+            problems.append("backend ccl is not available without oneccl-bind-pt: add it, or take backend gloo")
         accelerate = have.get("accelerate")
         if accelerate and arguments.number(accelerate) >= arguments.ACCELERATE_CCL_GONE:
-            found.append(f"accelerate {accelerate} does not have the backend ccl: 1.12.0 is the last version that does")
-    return found
+            problems.append(
+                f"accelerate {accelerate} does not have the backend ccl: 1.12.0 is the last version that does"
+            )
+    return problems
 
 
 def _same(version: str, pattern: str) -> bool:
-    """Whether a version is the one of a known-good set: 1.13 is 1.13.0, and * stands for anything."""
+    """Return whether a version is the one of a known-good set: 1.13 is 1.13.0, and * stands for anything."""
     return fnmatch.fnmatchcase(version, str(pattern)) or fnmatch.fnmatchcase(f"{version}.0", str(pattern))
 
 

@@ -43,13 +43,13 @@ def commit(requirement: str, run: pip.Run) -> str:
     # For git these are patterns, which longer names that end like them match, too.
     listed = {name: digest for digest, _tab, name in (line.partition("\t") for line in output.splitlines())}
     # NAME^{}: the commit of an annotated tag.
-    found = {name: listed.get(f"{name}^{{}}", listed[name]) for name in names if name in listed}
-    if not found:
+    commits = {name: listed.get(f"{name}^{{}}", listed[name]) for name in names if name in listed}
+    if not commits:
         raise ValueError(f"{url} has no branch or tag {ref}; a commit is named with 40 digits")
-    if len(set(found.values())) > 1:
-        ways = " or ".join(f"{name} ({digest[:12]})" for name, digest in found.items())
+    if len(set(commits.values())) > 1:
+        ways = " or ".join(f"{name} ({digest[:12]})" for name, digest in commits.items())
         raise ValueError(f"{url} has a branch and a tag {ref}, at different commits: write {ways} instead")
-    return next(iter(found.values()))
+    return next(iter(commits.values()))
 
 
 def pinned_to(requirement: str, digest: str) -> str:

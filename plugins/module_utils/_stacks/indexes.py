@@ -167,8 +167,8 @@ def unreachable(
 def shielded(environ: Mapping[str, str], kept: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that keep pip from its configuration: its files, and those of its variables that are set
     here, but for these. For pip, an empty variable is none."""
-    found = {name: "" for name in environ if name.startswith("PIP_") and name not in kept}
-    return {**found, "PIP_CONFIG_FILE": os.devnull}
+    cleared = {name: "" for name in environ if name.startswith("PIP_") and name not in kept}
+    return {**cleared, "PIP_CONFIG_FILE": os.devnull}
 
 
 def on_control_node(
@@ -202,11 +202,11 @@ def search(
     answering = [url for url in [*mains, *options["index_urls"]] if url not in silent]
     links = [url for url in options["find_links"] if url not in silent]
     # What pip.conf names beside the main index is searched although that one does not answer.
-    found = [*answering, *([] if main == NONE else settings.get("extra_index_urls", []))]
+    urls = [*answering, *([] if main == NONE else settings.get("extra_index_urls", []))]
     return {
-        "PIP_INDEX_URL": found[0] if found else "",
-        **({} if found and main != NONE else {"PIP_NO_INDEX": "1"}),
-        "PIP_EXTRA_INDEX_URL": " ".join(found[1:]),
+        "PIP_INDEX_URL": urls[0] if urls else "",
+        **({} if urls and main != NONE else {"PIP_NO_INDEX": "1"}),
+        "PIP_EXTRA_INDEX_URL": " ".join(urls[1:]),
         "PIP_FIND_LINKS": " ".join([*links, *settings.get("find_links", [])]),
     }
 
@@ -227,24 +227,24 @@ def without_effect(
     whose URLs are searched as well. silent: {URL: why it does not
     answer}.
     """
-    found = []
+    reasons = []
     for source in sources:
         option, url, package = source["option"], source["url"], source.get("package", "")
         if package and package not in requested:
             continue
         head = masked(f"{source['origin']}: ")
-        what = masked(f"{option} {url}" + (f" for {package}" if package else ""))
+        searched_url = masked(f"{option} {url}" + (f" for {package}" if package else ""))
         searched = used.get(option, ())
         lists = {"--extra-index-url": "extra_index_urls", "--find-links": "find_links"}
         others = configured.get(lists[option], []) if option in lists else []
         if option == ELSEWHERE:
-            found.append(
+            reasons.append(
                 f"{head}{package} comes from {masked(url)}, which is not read: write {package} @ git+URL@REF for a "
                 "repository among the dependencies, or add its wheel to `wheels` in the job file"
             )
         elif option == NO_INDEX:
             if used["--index-url"] or used["--extra-index-url"]:
-                found.append(
+                reasons.append(
                     f"{head}{NO_INDEX} conflicts with the inventory: set torch_stack_index_url: none and "
                     f"torch_stack_index_urls: [] there, or remove {NO_INDEX}"
                 )
@@ -254,17 +254,17 @@ def without_effect(
             value = _plain(url)
             if option != "--index-url":
                 value = f"[{', '.join([*map(_plain, searched), value])}]"
-            found.append(
-                f"{head}{what} is not searched: set {VARIABLES[option]}: {value} in the inventory (user and password "
-                "in torch_stack_index_credentials), or remove it"
+            reasons.append(
+                f"{head}{searched_url} is not searched: set {VARIABLES[option]}: {value} in the inventory (user and "
+                "password in torch_stack_index_credentials), or remove it"
             )
         else:
-            found += [
-                f"{head}{what} does not answer, and nothing else is searched instead: {masked(reason)}"
+            reasons += [
+                f"{head}{searched_url} does not answer, and nothing else is searched instead: {masked(reason)}"
                 for address, reason in silent.items()
                 if _plain(address) == _plain(url)
             ]
-    return found
+    return reasons
 
 
 def _plain(url: str) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is installed in a virtual environment, and which libfabric providers it has."""
+"""Packages and libfabric providers of a virtual environment."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def unusable_fabrics(env: Path, names: Sequence[str]) -> dict[str, str]:
 
 def packages(path: Sequence[str]) -> dict[str, str]:
     """Return {package: version} of what is installed in the directories of a library path; the first one counts."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for distribution in importlib.metadata.distributions(path=list(path)):
         name = distribution.metadata["Name"]
         if name:
-            found.setdefault(canonical(name), distribution.version)
-    return found
+            versions.setdefault(canonical(name), distribution.version)
+    return versions
 
 
 def requires(package: str, path: Sequence[str]) -> list[str]:
@@ -96,11 +96,13 @@ def fabric_providers(env: Path, mpi: Mapping[str, str], provider: str = "tcp") -
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return [], f"{tool} does not run: {error}"
-    found, name = set(), ""
+    providers, name = set(), ""
     for line in ran.stdout.splitlines():
         key, _colon, value = (part.strip() for part in line.partition(":"))
         if key == "provider":
             name = value
         elif key == "domain":
-            found.add(f"{name} of {value}")
-    return sorted(found), "" if found else " ".join((ran.stderr or ran.stdout).split()) or "fi_info lists nothing"
+            providers.add(f"{name} of {value}")
+    return sorted(providers), "" if providers else " ".join(
+        (ran.stderr or ran.stdout).split()
+    ) or "fi_info lists nothing"

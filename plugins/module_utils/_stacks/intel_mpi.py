@@ -76,13 +76,13 @@ def fabric_environment(fabric: str, backend: str) -> dict[str, str]:
     """
     if fabric == "tcp":
         return {}
-    more = {
+    by_fabric = {
         "psm3": {"PSM3_HAL": "verbs"},
         "efa": {"FI_EFA_FORK_SAFE": "1"},
         "verbs": {"IBV_FORK_SAFE": "1", "RDMAV_HUGEPAGES_SAFE": "1"},
     }
     shared = {} if backend == "ccl" else {"I_MPI_FABRICS": "shm:ofi"}
-    return {"FI_PROVIDER": fabric, "I_MPI_OFI_PROVIDER": fabric, **shared, **more.get(fabric, {})}
+    return {"FI_PROVIDER": fabric, "I_MPI_OFI_PROVIDER": fabric, **shared, **by_fabric.get(fabric, {})}
 
 
 def sourced(env: Path, bindings: str) -> dict[str, str]:
@@ -92,8 +92,8 @@ def sourced(env: Path, bindings: str) -> dict[str, str]:
     such script, or bash does not run, what mpi_environment returns. env, bindings: as there.
     """
     usual = mpi_environment(str(env), bindings)
-    found = of_script(env / bindings / "env" / "setvars.sh", str(env))
-    return {"CCL_ROOT": usual["CCL_ROOT"], **found} if found else usual
+    variables = of_script(env / bindings / "env" / "setvars.sh", str(env))
+    return {"CCL_ROOT": usual["CCL_ROOT"], **variables} if variables else usual
 
 
 def of_script(script: Path, env: str) -> dict[str, str]:
@@ -118,12 +118,12 @@ def of_script(script: Path, env: str) -> dict[str, str]:
     except (OSError, subprocess.TimeoutExpired):
         return {}
     after = dict(line.split("=", 1) for line in ran.stdout.split("\0") if "=" in line)
-    found = {
+    variables = {
         name: _listed(value) if name.endswith("PATH") else value
         for name, value in sorted(after.items())
         if KEPT.fullmatch(name)
     }
-    return {} if found.items() <= before.items() else {**before, **found, "FI_PROVIDER": "tcp"}
+    return {} if variables.items() <= before.items() else {**before, **variables, "FI_PROVIDER": "tcp"}
 
 
 def _system_path(env: str) -> str:

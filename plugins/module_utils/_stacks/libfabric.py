@@ -75,7 +75,7 @@ def _unusable(variables: Mapping[str, str], name: str) -> str:
         return f"fi_getinfo does not return within {SECONDS} s"
     except (OSError, ValueError):
         return "libfabric cannot be asked: " + (" ".join(ran.stderr.split())[-200:] or "it printed nothing")
-    if any(one.split(" of ")[0].split(";")[0] == name for one in answer["names"]):
+    if any(entry.split(" of ")[0].split(";")[0] == name for entry in answer["names"]):
         return ""
     for line in ran.stderr.splitlines():
         failed = NOT_LOADED.search(line)

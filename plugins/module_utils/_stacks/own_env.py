@@ -61,13 +61,13 @@ def describe(path: Path, script: Path) -> dict[str, Any]:
             timeout=120,
             check=False,
         )
-        version, bindings, found = json.loads(ran.stdout)
+        version, bindings, packages = json.loads(ran.stdout)
     except (OSError, subprocess.TimeoutExpired) as error:
         return {"problem": f"{python} does not run ({error}): set torch_stack_env to an environment with bin/python"}
     except ValueError:
         reason = (ran.stderr.strip().splitlines() or [f"exit code {ran.returncode}"])[-1]
         return {"problem": f"{python} does not run ({reason}): repair the environment there"}
-    versions = {canonical(name): str(number) for name, number in found.items()}
+    versions = {canonical(name): str(number) for name, number in packages.items()}
     inside = (path / "bin/mpiexec.hydra").exists() or bool(bindings)
     return {
         "problem": "",
@@ -91,10 +91,10 @@ def stack(
     inventory requests (cluster_backend). Raises ValueError that lists each host, what is missing or differs, and what
     to do.
     """
-    wrong = [f"{host}: {found['problem']}" for host, found in hosts.items() if found["problem"]]
-    read = {host: found for host, found in hosts.items() if not found["problem"]}
-    for host, found in read.items():
-        wrong += [f"{host}: {text}" for text in _missing(path, found)]
+    wrong = [f"{host}: {env['problem']}" for host, env in hosts.items() if env["problem"]]
+    read = {host: env for host, env in hosts.items() if not env["problem"]}
+    for host, env in read.items():
+        wrong += [f"{host}: {text}" for text in _missing(path, env)]
     if read:
         wrong += _differences(path, read)
     if wrong:
@@ -134,15 +134,15 @@ def _refused(path: str, wrong: Iterable[str]) -> str:
     return "\n- ".join([f"The environment {path} (torch_stack_env) cannot be used; nothing was changed:", *wrong])
 
 
-def _missing(path: str, found: Mapping[str, Any]) -> list[str]:
+def _missing(path: str, env: Mapping[str, Any]) -> list[str]:
     """Return what a host's environment does not have, with what to do."""
     wrong = []
-    packages = [name for name in NEEDED if name not in found["packages"]]
+    packages = [name for name in NEEDED if name not in env["packages"]]
     if packages:
         wrong.append(f"{', '.join(packages)} not installed: run {path}/bin/python -m pip install {' '.join(packages)}")
-    if not found["openmp"]:
+    if not env["openmp"]:
         wrong.append(f"{path}/{OPENMP} (Intel's OpenMP runtime) is missing: install the package intel-openmp there")
-    if not found["mpi"]:
+    if not env["mpi"]:
         wrong.append(
             "Intel MPI is missing: install the package impi-rt into the environment, or set torch_stack_env_mpi to "
             "vars.sh of Intel MPI on the host"
@@ -154,26 +154,26 @@ def _differences(path: str, hosts: Mapping[str, Mapping[str, Any]]) -> list[str]
     """Return which hosts differ from the first one, in what ranks of one job must have the same."""
     wrong = []
     head, first = next(iter(hosts.items()))
-    for host, found in hosts.items():
-        pairs = [("Python", first["python"], found["python"])]
+    for host, env in hosts.items():
+        pairs = [("Python", first["python"], env["python"])]
         pairs += [
-            (name, first["packages"].get(name, "none"), found["packages"].get(name, "none"))
+            (name, first["packages"].get(name, "none"), env["packages"].get(name, "none"))
             for name in PACKAGES
             if name != "pip"
         ]
-        pairs.append(("Intel MPI", first["mpi"] or "none", found["mpi"] or "none"))
-        different = [f"{what} {there} instead of {usual}" for what, usual, there in pairs if usual != there]
+        pairs.append(("Intel MPI", first["mpi"] or "none", env["mpi"] or "none"))
+        different = [f"{subject} {there} instead of {usual}" for subject, usual, there in pairs if usual != there]
         if different:
             wrong.append(f"{host} has {', '.join(different)} on {head}: install the same in {path} on both")
     return wrong
 
 
-def _backend(found: Mapping[str, Any]) -> str:
+def _backend(env: Mapping[str, Any]) -> str:
     """Return the best backend that an environment has, as catalogue.BACKENDS orders them."""
-    packages = found["packages"]
+    packages = env["packages"]
     usable = arguments.number(packages["transformers"]) < arguments.CCL_CHOICE_GONE
     usable = usable and arguments.number(packages["accelerate"]) < arguments.ACCELERATE_CCL_GONE
-    if found["bindings"] and {catalogue.BINDINGS, "torch-ccl"} & set(packages) and usable:
+    if env["bindings"] and {catalogue.BINDINGS, "torch-ccl"} & set(packages) and usable:
         return "ccl"
     return "mpi" if catalogue.MPI4PY in packages else "gloo"
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where a project says that its packages come from, in the tables of uv, poetry and pdm, in terms of pip's options.
+"""Package sources of a project, from the tables of uv, poetry and pdm, in terms of pip's options.
 
 Read on the control node, whose Python has tomllib.
 """
@@ -35,7 +35,7 @@ OF_TEXTS = (
 )  # fmt: skip
 
 
-def check_shapes(content: Mapping[str, Any], file: str) -> None:
+def check_shapes(document: Mapping[str, Any], file: str) -> None:
     """Raise ValueError where a file like pyproject.toml has another type of value than what is read of it."""
     for names, wanted, of in (
         (TABLES, "table", None),
@@ -43,19 +43,19 @@ def check_shapes(content: Mapping[str, Any], file: str) -> None:
         (OF_TEXTS, "list of texts", str),
     ):
         for name in names:
-            for key, value in _values(content, name.split(".")):
+            for key, value in _values(document, name.split(".")):
                 is_list = isinstance(value, list) and all(isinstance(item, of or object) for item in value)
                 if not (is_list if of else isinstance(value, dict)):
                     raise ValueError(f"{file}: {key} is {value!r}, and a {wanted} is expected")
 
 
-def _values(content: Any, keys: Sequence[str], above: str = "") -> Iterator[tuple[str, Any]]:
+def _values(document: Any, keys: Sequence[str], above: str = "") -> Iterator[tuple[str, Any]]:
     """Yield what is at a path in a file, with its name. What is no table on the way is reported by its own name."""
     if not keys:
-        yield above.removeprefix("."), content
-    elif isinstance(content, Mapping):
-        for key in content if keys[0] == "*" else {keys[0]} & set(content):
-            yield from _values(content[key], keys[1:], f"{above}.{key}")
+        yield above.removeprefix("."), document
+    elif isinstance(document, Mapping):
+        for key in document if keys[0] == "*" else {keys[0]} & set(document):
+            yield from _values(document[key], keys[1:], f"{above}.{key}")
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ def read(project: Path, pyproject: Mapping[str, Any]) -> list[Source]:
     """
     tools = pyproject.get("tool", {})
     uv = project / UV
-    found = [*_uv(tools.get("uv", {}), "pyproject.toml, [tool.uv]")]
+    sources = [*_uv(tools.get("uv", {}), "pyproject.toml, [tool.uv]")]
     if uv.is_file():
         import tomllib
 
         try:
-            content = tomllib.loads(uv.read_text(encoding="utf-8"))
+            document = tomllib.loads(uv.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(f"{UV} cannot be read: {error}") from error
-        check_shapes({"tool": {"uv": content}}, UV)
-        found += _uv(content, UV)
-    return [*found, *_poetry(tools.get("poetry", {})), *_pdm(tools.get("pdm", {}))]
+        check_shapes({"tool": {"uv": document}}, UV)
+        sources += _uv(document, UV)
+    return [*sources, *_poetry(tools.get("poetry", {})), *_pdm(tools.get("pdm", {}))]
 
 
 def _uv(table: Mapping[str, Any], origin: str) -> Iterator[Source]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What requirements.txt and pyproject.toml of a project say: what it requires, and where its packages lie.
+"""Requirements of a project and the places of its packages, from requirements.txt and pyproject.toml.
 
 Read on the control node, whose Python has tomllib.
 """
@@ -68,7 +68,7 @@ Declared = Union[Requirement, Source]
 
 
 def is_git(text: str) -> bool:
-    """Tell whether a requirement is a Git URL, with or without a ref."""
+    """Return whether a requirement is a Git URL, with or without a ref."""
     return re.match(r"(?:[A-Za-z0-9][A-Za-z0-9._\[\],-]*\s*@\s*)?git\+", text) is not None
 
 
@@ -85,7 +85,7 @@ def read_requirements(project: Path, file: str = REQUIREMENTS, above: tuple[str,
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
-    found: list[Declared] = []
+    entries: list[Declared] = []
     joined = ""
     for number, line in enumerate(lines, 1):
         joined += re.sub(r"(^|\s)#.*$", "", line)
@@ -95,37 +95,37 @@ def read_requirements(project: Path, file: str = REQUIREMENTS, above: tuple[str,
                 continue
         words, joined = joined.strip(), ""
         origin = f"{file}, line {number}"
-        said = masked(f"{origin}: {words}")
+        location = masked(f"{origin}: {words}")
         options = re.search(r"(^|\s)-{1,2}[A-Za-z]", words)
         wanted = words[: options.start()].strip() if options else words
         for option, value in _options(words[options.start() :], origin) if options else []:
             if option == "-r":
                 inside = str(Path(file).parent / value)
                 if inside in (*above, file):
-                    raise ValueError(f"{said}: the file includes itself")
+                    raise ValueError(f"{location}: the file includes itself")
                 if "://" in value:
-                    raise ValueError(f"{said} is a URL: copy the file into the project")
-                found += read_requirements(project, inside, (*above, file))
+                    raise ValueError(f"{location} is a URL: copy the file into the project")
+                entries += read_requirements(project, inside, (*above, file))
             elif option == "-e":
                 wanted = value
             elif option == "--find-links" and "://" not in value:
-                found.append(Source(option, str((path.parent / value).resolve()), origin))
+                entries.append(Source(option, str((path.parent / value).resolve()), origin))
             elif option in indexes.VARIABLES or option == indexes.NO_INDEX:
-                found.append(Source(option, value, origin))
+                entries.append(Source(option, value, origin))
             elif option not in ONLY_WHEELS:
-                raise ValueError(f"{said}: {option} has no effect here: {INSTEAD.get(option, 'remove it')}")
+                raise ValueError(f"{location}: {option} has no effect here: {INSTEAD.get(option, 'remove it')}")
         own = re.fullmatch(r"(.*?)(?:\[([^\]]*)\])?", wanted)
         if not wanted:
             continue
         if "${" in wanted:
-            raise ValueError(f"{said}: variables are not replaced: write what is meant")
+            raise ValueError(f"{location}: variables are not replaced: write what is meant")
         if own and PATH.match(wanted):
             if (path.parent / own[1]).resolve() != project.resolve():
-                raise ValueError(f"{said} is a path: add the wheel of that package to `wheels` in the job file")
-            found += _extras(project, own[2] or "", said)
+                raise ValueError(f"{location} is a path: add the wheel of that package to `wheels` in the job file")
+            entries += _extras(project, own[2] or "", location)
         else:
-            found.append(Requirement(wanted, origin))
-    return found
+            entries.append(Requirement(wanted, origin))
+    return entries
 
 
 def _options(words: str, origin: str) -> list[tuple[str, str]]:
@@ -134,37 +134,37 @@ def _options(words: str, origin: str) -> list[tuple[str, str]]:
         rest = shlex.split(words)
     except ValueError as error:
         raise ValueError(f"{origin}: {masked(words)} cannot be read: {error}") from error
-    found = []
+    options = []
     while rest:
         word = rest.pop(0)
         name, given, value = word.partition("=") if word.startswith("--") else (word[:2], word[2:], word[2:])
         name = LONG.get(name, name)
         if not given and name in WITH_VALUE and rest:
             value = rest.pop(0)
-        found.append((name, value))
-    return found
+        options.append((name, value))
+    return options
 
 
-def _extras(project: Path, names: str, said: str, above: tuple[str, ...] = ()) -> list[Requirement]:
+def _extras(project: Path, names: str, location: str, above: tuple[str, ...] = ()) -> list[Requirement]:
     """Return the requirements of extras of the project itself."""
     table = read_pyproject(project).get("project", {})
     there = {canonical(name): texts for name, texts in table.get("optional-dependencies", {}).items()}
-    found = []
+    required = []
     for name in map(canonical, map(str.strip, names.split(","))):
         if not name or name in above:
             continue
         if name not in there:
             raise ValueError(
-                f"{said}: {PYPROJECT} has no {name} among [project.optional-dependencies]: list its packages in "
+                f"{location}: {PYPROJECT} has no {name} among [project.optional-dependencies]: list its packages in "
                 f"{REQUIREMENTS}"
             )
         for text in there[name]:
             again = re.fullmatch(r"([\w.-]+)\s*\[([^\]]*)\]", text.strip())
             if again and canonical(again[1]) == canonical(str(table.get("name", ""))):
-                found += _extras(project, again[2], said, (*above, name))
+                required += _extras(project, again[2], location, (*above, name))
             else:
-                found.append(Requirement(text, _origin(project / PYPROJECT, text)))
-    return found
+                required.append(Requirement(text, _origin(project / PYPROJECT, text)))
+    return required
 
 
 def read_pyproject(project: Path) -> dict[str, Any]:
@@ -175,11 +175,11 @@ def read_pyproject(project: Path) -> dict[str, Any]:
     import tomllib
 
     try:
-        content = dict(tomllib.loads(path.read_text(encoding="utf-8")))
+        pyproject = dict(tomllib.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    package_sources.check_shapes(content, str(path))
-    return content
+    package_sources.check_shapes(pyproject, str(path))
+    return pyproject
 
 
 def declared(project: Path) -> list[Declared]:
@@ -188,11 +188,11 @@ def declared(project: Path) -> list[Declared]:
     From requirements.txt, [project] in pyproject.toml, and what uv, poetry and pdm have there of package indexes.
     """
     listed = read_requirements(project)
-    content = read_pyproject(project)
-    table = content.get("project", {})
+    pyproject = read_pyproject(project)
+    table = pyproject.get("project", {})
     given = (project / REQUIREMENTS).is_file()
     if "dependencies" in table.get("dynamic", []):
-        dynamic = content.get("tool", {}).get("setuptools", {}).get("dynamic", {})
+        dynamic = pyproject.get("tool", {}).get("setuptools", {}).get("dynamic", {})
         named = dynamic.get("dependencies", {}).get("file", [])
         files = [named] if isinstance(named, str) else list(named)
         if not files and not given:
@@ -202,15 +202,15 @@ def declared(project: Path) -> list[Declared]:
         for file in files:
             if file != REQUIREMENTS:
                 listed += read_requirements(project, file, (PYPROJECT,))
-    elif "project" not in content and not given:
-        _check_unread(project, content)
+    elif "project" not in pyproject and not given:
+        _check_unread(project, pyproject)
     listed += [Requirement(text, _origin(project / PYPROJECT, text)) for text in table.get("dependencies", [])]
-    return [*listed, *package_sources.read(project, content)]
+    return [*listed, *package_sources.read(project, pyproject)]
 
 
-def _check_unread(project: Path, content: Mapping[str, Any]) -> None:
+def _check_unread(project: Path, pyproject: Mapping[str, Any]) -> None:
     """Raise ValueError for a project whose requirements are only where they are not read."""
-    if "poetry" in content.get("tool", {}):
+    if "poetry" in pyproject.get("tool", {}):
         raise ValueError(
             f"{PYPROJECT}: dependencies of tool.poetry are in a syntax of its own: list them under [project] "
             f"(poetry 2 reads that, too) or in {REQUIREMENTS}"
@@ -242,8 +242,8 @@ def import_paths(project: Path) -> list[str]:
 
 
 def distribution_files(project: Path) -> dict[str, str]:
-    """Return the files by which importlib.metadata finds a project that has a name and a version, as an installation
-    in editable mode leaves them: {path: content}. Empty for a project whose version only a build knows."""
+    """Return the files by which importlib.metadata finds a project, as an installation in editable mode leaves them:
+    {path: content}. Empty for a project without a name, or whose version only a build knows."""
     table = read_pyproject(project).get("project", {})
     name, version = table.get("name"), table.get("version")
     if not isinstance(name, str) or not isinstance(version, str):
@@ -266,9 +266,9 @@ def wheel(path: Path) -> dict[str, Any]:
     if path.suffix != ".whl" or len(parts) not in (5, 6):
         raise ValueError(f"{path} is not named as wheels are, NAME-VERSION-PYTHON-ABI-PLATFORM.whl")
     try:
-        with zipfile.ZipFile(path) as content:
-            metadata = next(name for name in content.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
-            header = content.read(metadata).decode("utf-8").partition("\n\n")[0]
+        with zipfile.ZipFile(path) as archive:
+            metadata = next(name for name in archive.namelist() if re.fullmatch(r"[^/]+\.dist-info/METADATA", name))
+            header = archive.read(metadata).decode("utf-8").partition("\n\n")[0]
     except (OSError, ValueError, StopIteration, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a complete wheel: {error or 'it has no METADATA'}") from error
     requires = re.findall(r"^Requires-Dist: *(.*?)\r?$", header, re.MULTILINE)
@@ -278,14 +278,16 @@ def wheel(path: Path) -> dict[str, Any]:
 def wheels(paths: Iterable[Path]) -> list[dict[str, Any]]:
     """Return the wheels at these paths and in these directories. Raises ValueError where there are none, or two of
     one package."""
-    found: dict[str, Mapping[str, Any]] = {}
+    by_name: dict[str, Mapping[str, Any]] = {}
     for path in paths:
         files = sorted(path.glob("*.whl")) if path.is_dir() else [path]
         if not files:
             raise ValueError(f"{path} has no wheels")
         for file in files:
-            one = wheel(file)
-            if one["name"] in found:
-                raise ValueError(f"{found[one['name']]['path']} and {file} are both of {one['name']}: keep one of them")
-            found[one["name"]] = one
-    return [dict(one) for one in found.values()]
+            entry = wheel(file)
+            if entry["name"] in by_name:
+                raise ValueError(
+                    f"{by_name[entry['name']]['path']} and {file} are both of {entry['name']}: keep one of them"
+                )
+            by_name[entry["name"]] = entry
+    return [dict(entry) for entry in by_name.values()]

@@ -77,8 +77,8 @@ def settings(run: Run) -> dict[str, Any]:
                 f"({sys.executable} -m pip config debug names its files and variables)"
             )
         raise ValueError(f"{sys.executable} has no pip that works: {reason}")
-    found = dict(json.loads(output.strip().splitlines()[-1]))
-    main = found["index_url"].split()
+    options = dict(json.loads(output.strip().splitlines()[-1]))
+    main = options["index_url"].split()
     if len(main) != 1:
         raise ValueError(
             f"the configuration of pip on the control node has {len(main)} URLs as index-url, which takes one: write "
@@ -86,10 +86,10 @@ def settings(run: Run) -> dict[str, Any]:
         )
     for name in ("extra_index_urls", "find_links"):
         there = [
-            item for item in found.pop(name, None) or [] if re.match(r"[a-z][a-z+.-]*:", item, re.I) or is_path(item)
+            item for item in options.pop(name, None) or [] if re.match(r"[a-z][a-z+.-]*:", item, re.I) or is_path(item)
         ]
-        found.update({name: there} if there else {})
-    return {**found, "index_url": main[0]}
+        options.update({name: there} if there else {})
+    return {**options, "index_url": main[0]}
 
 
 def is_path(text: str) -> bool:
@@ -167,11 +167,11 @@ class Pip:
         return dict(json.loads(file.read_text(encoding="utf-8")))
 
 
-def refuse_cuda(found: Mapping[str, str]) -> None:
+def refuse_cuda(versions: Mapping[str, str]) -> None:
     """Raise ValueError when a CUDA package is among {name: version}: the resolver took the CUDA build of torch."""
-    cuda = sorted(name for name in found if CUDA.fullmatch(requirements.canonical(name)))
+    cuda = sorted(name for name in versions if CUDA.fullmatch(requirements.canonical(name)))
     if cuda:
-        torch = found.get("torch", "which is not among them")
+        torch = versions.get("torch", "which is not among them")
         raise ValueError(
             f"torch {torch} is a CUDA build: it would install {', '.join(cuda)} on hosts without a GPU. Pin torch as "
             f"{torch.partition('+')[0]}+cpu to have its CPU build. {WAYS_OUT}"
@@ -183,7 +183,7 @@ def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     Raises ValueError when an index gives no SHA-256 of a wheel: then nobody could verify it.
     """
-    found = []
+    wheels = []
     for item in report["install"]:
         archive = item["download_info"].get("archive_info", {})
         digest = archive.get("hashes", {}).get("sha256") or archive.get("hash", "").partition("sha256=")[2]
@@ -193,7 +193,7 @@ def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
                 f"the index gives no SHA-256 for {file}, so hosts could not verify it: "
                 "set torch_stack_source to wheelhouse"
             )
-        found.append(
+        wheels.append(
             {
                 "file": file,
                 "name": requirements.canonical(item["metadata"]["name"]),
@@ -201,4 +201,4 @@ def locked(report: Mapping[str, Any]) -> list[dict[str, Any]]:
                 "sha256": digest,
             }
         )
-    return sorted(found, key=lambda wheel: str(wheel["file"]))
+    return sorted(wheels, key=lambda wheel: str(wheel["file"]))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Whether a project that cannot be built works without: from its directory and its src/, without metadata.
+"""Checks whether a project that cannot be built works from its directory and its src/, without metadata.
 
 A build may fail for a reason that no rank has: no package index is reached, or setup.py imports what only hosts have.
 """
@@ -32,9 +32,9 @@ PLACES = {"package_dir", "where"}
 
 
 def is_certain(directory: Path, files: Collection[str], is_plain: bool) -> bool:
-    """Tell whether nothing that an installation adds can be missing: packages lie beside the script or in src, no build
-    makes modules, and no module asks for metadata. files: the paths of what goes to the hosts. is_plain: whether that
-    is so by pyproject.toml."""
+    """Return whether nothing that an installation adds can be missing: packages lie beside the script or in src, no
+    build makes modules, and no module asks for metadata. files: the paths of what goes to the hosts. is_plain: whether
+    that is so by pyproject.toml."""
     if not is_plain or any(Path(name).suffix in (".pyx", ".c", ".cc", ".cpp", ".cu", ".rs") for name in files):
         return False
     texts = {
@@ -56,7 +56,7 @@ def is_certain(directory: Path, files: Collection[str], is_plain: bool) -> bool:
 
 
 def _is_plain_setup(text: str) -> bool:
-    """Tell whether a setup.py names packages where they lie anyway, all of it written out."""
+    """Return whether a setup.py names packages where they lie anyway, all of it written out."""
     try:
         calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
     except (SyntaxError, ValueError):

@@ -62,13 +62,13 @@ def built_by(directory: Path, files: Collection[str]) -> str:
         return "setup.py"
     if packaging_files.PYPROJECT not in files:
         return ""
-    content = packaging_files.read_pyproject(directory)
-    table = content.get("project", {})
-    if not {"project", "build-system"} & set(content) and "name" not in content.get("tool", {}).get("poetry", {}):
+    pyproject = packaging_files.read_pyproject(directory)
+    table = pyproject.get("project", {})
+    if not {"project", "build-system"} & set(pyproject) and "name" not in pyproject.get("tool", {}).get("poetry", {}):
         return ""
     is_known = isinstance(table.get("name"), str) and isinstance(table.get("version"), str)
     dynamic = {"version", "scripts", "entry-points"} & set(table.get("dynamic", []))
-    if not is_known or dynamic or not _is_plain(content.get("tool", {})):
+    if not is_known or dynamic or not _is_plain(pyproject.get("tool", {})):
         return packaging_files.PYPROJECT
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     if "setup.cfg" in files:
@@ -78,19 +78,19 @@ def built_by(directory: Path, files: Collection[str]) -> str:
 
 
 def _is_plain(tool: Mapping[str, Any]) -> bool:
-    """Tell whether no build backend's table puts packages elsewhere than beside pyproject.toml or into src."""
+    """Return whether no build backend's table puts packages elsewhere than beside pyproject.toml or into src."""
     setuptools = dict(tool.get("setuptools", {}))
     packages = setuptools.get("packages", [])
     where = packages.get("find", {}).get("where", []) if isinstance(packages, dict) else []
     roots = setuptools.get("package-dir", {})
     wheel = dict(tool.get("hatch", {}).get("build", {}).get("targets", {}).get("wheel", {}))
     of_hatch = [str(PurePosixPath(path).parent) for path in wheel.pop("packages", [])]
-    of_poetry = [dict(one) for one in tool.get("poetry", {}).get("packages", [])]
+    of_poetry = [dict(package) for package in tool.get("poetry", {}).get("packages", [])]
     return (
-        {*where, *roots.values(), *of_hatch, *(one.get("from", "") for one in of_poetry)} <= PLAIN
+        {*where, *roots.values(), *of_hatch, *(package.get("from", "") for package in of_poetry)} <= PLAIN
         and set(roots) <= {""}
         and not wheel
-        and not any("to" in one for one in of_poetry)
+        and not any("to" in package for package in of_poetry)
         and not tool.get("hatch", {}).get("build", {}).keys() - {"targets"}
         and not any(tool.get(name) for name in ("maturin", "flit", "scikit-build", "meson-python"))
         and not tool.get("pdm", {}).get("build")
@@ -183,9 +183,9 @@ def _reason(errors: str) -> str:
     """Return the line of pip's errors that tells why: the last one of a build backend, or pip's own."""
     lines = [line.strip(" │╰─>") for line in errors.partition("[end of output]")[0].splitlines()]
     others = ("note:", "hint:", "[notice]", "WARNING", "ERROR: Failed to build", "error: subprocess-exited-with-error")
-    found = [line for line in lines if line and not line.startswith(others)] or ["it printed nothing"]
-    named = [line for line in found if re.match(r"[\w.]*(Error|Exception|ERROR|error): ", line)]
-    return re.sub(r"^(ERROR|error): ", "", (named or found)[-1]).rstrip(".")
+    messages = [line for line in lines if line and not line.startswith(others)] or ["it printed nothing"]
+    named = [line for line in messages if re.match(r"[\w.]*(Error|Exception|ERROR|error): ", line)]
+    return re.sub(r"^(ERROR|error): ", "", (named or messages)[-1]).rstrip(".")
 
 
 def _kept(tree: project.Project, copy: Path, target: Path) -> dict[str, dict[str, str]]:
@@ -200,13 +200,13 @@ def _kept(tree: project.Project, copy: Path, target: Path) -> dict[str, dict[str
         is_metadata = path.parent.name.endswith(".dist-info")
         if not path.is_file() or name.startswith("bin/") or (is_metadata and path.name not in METADATA):
             continue
-        content, place = path.read_bytes(), f"{INSIDE}/{name}"
-        same = [] if is_metadata else origins.get(hashlib.sha256(content).hexdigest(), [])
-        if same and content:
+        data, place = path.read_bytes(), f"{INSIDE}/{name}"
+        same = [] if is_metadata else origins.get(hashlib.sha256(data).hexdigest(), [])
+        if same and data:
             links[place] = max(same, key=functools.partial(_common_end, name))
             continue
         with contextlib.suppress(UnicodeDecodeError):  # a compiled extension, which may not fit the hosts
-            texts[place] = content.decode("utf-8")
+            texts[place] = data.decode("utf-8")
             for root in ("", "src/"):
                 beside = f"{root}{name}"
                 if beside not in own and (copy / beside).is_file():
@@ -214,6 +214,6 @@ def _kept(tree: project.Project, copy: Path, target: Path) -> dict[str, dict[str
     return {"texts": texts, "links": links}
 
 
-def _common_end(one: str, other: str) -> int:
-    pairs = zip(reversed(one.split("/")), reversed(other.split("/")))
+def _common_end(path: str, other: str) -> int:
+    pairs = zip(reversed(path.split("/")), reversed(other.split("/")))
     return sum(1 for _pair in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))

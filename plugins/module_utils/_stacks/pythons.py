@@ -23,7 +23,7 @@ ASK = "import json, sys, venv; print(json.dumps([sys.executable, '%d.%d' % sys.v
 
 
 class Host(NamedTuple):
-    """What a host has. own: the minor version of the Python that Ansible uses, and its path. others: paths of further
+    """Pythons of a host. own: the minor version of the Python that Ansible uses, and its path. others: paths of further
     Pythons by minor version. fixed: the minor version and the path that torch_stack_python names. error: why that one
     does not run. system: as the host reports it, "rocky 9.4"."""
 
@@ -54,7 +54,7 @@ def ask(path: str) -> tuple[str, str]:
     return version, executable
 
 
-def found(directories: Iterable[str] = DIRECTORIES) -> dict[str, str]:
+def installed(directories: Iterable[str] = DIRECTORIES) -> dict[str, str]:
     """Return {minor version: path} of the interpreters named python3.N in these directories that run."""
     pythons: dict[str, str] = {}
     for directory in directories:
@@ -78,7 +78,7 @@ def gather(fixed: str, directories: Iterable[str] = DIRECTORIES) -> dict[str, An
             made["fixed"] = list(ask(fixed))
         except ValueError as error:
             made["error"] = str(error)
-    return {**made, "others": {} if fixed else found(directories)}
+    return {**made, "others": {} if fixed else installed(directories)}
 
 
 def ways(host: Host, install: bool) -> dict[str, Choice]:
@@ -120,9 +120,9 @@ def choose(hosts: Mapping[str, Host], wanted: Collection[str], install: bool) ->
         raise ValueError(_different(possible))
     version = min(
         common,
-        key=lambda one: (
-            sum(bool(choices[one].package) for choices in possible.values()),
-            sum(described.own[0] != one for described in hosts.values()),
+        key=lambda minor: (
+            sum(bool(choices[minor].package) for choices in possible.values()),
+            sum(described.own[0] != minor for described in hosts.values()),
         ),
     )
     return version, {host: choices[version] for host, choices in possible.items()}
@@ -140,13 +140,13 @@ def _unfit(name: str, host: Host, wanted: Collection[str], install: bool) -> str
         )
     offered = [version for version in systems.newer(host.system) if version in wanted]
     if offered and not install:
-        way = f"install the package python{offered[0]} there (roles may not use sudo), or "
+        remedy = f"install the package python{offered[0]} there (roles may not use sudo), or "
     else:
-        way = ""
+        remedy = ""
     has = ", ".join(dict.fromkeys([host.own[0], *host.others]))
     return (
         f"- {name} ({host.system or 'unknown system'}) has Python {has}, and the stack has wheels for Python {listed}: "
-        f"{way}set torch_stack_python to the path of such a Python on this host"
+        f"{remedy}set torch_stack_python to the path of such a Python on this host"
     )
 
 

@@ -17,8 +17,8 @@ def canonical(name: str) -> str:
 
 def name(requirement: str) -> str:
     """Return the canonical name of the package that a requirement begins with, such as "torch >= 2"."""
-    found = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", requirement)
-    return canonical(found[1]) if found else ""
+    match = re.match(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)", requirement)
+    return canonical(match[1]) if match else ""
 
 
 def pinned(packages: Mapping[str, str]) -> list[str]:
@@ -91,9 +91,9 @@ def compare(
 
 def _of_extras(requires: Iterable[Any], extras: Iterable[str]) -> list[str]:
     """Return those of a package's requirements, of the library packaging, that it has only with these extras."""
-    found = []
+    texts = []
     for required in requires:
         marker, required.marker = required.marker, None
         if marker and not marker.evaluate({"extra": ""}) and any(marker.evaluate({"extra": name}) for name in extras):
-            found.append(str(required))
-    return found
+            texts.append(str(required))
+    return texts

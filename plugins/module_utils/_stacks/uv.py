@@ -76,13 +76,13 @@ def versions(output: str) -> dict[str, str]:
 
     Raises ValueError for any other line.
     """
-    found = {}
+    versions = {}
     for line in filter(None, map(str.strip, output.splitlines())):
         pinned = re.fullmatch(r"([\w.-]+)==(\S+)", line)
         wheel = re.fullmatch(r"([\w.-]+) @ \S*/[^/-]+-([^/-]+)-[^/]+\.whl", line)
         name, version = (pinned or wheel or _unknown(line)).groups()
-        found[name] = version.replace("%2B", "+")
-    return found
+        versions[name] = version.replace("%2B", "+")
+    return versions
 
 
 def _unknown(line: str) -> re.Match[str]:

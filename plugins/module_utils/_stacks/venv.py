@@ -53,8 +53,7 @@ def active(prefix: Path) -> str:
 
 
 def active_stack(prefix: Path) -> tuple[str, dict[str, Any]]:
-    """Return the path of the active virtual environment, and its stack as it was installed; both empty if there is
-    none."""
+    """Return the path of the active virtual environment and its stack as installed, both empty if there is none."""
     link = prefix / "env"
     stack = read_json(link / MARKER) if link.is_symlink() else None
     return ("", {}) if stack is None else (str(link.readlink()), stack)
@@ -78,10 +77,10 @@ def find(prefix: Path, wanted: str) -> str:
         if not others:
             raise ValueError(f"torch_stack_use is previous, and there is no previous virtual environment: {there}")
         return others[0]
-    found = [name for name in names if name == wanted] or [name for name in names if name.endswith("-" + wanted)]
-    if len(found) != 1:
+    matches = [name for name in names if name == wanted] or [name for name in names if name.endswith("-" + wanted)]
+    if len(matches) != 1:
         raise ValueError(f"torch_stack_use is {wanted!r}, and there is no such virtual environment: {there}")
-    return found[0]
+    return matches[0]
 
 
 def activate(prefix: Path, name: str) -> None:
@@ -198,13 +197,13 @@ def surplus(prefix: Path, keep: int, in_use: Iterable[str] = (), proc: Path = Pa
 
 
 def busy(env: Path, proc: Path = Path("/proc")) -> bool:
-    """Whether a process on this host was started from a virtual environment, as far as this user may see."""
+    """Return whether a process on this host was started from a virtual environment, as far as this user may see."""
     name = os.fsencode(f"{os.sep}{env.name}{os.sep}")
     for path in proc.glob("[0-9]*/cmdline"):
         try:
             for word in path.read_bytes().split(b"\0"):
-                base, found, _rest = word.partition(name)
-                if found and word.startswith(b"/") and is_same(Path(os.fsdecode(base)) / env.name, env):
+                base, separator, _rest = word.partition(name)
+                if separator and word.startswith(b"/") and is_same(Path(os.fsdecode(base)) / env.name, env):
                     return True
         except OSError:  # it has ended, or is another user's
             continue
@@ -225,21 +224,21 @@ def problems(
     """
     if machine != "x86_64":
         return [f"this host is {machine} and the wheels are for x86_64: remove it from the inventory"]
-    found = []
+    problems = []
     unfit = wheels.unfit(needed, python, glibc)
     if unfit:
-        found.append(
+        problems.append(
             f"this host has Python {python} and glibc {glibc}, which cannot use {', '.join(unfit)}: "
             "set torch_stack_python, or use a host with a newer system"
         )
     directory = next(path for path in (prefix, *prefix.parents) if path.exists())
     free, need = shutil.disk_usage(directory).free, needed_bytes(needed, copied)
     if free < need:
-        found.append(
+        problems.append(
             f"{directory} has {size(free)} free and the installation takes {size(need)}: free some, or set "
             "cluster_prefix elsewhere"
         )
-    return found
+    return problems
 
 
 def remove_incomplete(env: Path) -> list[str]:

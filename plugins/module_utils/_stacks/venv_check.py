@@ -53,12 +53,12 @@ def wrong_versions(wanted: dict[str, str], cuda_build: bool = False) -> list[str
     problems = []
     for name, version in sorted(wanted.items()):
         try:
-            found = importlib.metadata.version(name)
+            installed = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             problems.append(f"{name} {version} is not installed; {AGAIN}")
             continue
-        if found != version:
-            problems.append(f"{name} is {found} instead of {version}; another package replaced it, {AGAIN}")
+        if installed != version:
+            problems.append(f"{name} is {installed} instead of {version}; another package replaced it, {AGAIN}")
     names = (distribution.metadata["Name"] or "" for distribution in importlib.metadata.distributions())
     cuda = sorted(name for name in names if name.lower().startswith(("nvidia-", "nvidia_")))
     if cuda and not cuda_build:
@@ -117,8 +117,8 @@ def missing_mpi() -> list[str]:
         return [f"mpi4py cannot be tried: {error}"]
     if "Intel(R) MPI" in ran.stdout:
         return []
-    found = shortened(ran.stdout or ran.stderr)
-    return [f"backend mpi needs mpi4py with Intel MPI, and importing it gave: {found}; {AGAIN}, or take backend gloo"]
+    output = shortened(ran.stdout or ran.stderr)
+    return [f"backend mpi needs mpi4py with Intel MPI, and importing it gave: {output}; {AGAIN}, or take backend gloo"]
 
 
 # A product in bfloat16 as a rank computes it; prints the OpenMP runtimes that are mapped into the process.
@@ -132,7 +132,7 @@ print(json.dumps({"right": total == float(size) ** 3, "libraries": libraries}))
 """
 
 
-def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list[str]:
+def broken_product(prefix: Path, openmp: bool, facts: dict[str, object]) -> list[str]:
     """Multiply in bfloat16 in a process of its own, and find the instruction set and the OpenMP runtime it uses.
 
     openmp: whether Intel's is among the packages; ranks preload it then.
@@ -158,7 +158,7 @@ def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list
     isa = next((line.partition("isa:")[2] for line in verbose if "isa:" in line), "")
     products = (re.search(r",matmul,([^,]*),.*bf16", line) for line in verbose)
     used = next(filter(None, products), None)
-    found.update(isa=isa, bf16_kernel=used.group(1) if used else "", openmp=result["libraries"])
+    facts.update(isa=isa, bf16_kernel=used.group(1) if used else "", openmp=result["libraries"])
     if openmp and str(library.resolve()) not in {os.path.realpath(path) for path in result["libraries"]}:
         problems.append(
             f"{library} is not in the process although preloaded ({shortened(ran.stderr)}); "
@@ -171,11 +171,11 @@ def broken_product(prefix: Path, openmp: bool, found: dict[str, object]) -> list
     return problems
 
 
-def broken_mpi(provider: str, prefix: Path, found: dict[str, object]) -> list[str]:
+def broken_mpi(provider: str, prefix: Path, facts: dict[str, object]) -> list[str]:
     """Check that libfabric has the provider, and start two processes with Intel MPI of the environment at `prefix`."""
     problems = []
     mpirun = shutil.which("mpirun") or ""
-    found["mpirun"] = mpirun
+    facts["mpirun"] = mpirun
     # Links may lead to it; Intel MPI of oneAPI is elsewhere.
     own = {prefix.resolve(), (prefix / "bin").resolve().parent, Path(os.environ.get("I_MPI_ROOT", prefix)).resolve()}
     if not mpirun or not own & set(Path(mpirun).parent.resolve().parents):
@@ -224,7 +224,7 @@ def main() -> None:
     prefix = Path(sys.prefix)
     own = options.get("own", False)
     openmp = "intel-openmp" in versions or own
-    found: dict[str, object] = {}
+    facts: dict[str, object] = {}
     problems = wrong_versions(versions, options.get("cuda_build", False))
     problems += broken_imports(versions, backend, options.get("bindings", ""))
     if openmp and not (prefix / "lib" / "libiomp5.so").exists():
@@ -232,10 +232,10 @@ def main() -> None:
             f"{prefix}/lib/libiomp5.so is missing; KMP_* variables have no effect without Intel's OpenMP runtime"
         )
     elif "torch" in versions and not problems:
-        problems += broken_product(prefix, openmp, found)
+        problems += broken_product(prefix, openmp, facts)
     if "impi-rt" in versions or backend == "ccl" or own:
-        problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"), prefix, found)
-    sys.stdout.write(json.dumps({"problems": problems, "found": found}) + "\n")
+        problems += broken_mpi(os.environ.get("FI_PROVIDER", "tcp"), prefix, facts)
+    sys.stdout.write(json.dumps({"problems": problems, "found": facts}) + "\n")
 
 
 if __name__ == "__main__":

@@ -46,51 +46,50 @@ def key(options: Mapping[str, Any], glibc: str) -> str:
     return _key(options["python"], json.dumps(request))
 
 
-def key_of_archive(content: Mapping[str, Any], python: str) -> str:
+def key_of_archive(manifest: Mapping[str, Any], python: str) -> str:
     """Return the name of the wheelhouse that is made of an archive with this manifest."""
-    return _key(python, requirements.hashed(content["wheels"]))
+    return _key(python, requirements.hashed(manifest["wheels"]))
 
 
-def _key(python: str, content: str) -> str:
-    return f"cp{python.replace('.', '')}-{hashlib.sha256(content.encode()).hexdigest()[:12]}"
+def _key(python: str, text: str) -> str:
+    return f"cp{python.replace('.', '')}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
-def read(house: Path) -> list[dict[str, Any]]:
+def read(wheelhouse: Path) -> list[dict[str, Any]]:
     """Return the wheels in a wheelhouse, as its manifest has them."""
-    return list(json.loads((house / wheels.MANIFEST).read_text(encoding="utf-8"))["wheels"])
+    return list(json.loads((wheelhouse / wheels.MANIFEST).read_text(encoding="utf-8"))["wheels"])
 
 
-def unpack(source: Path, house: Path, content: Mapping[str, Any]) -> list[dict[str, Any]]:
+def unpack(source: Path, wheelhouse: Path, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Make a wheelhouse of an archive with this manifest and return its wheels. Raises ValueError, OSError."""
-    _ownership.make(house.parent, _ownership.CONTAINER)
-    with locked(house):
-        if house.is_dir():  # made by another process meanwhile
-            return read(house)
-        archive.unpack(source, staging(house), content)
-        return _finish(house, wheels.manifest(staging(house)))
+    _ownership.make(wheelhouse.parent, _ownership.CONTAINER)
+    with locked(wheelhouse):
+        if wheelhouse.is_dir():  # made by another process meanwhile
+            return read(wheelhouse)
+        archive.unpack(source, staging(wheelhouse), manifest)
+        return _finish(wheelhouse, wheels.manifest(staging(wheelhouse)))
 
 
 def collect(
-    options: Mapping[str, Any], house: Path, glibc: str, run: pip.Run, ask: Callable[..., str]
+    options: Mapping[str, Any], wheelhouse: Path, glibc: str, run: pip.Run, ask: Callable[..., str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Collect the wheels of a request from package indexes: (its wheels, the indexes that did not answer and why).
 
-    options: those of the module wheelhouse. house: appears complete or not at all; an interrupted download is resumed,
-    and another process that collects the same is waited for. ask: as indexes.Ask, with the keyword `certificate`, a
-    file of the authorities that indexes are trusted by, or None.
-    Raises ValueError, OSError.
+    options: those of the module wheelhouse. wheelhouse: appears complete or not at all; an interrupted download is
+    resumed, and another process that collects the same is waited for. ask: as indexes.Ask, with the keyword
+    `certificate`, a file of the authorities that indexes are trusted by, or None. Raises ValueError, OSError.
     """
-    _ownership.make(house.parent, _ownership.CONTAINER)
-    with locked(house) as descriptor:
-        if house.is_dir():  # collected by another process meanwhile
-            return read(house), []
-        return _collect(options, house, glibc, functools.partial(run, pass_fds=[descriptor]), ask)
+    _ownership.make(wheelhouse.parent, _ownership.CONTAINER)
+    with locked(wheelhouse) as descriptor:
+        if wheelhouse.is_dir():  # collected by another process meanwhile
+            return read(wheelhouse), []
+        return _collect(options, wheelhouse, glibc, functools.partial(run, pass_fds=[descriptor]), ask)
 
 
 def _collect(
-    options: Mapping[str, Any], house: Path, glibc: str, run: pip.Run, ask: Callable[..., str]
+    options: Mapping[str, Any], wheelhouse: Path, glibc: str, run: pip.Run, ask: Callable[..., str]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    directory = staging(house)
+    directory = staging(wheelhouse)
     _ownership.claim(directory, "wheels")
     with tempfile.TemporaryDirectory() as scratch:
         pinned, lock = options["requirements"], []
@@ -120,7 +119,7 @@ def _collect(
     if only is not None:
         here = {wheel["name"]: wheel for wheel in made["wheels"]}
         made["wheels"] = [here.get(wheel["name"], wheel) for wheel in lock]
-    return _finish(house, made), tool.unreachable
+    return _finish(wheelhouse, made), tool.unreachable
 
 
 def pip_of(
@@ -170,20 +169,20 @@ def _drop_others(directory: Path, fetched: list[str]) -> None:
             path.unlink()
 
 
-def staging(house: Path) -> Path:
-    """Return the directory that becomes `house` once it is complete."""
-    return house.with_name(house.name + ".partial")
+def staging(wheelhouse: Path) -> Path:
+    """Return the directory that becomes `wheelhouse` once it is complete."""
+    return wheelhouse.with_name(wheelhouse.name + ".partial")
 
 
-def locked(house: Path) -> contextlib.AbstractContextManager[int]:
+def locked(wheelhouse: Path) -> contextlib.AbstractContextManager[int]:
     """Lock a directory that is to be made; see _io.locked. pip has to inherit the lock: it may outlive this process."""
-    return _ownership.locked(house.with_name(f".{house.name}.lock"), PATIENCE)
+    return _ownership.locked(wheelhouse.with_name(f".{wheelhouse.name}.lock"), PATIENCE)
 
 
-def _finish(house: Path, made: dict[str, Any]) -> list[dict[str, Any]]:
+def _finish(wheelhouse: Path, made: dict[str, Any]) -> list[dict[str, Any]]:
     """Write what belongs to the wheels, and put the directory into its place."""
-    directory = staging(house)
+    directory = staging(wheelhouse)
     _io.write_text(directory / "requirements.txt", requirements.hashed(made["wheels"]))
     _io.write_json(directory / wheels.MANIFEST, made)
-    directory.replace(house)
+    directory.replace(wheelhouse)
     return list(made["wheels"])

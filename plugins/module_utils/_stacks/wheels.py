@@ -53,7 +53,7 @@ def unfit(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[
     own = f"cp{python.replace('.', '')}"
     number = [int(part) for part in python.split(".")]
     usable = {"any", *platforms(glibc)}
-    found = []
+    files = []
     for wheel in wheels:
         pythons, abis, names = (part.split(".") for part in wheel["file"][: -len(".whl")].rsplit("-", 3)[1:])
         # abi3: built for this version of Python or any later one.
@@ -62,8 +62,8 @@ def unfit(wheels: Iterable[Mapping[str, Any]], python: str, glibc: str) -> list[
         )
         plain = "none" in abis and any(tag in (own, "py3", f"py{number[0]}{number[1]}") for tag in pythons)
         if not (plain or stable or (own in pythons and own in abis)) or not usable & set(names):
-            found.append(str(wheel["file"]))
-    return found
+            files.append(str(wheel["file"]))
+    return files
 
 
 def versions(wheels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -77,8 +77,8 @@ def manifest(directory: Path) -> dict[str, Any]:
     for path in sorted(directory.glob("*.whl")):
         name, version = path.name.split("-")[:2]
         try:
-            with zipfile.ZipFile(path) as content:
-                unpacked = sum(item.file_size for item in content.infolist())
+            with zipfile.ZipFile(path) as archive:
+                unpacked = sum(item.file_size for item in archive.infolist())
         except zipfile.BadZipFile as error:
             raise ValueError(f"{path} is not a complete wheel ({error}): remove it and run again") from error
         wheels.append(

@@ -83,7 +83,7 @@ class Kubernetes(Runtime):
     def also_has(self, job: str) -> str:
         with suppress(ValueError):
             if self.found(job):
-                return jobs_text.both(job, self.settings.namespace)
+                return jobs_text.duplicate(job, self.settings.namespace)
         return ""
 
     def missing(self, job: str) -> str:

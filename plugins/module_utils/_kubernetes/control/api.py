@@ -41,7 +41,7 @@ CHANNELS = (1, 2, 3)
 
 
 class ApiError(ValueError):
-    """What the API server refused, with the status code of HTTP; 0 where it did not answer at all."""
+    """Refusal of the API server, with the status code of HTTP; 0 where it did not answer at all."""
 
     def __init__(self, message: str, status: int = 0) -> None:
         super().__init__(message)
@@ -55,13 +55,13 @@ def kubeconfig_paths(kubeconfig: str = "") -> list[Path]:
     """
     text = kubeconfig or os.environ.get("KUBECONFIG", "") or DEFAULT_KUBECONFIG
     given = [Path(part).expanduser() for part in text.split(os.pathsep) if part]
-    found = [path for path in given if path.is_file()]
-    if not found:
+    existing = [path for path in given if path.is_file()]
+    if not existing:
         raise ValueError(
             f"there is no kubeconfig at {', '.join(map(str, given)) or text}: name yours in cluster_kubernetes "
             "(kubeconfig), or set the environment variable KUBECONFIG"
         )
-    return found
+    return existing
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Api:
         of_client = (kubernetes.config.ConfigException, yaml.YAMLError)
         try:
             contexts, current = kubernetes.config.list_kube_config_contexts(config_file=text)
-            names = sorted(str(one["name"]) for one in contexts)
+            names = sorted(str(entry["name"]) for entry in contexts)
             if context and context not in names:
                 raise ApiError(f"no context {context} in {shown}; there are: {', '.join(names) or 'none'}")
             settings = kubernetes.client.Configuration()
@@ -124,7 +124,7 @@ class Api:
         import kubernetes.client
 
         class Client(kubernetes.client.ApiClient):
-            """Also the requests by which the dynamic client finds out kinds."""
+            """Send the requests by which the dynamic client finds out kinds, too."""
 
             def call_api(self, *args: Any, _request_timeout: Any = None, **options: Any) -> Any:
                 limit = _request_timeout or (CONNECT, ANSWER)
@@ -212,7 +212,7 @@ class Api:
         return answer
 
     def allowed(self, verb: str, resource: str, group: str = "") -> bool:
-        """Tell whether this user may do something. resource: with a subresource as in pods/exec. Raises ApiError."""
+        """Return whether this user may do something. resource: with a subresource as in pods/exec. Raises ApiError."""
         name, _slash, subresource = resource.partition("/")
         attributes = {"verb": verb, "resource": name, "subresource": subresource, "group": group}
         review = {"spec": {"resourceAttributes": {**attributes, "namespace": self.namespace}}}
@@ -345,8 +345,8 @@ class Api:
                 "blocks WebSocket connections to it; then try again"
             ) from None
         except kubernetes.client.ApiException as error:
-            found = re.search(r"Handshake status (\d+)", str(error.reason))
-            status = int(found[1]) if found else int(error.status or 0)
+            match = re.search(r"Handshake status (\d+)", str(error.reason))
+            status = int(match[1]) if match else int(error.status or 0)
             raise ApiError(f"{name} cannot be run in pod {pod}: {_handshake(str(error.reason))}", status) from None
         until = time.monotonic() + timeout
         stream.sock.settimeout(timeout)  # for the rest of a message of which a part has come
@@ -428,8 +428,8 @@ def _json(_client: Any, answer: Any) -> Any:
 def _message(body: object) -> str:
     """Return the message of the server's own status, empty for an answer that is none."""
     try:
-        found = json.loads(body if isinstance(body, (str, bytes)) else "")
-        return str(found["message"])
+        status = json.loads(body if isinstance(body, (str, bytes)) else "")
+        return str(status["message"])
     except (ValueError, KeyError, TypeError):
         return ""
 
@@ -437,22 +437,22 @@ def _message(body: object) -> str:
 def _exit_code(status: str, pod: str) -> int:
     """Return the exit code of a command by the status that the server sends at its end. Raises ApiError without one."""
     try:
-        found = json.loads(status)
-        if found["status"] == "Success":
+        outcome = json.loads(status)
+        if outcome["status"] == "Success":
             return 0
-        causes = found.get("details", {}).get("causes", [])
-        codes = [int(one["message"]) for one in causes if one.get("reason") == "ExitCode"]
+        causes = outcome.get("details", {}).get("causes", [])
+        codes = [int(cause["message"]) for cause in causes if cause.get("reason") == "ExitCode"]
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ApiError(f"the connection to pod {pod} was lost before its command ended") from None
     if not codes:
-        raise ApiError(f"the command cannot be run in pod {pod}: {found.get('message', 'no reason was given')}")
+        raise ApiError(f"the command cannot be run in pod {pod}: {outcome.get('message', 'no reason was given')}")
     return codes[0]
 
 
 def _handshake(reason: str) -> str:
     """Return what the server said when it refused a websocket: the message of its status in the client's error."""
-    found = re.search(r'"message": ?"((?:[^"\\]|\\.)*)"', reason)
-    return re.sub(r'\\+"', '"', found[1]) if found else reason.splitlines()[0] if reason else "no reason was given"
+    match = re.search(r'"message": ?"((?:[^"\\]|\\.)*)"', reason)
+    return re.sub(r'\\+"', '"', match[1]) if match else reason.splitlines()[0] if reason else "no reason was given"
 
 
 def _reason(error: object) -> str:

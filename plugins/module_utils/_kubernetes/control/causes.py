@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why pods do not run, and why a job failed: which pod, what, and what to do. From objects as the API has them."""
+"""Causes of pods that do not run and of failed jobs, with what to do. From objects as the API has them."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def of_waiting(
     maker: the object that makes the pods, of which it has made so many; where some are missing, its events tell why.
     A pod that is being deleted is of a previous run, or is replaced.
     """
-    found = [
+    causes = [
         cause
         for pod in of_job
         if not pod["metadata"].get("deletionTimestamp")
         for cause in _of_pending(pod, events.get(pod["metadata"].get("uid", ""), ()))
     ]
-    return found if maker is None else [*found, *_of_missing(maker, made, events)]
+    return causes if maker is None else [*causes, *_of_missing(maker, made, events)]
 
 
 def _of_missing(
@@ -91,9 +91,9 @@ def _of_pending(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> 
             yield Cause(name, f"pod {name} waits for a node: {_advised(str(condition.get('message', '')))}")
             return
     waiting = [
-        (one, one["state"]["waiting"])
-        for one in pods.containers(pod, also_init=True)
-        if one.get("state", {}).get("waiting")
+        (container, container["state"]["waiting"])
+        for container in pods.containers(pod, also_init=True)
+        if container.get("state", {}).get("waiting")
     ]
     node = pod.get("spec", {}).get("nodeName", "")
     for container, state in waiting:
@@ -147,8 +147,8 @@ def _of_creation(name: str, node: str, events: Sequence[Mapping[str, Any]]) -> C
 def _pull_error(message: str, events: Sequence[Mapping[str, Any]]) -> str:
     """Return why an image cannot be pulled: what an event says, where the state says only that it waits."""
     failed = [str(event.get("message", "")) for event in events if event.get("reason") == "Failed"]
-    told = [text for text in failed if "ailed to pull" in text]
-    text = (told[-1] if told else message) or "no reason was given"
+    pulls = [text for text in failed if "ailed to pull" in text]
+    text = (pulls[-1] if pulls else message) or "no reason was given"
     return text.rpartition("desc = ")[2].strip().rstrip(".") or text
 
 
@@ -159,7 +159,7 @@ def _advised(message: str) -> str:
 
 
 def _image(pod: Mapping[str, Any], container: object) -> str:
-    images = [one["image"] for one in pod.get("spec", {}).get("containers", []) if one.get("name") == container]
+    images = [entry["image"] for entry in pod.get("spec", {}).get("containers", []) if entry.get("name") == container]
     return str(images[0]) if images else ""
 
 
@@ -169,11 +169,11 @@ def of_failure(of_job: Sequence[Mapping[str, Any]], trains: Mapping[str, Any] | 
     What ended a pod from outside comes first, then what pods wrote about their end, the first pod before the others,
     then exit codes, then what the training object says.
     """
-    for judge in (_forced, _told, _exited):
+    for judge in (_forced, _reported, _exited):
         for pod in sorted(of_job, key=_order):
-            found = judge(pod)
-            if found:
-                return found
+            cause = judge(pod)
+            if cause:
+                return cause
     _state, reason, message = kinds.conclusion(trains or {})
     if reason == "DeadlineExceeded":
         return Cause("", "the job has run longer than its activeDeadlineSeconds (DeadlineExceeded): set it higher")
@@ -195,8 +195,10 @@ def _forced(pod: Mapping[str, Any]) -> Cause | None:
     name, status = str(pod["metadata"]["name"]), pod.get("status", {})
     reason, message = str(status.get("reason") or ""), str(status.get("message") or "").strip().rstrip(".")
     if any(end.get("reason") == "OOMKilled" for end in pods.ends(pod, also_init=True)):
-        limits = [one.get("resources", {}).get("limits", {}) for one in pod.get("spec", {}).get("containers", [])]
-        limit = next((found["memory"] for found in limits if "memory" in found), "unknown")
+        limits = [
+            container.get("resources", {}).get("limits", {}) for container in pod.get("spec", {}).get("containers", [])
+        ]
+        limit = next((entry["memory"] for entry in limits if "memory" in entry), "unknown")
         return Cause(
             name,
             f"{_where(pod)} ran out of memory (OOMKilled, its limit is {limit}): set per_device_train_batch_size or "
@@ -227,10 +229,10 @@ def _forced(pod: Mapping[str, Any]) -> Cause | None:
     return None
 
 
-def _told(pod: Mapping[str, Any]) -> Cause | None:
-    found = pods.outcome(pod)
-    if found.get("state") in ("failed", "lost") and found.get("reason"):
-        return Cause(str(pod["metadata"]["name"]), f"{_where(pod)}: {found['reason']}")
+def _reported(pod: Mapping[str, Any]) -> Cause | None:
+    outcome = pods.outcome(pod)
+    if outcome.get("state") in ("failed", "lost") and outcome.get("reason"):
+        return Cause(str(pod["metadata"]["name"]), f"{_where(pod)}: {outcome['reason']}")
     return None
 
 

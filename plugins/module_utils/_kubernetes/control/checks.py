@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a cluster must have before the objects of a job are created: gathered from its API, then checked completely."""
+"""Requirements on a cluster before the objects of a job are created: gathered from its API, then checked completely."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Right = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Found:
-    """What a cluster has for a job.
+    """Facts about a cluster that matter to a job.
 
     missing: rights. nodes: None where this user may not list them. namespace: whether it is there, None where that is
     unknown; so with pull_secret. claim: of the job's volume. taken: the objects that have a name of the job's own, and
@@ -59,7 +59,7 @@ LOG = (("get", "pods/log"),)
 
 def missing_of(api: Api, wanted: Iterable[Right]) -> list[Right]:
     """Return those of these rights that this user does not have. Raises ApiError."""
-    return [one for one in wanted if not api.allowed(*one)]
+    return [right for right in wanted if not api.allowed(*right)]
 
 
 def require(api: Api, of_task: Iterable[Right], why: str = "") -> None:
@@ -81,23 +81,23 @@ def rights(derived: Derived, made: Sequence[Object], names: Mapping[tuple[str, s
     made: the objects. names: {(API version, kind): the resource's name}.
     """
     own = {"v1": ["ConfigMap", *(["Secret"] if derived.secret else [])]}
-    for one in made:
-        kind = one["kind"]
+    for item in made:
+        kind = item["kind"]
         if kind != "Namespace":
-            own.setdefault(one["apiVersion"], []).append(kind)
-    found: list[Right] = []
+            own.setdefault(item["apiVersion"], []).append(kind)
+    needed: list[Right] = []
     for version, of_version in own.items():
         group = version.rpartition("/")[0]
         for kind in dict.fromkeys(of_version):
             resource = names.get((version, kind), "")
             verbs = ("get", "create") if kind == "PersistentVolumeClaim" else ("get", "list", "create", "delete")
-            found += [_right(verb, resource, group) for verb in verbs if resource]
+            needed += [_right(verb, resource, group) for verb in verbs if resource]
     if derived.settings.pvc:
-        found.append(("get", "persistentvolumeclaims"))
+        needed.append(("get", "persistentvolumeclaims"))
     if derived.settings.create_namespace:
-        found += [(verb, "namespaces") for verb in ("get", "create")]
+        needed += [(verb, "namespaces") for verb in ("get", "create")]
     followed = (("get", "pods"), ("list", "pods"), ("get", "pods/log"), ("list", "events"))
-    return [*found, ("patch", "configmaps"), *followed, *EXEC]
+    return [*needed, ("patch", "configmaps"), *followed, *EXEC]
 
 
 def _right(verb: str, resource: str, group: str) -> Right:
@@ -107,7 +107,7 @@ def _right(verb: str, resource: str, group: str) -> Right:
 def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
     """Return what a cluster has for a job and its objects. Raises ApiError where the server does not answer."""
     settings = derived.settings
-    of_job = {(one["apiVersion"], one["kind"]) for one in made} | {("v1", "Secret"), ("v1", "ConfigMap")}
+    of_job = {(item["apiVersion"], item["kind"]) for item in made} | {("v1", "Secret"), ("v1", "ConfigMap")}
     names = {key: api.resource(*key) for key in sorted(of_job)}
     missing = missing_of(api, rights(derived, made, names))
 
@@ -120,12 +120,12 @@ def gather(api: Api, derived: Derived, made: Sequence[Object]) -> Found:
     if settings.image_pull_secret and api.allowed("get", "secrets"):
         pull_secret = api.read("v1", "Secret", settings.image_pull_secret) is not None
     taken = []
-    for one in made:
-        group = one["apiVersion"].rpartition("/")[0]
-        if one["kind"] in kinds.SHARED or not may("get", names[one["apiVersion"], one["kind"]], group):
+    for item in made:
+        group = item["apiVersion"].rpartition("/")[0]
+        if item["kind"] in kinds.SHARED or not may("get", names[item["apiVersion"], item["kind"]], group):
             continue
-        there = api.read(one["apiVersion"], one["kind"], one["metadata"]["name"])
-        taken += [{**there, "apiVersion": one["apiVersion"], "kind": one["kind"]}] if there else []
+        there = api.read(item["apiVersion"], item["kind"], item["metadata"]["name"])
+        taken += [{**there, "apiVersion": item["apiVersion"], "kind": item["kind"]}] if there else []
     return Found(
         api.version(),
         {kind: bool(name) for (_version, kind), name in names.items()},
@@ -149,28 +149,28 @@ def _optional(call: Any) -> Any:
         return None
 
 
-def refusals(derived: Derived, found: Found, user: str = "", nodes: bool = True) -> list[str]:
+def refusals(derived: Derived, cluster: Found, user: str = "", nodes: bool = True) -> list[str]:
     """Return why the job cannot be started on this cluster, one line for each reason.
 
     user: the name of the context. nodes: whether its nodes are checked, too.
     """
     return [
-        *_of_server(derived, found),
-        *_of_rights(derived, found, user),
-        *_of_namespace(derived, found),
-        *_of_objects(derived, found),
-        *(_of_nodes(derived, found) if nodes else []),
+        *_of_server(derived, cluster),
+        *_of_rights(derived, cluster, user),
+        *_of_namespace(derived, cluster),
+        *_of_objects(derived, cluster),
+        *(_of_nodes(derived, cluster) if nodes else []),
     ]
 
 
-def _of_server(derived: Derived, found: Found) -> Iterator[str]:
+def _of_server(derived: Derived, cluster: Found) -> Iterator[str]:
     kind = derived.settings.kind
-    if kind == "Job" and (0, 0) < found.version < LEAST_VERSION:
+    if kind == "Job" and (0, 0) < cluster.version < LEAST_VERSION:
         yield (
             f"kind: Job needs Kubernetes {_version(LEAST_VERSION)} or later, and the server has "
-            f"{_version(found.version)}: set kind in cluster_kubernetes to PyTorchJob or TrainJob, or use a later one"
+            f"{_version(cluster.version)}: set kind in cluster_kubernetes to PyTorchJob or TrainJob, or use a later one"
         )
-    missing = [one for one, there in found.kinds.items() if not there]
+    missing = [kind for kind, there in cluster.kinds.items() if not there]
     if missing:
         operator = kinds.TRAINING[kind].operator or "them"
         yield (
@@ -183,11 +183,11 @@ def _version(version: tuple[int, int]) -> str:
     return ".".join(map(str, version))
 
 
-def _of_rights(derived: Derived, found: Found, user: str) -> Iterator[str]:
-    if not found.missing:
+def _of_rights(derived: Derived, cluster: Found, user: str) -> Iterator[str]:
+    if not cluster.missing:
         return
     by_resource: dict[str, list[str]] = {}
-    for verb, *resource in found.missing:
+    for verb, *resource in cluster.missing:
         by_resource.setdefault(".".join(resource), []).append(verb)
     listed = "; ".join(f"{', '.join(verbs)} {resource}" for resource, verbs in by_resource.items())
     yield (
@@ -196,40 +196,40 @@ def _of_rights(derived: Derived, found: Found, user: str) -> Iterator[str]:
     )
 
 
-def _of_namespace(derived: Derived, found: Found) -> Iterator[str]:
+def _of_namespace(derived: Derived, cluster: Found) -> Iterator[str]:
     settings = derived.settings
-    if found.namespace is False and not settings.create_namespace:
+    if cluster.namespace is False and not settings.create_namespace:
         yield (
             f"namespace: the cluster has no {settings.namespace}: kubectl create namespace {settings.namespace}, or "
             "set create_namespace: true in cluster_kubernetes"
         )
         return
-    may_read = ("get", "persistentvolumeclaims") not in found.missing
-    if settings.pvc and found.claim is None and may_read:
+    may_read = ("get", "persistentvolumeclaims") not in cluster.missing
+    if settings.pvc and cluster.claim is None and may_read:
         yield (
             f"pvc: namespace {settings.namespace} has no claim {settings.pvc}: create it, or leave pvc out and set "
             "storage_class, so that one is made"
         )
-    if found.claim is not None:
-        refused = claim_refusal(found.claim, derived.pods)
+    if cluster.claim is not None:
+        refused = claim_refusal(cluster.claim, derived.pods)
         if refused:
             yield refused
-        if found.claim.get("status", {}).get("phase") == "Lost":
+        if cluster.claim.get("status", {}).get("phase") == "Lost":
             yield f"pvc: the volume of {settings.claim} is lost (its PersistentVolume was deleted): use another claim"
-    if settings.image_pull_secret and found.pull_secret is False:
+    if settings.image_pull_secret and cluster.pull_secret is False:
         yield (
             f"image_pull_secret: namespace {settings.namespace} has no Secret {settings.image_pull_secret}: kubectl "
             f"create secret docker-registry {settings.image_pull_secret} -n {settings.namespace} --docker-server=..."
         )
 
 
-def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
+def _of_objects(derived: Derived, cluster: Found) -> Iterator[str]:
     name = derived.run.job.name
-    makers = [one for one in found.earlier if one["kind"] in kinds.TRAINING]
-    running = [one for one in makers if not kinds.conclusion(one)[0]]
-    starting = [one for one in found.earlier if one["kind"] == "ConfigMap" and jobs.is_starting(one)]
+    makers = [item for item in cluster.earlier if item["kind"] in kinds.TRAINING]
+    running = [item for item in makers if not kinds.conclusion(item)[0]]
+    starting = [item for item in cluster.earlier if item["kind"] == "ConfigMap" and jobs.is_starting(item)]
     # While a job's data are prepared, nothing of it trains yet.
-    does = "is running" if any(not kinds.prepares(one, derived.name) for one in running) else "prepares its data"
+    does = "is running" if any(not kinds.prepares(item, derived.name) for item in running) else "prepares its data"
     if running:
         yield (
             f"job {name} {does} {_since(running[0])}: follow it (playbooks/logs.yml -e job={name}), wait for its end, "
@@ -240,42 +240,42 @@ def _of_objects(derived: Derived, found: Found) -> Iterator[str]:
             f"job {name} is being started {_since(starting[0])}: wait until it runs, or, if that start was "
             f"interrupted, end it (playbooks/stop.yml -e job={name})"
         )
-    for other in _with_the_same_objects(derived, found):
+    for other in _with_the_same_objects(derived, cluster):
         yield (
             f"job {other} has the objects {derived.name} in namespace {derived.settings.namespace}, and so would job "
             f"{name}: give this job another name, or remove those (playbooks/stop.yml -e job={other} -e remove=true)"
         )
-    for one in found.taken:
-        if one["metadata"].get("labels", {}).get(objects.JOB_LABEL) != derived.name or not jobs.ours(one):
+    for item in cluster.taken:
+        if item["metadata"].get("labels", {}).get(objects.JOB_LABEL) != derived.name or not jobs.ours(item):
             yield (
-                f"{one['kind']} {one['metadata']['name']} in namespace {derived.settings.namespace} is not of a job of "
-                "the collection: give this job another name"
+                f"{item['kind']} {item['metadata']['name']} in namespace {derived.settings.namespace} is not of a job "
+                "of the collection: give this job another name"
             )
 
 
-def _since(one: Object) -> str:
+def _since(item: Object) -> str:
     """Return since when an object is there, and who has created it."""
-    notes = one["metadata"].get("annotations", {})
-    since = notes.get(objects.SINCE) or one["metadata"].get("creationTimestamp", "")
+    notes = item["metadata"].get("annotations", {})
+    since = notes.get(objects.SINCE) or item["metadata"].get("creationTimestamp", "")
     return f"since {since}" + (f", started by {notes[objects.BY_USER]}" if notes.get(objects.BY_USER) else "")
 
 
-def _with_the_same_objects(derived: Derived, found: Found) -> list[str]:
+def _with_the_same_objects(derived: Derived, cluster: Found) -> list[str]:
     """Return the other jobs whose objects have the names of this one's: a.b and a-b both give a-b."""
-    configs = [one for one in found.earlier if one["kind"] == "ConfigMap"]
-    runs = [jobs.JobInPods(derived.name, derived.settings.namespace, config=one).run for one in configs]
+    configs = [item for item in cluster.earlier if item["kind"] == "ConfigMap"]
+    runs = [jobs.JobInPods(derived.name, derived.settings.namespace, config=config).run for config in configs]
     return sorted({str(run["job"]["name"]) for run in runs if run} - {derived.run.job.name})
 
 
-def _of_nodes(derived: Derived, found: Found) -> Iterator[str]:
-    if found.nodes is None:
+def _of_nodes(derived: Derived, cluster: Found) -> Iterator[str]:
+    if cluster.nodes is None:
         return
     selector, wanted = derived.settings.node_selector, derived.resources
-    refused = resources.unfit(wanted, selector, list(found.nodes))
+    refused = resources.unfit(wanted, selector, list(cluster.nodes))
     if refused:
         yield refused
         return
-    fitting = resources.room(wanted, selector, list(found.nodes))
+    fitting = resources.room(wanted, selector, list(cluster.nodes))
     if sum(fitting.values()) < derived.least_pods:
         listed = ", ".join(f"{name} {number}" for name, number in fitting.items() if number)
         yield (
@@ -285,8 +285,8 @@ def _of_nodes(derived: Derived, found: Found) -> Iterator[str]:
         )
 
 
-def notes(found: Found) -> list[str]:
+def notes(cluster: Found) -> list[str]:
     """Return what could not be checked."""
-    if found.nodes is None:
+    if cluster.nodes is None:
         return ["this user may not list nodes: whether a pod fits one is not checked"]
     return []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What follows from a job, its stack and cluster_kubernetes, before any pod is there."""
+"""Values derived from a job, its stack and cluster_kubernetes, before any pod is there."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Derived:
 
     @property
     def is_prepared(self) -> bool:
-        """Whether something must be on the volume before ranks can start."""
+        """Return whether something must be on the volume before ranks can start."""
         job = self.run.job
         return bool(job.prepare or any(getattr(job, kind) for kind in provided.CACHED))
 
@@ -177,8 +177,8 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
     if errors:
         lines = "".join(f"\n- {error}" for error in errors)
         raise ValueError(f"Job {own.name} ({run.job.file}) cannot run on Kubernetes:{lines}")
-    found: Resources = values["resources"]
-    ranks = declared_ranks(own, settings, found.cpus)
+    requested: Resources = values["resources"]
+    ranks = declared_ranks(own, settings, requested.cpus)
     pods = own.hosts if isinstance(own.hosts, int) else settings.workers
     chosen = replace(portable(own), precision=precision(own.precision, settings))
     brought = dict(run.settings.project)
@@ -186,8 +186,8 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
         brought["directory"] = Path(brought["directory"]).name
     inside = Run(chosen, replace(run.settings, project=brought))
     nodes = asdict(replace(settings, context="", kubeconfig=""))
-    content = json.dumps([inside.to_json(), nodes, stack["name"], scripts_digest(own)], sort_keys=True)
-    start = hashlib.sha256(content.encode()).hexdigest()[:12]
+    text = json.dumps([inside.to_json(), nodes, stack["name"], scripts_digest(own)], sort_keys=True)
+    start = hashlib.sha256(text.encode()).hexdigest()[:12]
     return Derived(
         Run(chosen, replace(inside.settings, start=run.settings.start or start)),
         settings,
@@ -196,7 +196,7 @@ def derive(run: Run, stack: Mapping[str, Any], settings: Settings, creates_secre
         pods,
         own.min_hosts or pods,
         ranks,
-        found,
+        requested,
         values["backend"],
         values["optimized"],
         tuple(_notes(own, settings, chosen.precision, ranks, creates_secret)),
@@ -217,25 +217,25 @@ def _resources(job: Job, settings: Settings) -> Resources:
 
 
 def _notes(job: Job, settings: Settings, chosen: str, ranks: int, creates_secret: bool) -> list[str]:
-    found = []
+    notes = []
     if job.ranks_per_node == "auto":
-        found.append(
+        notes.append(
             f"ranks_per_node is auto: objects declare {ranks}, for CPUs of {settings.numa_nodes} NUMA node(s) "
             "(numa_nodes); each pod starts one rank for each NUMA node that its CPUs are of"
         )
     if job.precision == "auto":
-        found.append(f"precision is auto: {chosen}, by the node selector ({_selector(settings)})")
+        notes.append(f"precision is auto: {chosen}, by the node selector ({_selector(settings)})")
     for kind in provided.CACHED:
         for name, source in getattr(job, kind).items():
             if source.directory:
-                found.append(
+                notes.append(
                     f"{kind}: {name}: copy {source.directory} to {provided.CACHED[kind]}/{name} on the volume before "
                     "the pods start"
                 )
     if (job.env_from or job.secrets) and not creates_secret:
         names = ", ".join([*job.env_from, *job.secrets])
-        found.append(f"the Secret with {names} is not among the files: create it, or add -e with_secret=true")
-    return found
+        notes.append(f"the Secret with {names} is not among the files: create it, or add -e with_secret=true")
+    return notes
 
 
 def _selector(settings: Settings) -> str:

@@ -41,9 +41,9 @@ class Progress(Protocol):
 class Waits:
     """Prints what pods wait for, when that changes and once a minute, and tells when waiting is of no use."""
 
-    def __init__(self, what: str, say: Callable[[str], None], timeout: float = 0) -> None:
-        """what: what cannot start without them, such as "job demo". timeout: seconds, 0 for none."""
-        self.what, self.say, self.timeout = what, say, timeout
+    def __init__(self, subject: str, say: Callable[[str], None], timeout: float = 0) -> None:
+        """subject: what cannot start without them, such as "job demo". timeout: seconds, 0 for none."""
+        self.what, self.say, self.timeout = subject, say, timeout
         self.began = time.monotonic()
         self.since: dict[str, float] = {}
         self.shown: set[str] = set()
@@ -52,21 +52,21 @@ class Waits:
     def elapsed(self) -> float:
         return time.monotonic() - self.began
 
-    def show(self, found: list[causes.Cause], *, final: bool = True) -> None:
+    def show(self, current: list[causes.Cause], *, final: bool = True) -> None:
         """Print what is new of the causes. final: whether to raise ValueError where no waiting mends one."""
         now = time.monotonic()
-        self.since = {cause.pod: self.since.get(cause.pod, now) for cause in found if cause.lasting}
-        ends = [cause for cause in found if cause.hopeless or now - self.since.get(cause.pod, now) > LASTING]
+        self.since = {cause.pod: self.since.get(cause.pod, now) for cause in current if cause.lasting}
+        ends = [cause for cause in current if cause.hopeless or now - self.since.get(cause.pod, now) > LASTING]
         if ends and final:
             raise ValueError(f"{self.what} cannot start: {ends[0].text}")
-        if final and found and self.timeout and self.elapsed() > self.timeout:
-            raise ValueError(f"{self.what} has not started in {_text.duration(self.timeout)}: {found[0].text}")
+        if final and current and self.timeout and self.elapsed() > self.timeout:
+            raise ValueError(f"{self.what} has not started in {_text.duration(self.timeout)}: {current[0].text}")
         again = now >= self.due
-        for cause in found:
+        for cause in current:
             if again or cause.text not in self.shown:
                 self.say(f"  {cause.text}")
         self.due = now + 60 if again else self.due
-        self.shown = {cause.text for cause in found}
+        self.shown = {cause.text for cause in current}
 
 
 @dataclass
@@ -91,8 +91,8 @@ class Follower:
 
         def gather() -> jobs.JobInPods:
             there = jobs.gather(self.api, self.name, self.kind)
-            found = there[0] if there else jobs.JobInPods(self.name, self.api.namespace)
-            return jobs.with_report(self.api, found) if report else found
+            job = there[0] if there else jobs.JobInPods(self.name, self.api.namespace)
+            return jobs.with_report(self.api, job) if report else job
 
         return self._patiently(gather)
 
@@ -150,7 +150,7 @@ class Follower:
                     self._ended(),
                 )
             if seen.own:
-                ranks = {str(one.get("rank", 0)): one for one in jobs.ranks_of(seen.reported.get("ranks"))}
+                ranks = {str(rank.get("rank", 0)): rank for rank in jobs.ranks_of(seen.reported.get("ranks"))}
                 progress.show({"status": seen.own, "progress": seen.reported.get("progress") or {}, "ranks": ranks})
                 self.last = seen
             over = kinds.conclusion(seen.training)[0]
@@ -168,8 +168,8 @@ class Follower:
         ended = self._ended()
         status, outcome = ended["status"], ended["outcome"]
         first = next((pod for pod in seen.pods if pods.number_of(pod) == 0), {})
-        said = pods.outcome(first)
-        state = said.get("state") or (status.get("state") if status.get("state") != "running" else "") or over
+        message = pods.outcome(first)
+        state = message.get("state") or (status.get("state") if status.get("state") != "running" else "") or over
         if outcome and shows_results:
             self.say(results.table(outcome))
         if state == "succeeded" and over != "failed":
@@ -179,7 +179,7 @@ class Follower:
             )
             return ended
         if state in ("stopped", "lost"):
-            reason = said.get("reason") or status.get("reason") or "it was stopped"
+            reason = message.get("reason") or status.get("reason") or "it was stopped"
             raise JobFailed(f"job {self.job} {state}: {reason}", ended)
         cause = causes.of_failure(seen.all_pods, seen.training)
         text = f"job {self.job} failed: {cause.text}"
@@ -195,7 +195,7 @@ class Follower:
         silent = [pod for pod in seen.all_pods if pods.phase(pod) in ("", "Pending")]
         if seen.maker and made < kinds.wanted(seen.maker):
             silent.append(seen.maker)
-        uids = [str(one["metadata"]["uid"]) for one in silent]
+        uids = [str(pod["metadata"]["uid"]) for pod in silent]
         events = self._patiently(lambda: {uid: self.api.events(uid) for uid in uids})
         return causes.of_waiting(seen.all_pods, events, seen.maker or None, made)
 
@@ -218,7 +218,7 @@ class Follower:
 def failure_in_logs(api: Api, of_job: Sequence[pods.Object], first: str = "") -> str:
     """Return the part of the pods' logs that tells why the job failed. first: the pod that failed first."""
     logs = {}
-    for pod in sorted(of_job, key=lambda one: one["metadata"]["name"] != first):
+    for pod in sorted(of_job, key=lambda item: item["metadata"]["name"] != first):
         name = str(pod["metadata"]["name"])
         try:
             logs[name] = "\n".join(api.log(name, pods.container_of(pod), tail=LAST))

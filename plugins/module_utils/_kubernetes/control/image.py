@@ -26,7 +26,7 @@ TIME = 315532800
 
 @dataclass(frozen=True)
 class Context:
-    """What an image is built from. texts, files: {path in the directory: content, or the file that has it}.
+    """Build context of an image. texts, files: {path in the directory: content, or the file that has it}.
 
     hashes: of the files whose SHA-256 is known. base: the image to start from, as the engine identifies it.
     """
@@ -38,11 +38,11 @@ class Context:
 
     def digest(self) -> str:
         """Return what changes when anything that goes into the image does."""
-        content: dict[str, str] = {"base": self.base}
-        content.update({name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.texts.items()})
+        digests: dict[str, str] = {"base": self.base}
+        digests.update({name: hashlib.sha256(text.encode()).hexdigest() for name, text in self.texts.items()})
         for name, path in self.files.items():
-            content[name] = self.hashes.get(name) or hashlib.sha256(path.read_bytes()).hexdigest()
-        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+            digests[name] = self.hashes.get(name) or hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256(json.dumps(digests, sort_keys=True).encode()).hexdigest()
 
     def write(self, directory: Path) -> None:
         """Make the directory anew; files are linked where that can be. Raises ValueError, OSError."""
@@ -67,7 +67,7 @@ def tag(stack: str, digest: str) -> str:
 def context(
     stack: Mapping[str, Any],
     wheels: list[Mapping[str, Any]],
-    house: Path,
+    wheelhouse: Path,
     base: str,
     programs: Mapping[str, bytes],
     examples: Path | None = None,
@@ -75,9 +75,9 @@ def context(
 ) -> Context:
     """Return what the image of a stack is built from.
 
-    stack: with `interpreter`, its Python. wheels, house: those of a wheelhouse, and its directory. programs: {path in
-    the image's directory of programs: contents}. examples: transformers' directory of examples. env: variables for the
-    build, such as proxies; they are not kept in the image. Raises ValueError without pip among the wheels.
+    stack: with `interpreter`, its Python. wheels, wheelhouse: those of a wheelhouse, and its directory. programs: {path
+    in the image's directory of programs: contents}. examples: transformers' directory of examples. env: variables for
+    the build, such as proxies; they are not kept in the image. Raises ValueError without pip among the wheels.
     """
     pip = next((str(wheel["file"]) for wheel in wheels if wheel["name"] == "pip"), "")
     if not pip:
@@ -89,7 +89,7 @@ def context(
         "requirements.txt": requirements.hashed([dict(wheel) for wheel in wheels]),
         "stack.json": json.dumps(stack, indent=1, sort_keys=True) + "\n",
     }
-    files = {f"wheels/{wheel['file']}": house / str(wheel["file"]) for wheel in wheels}
+    files = {f"wheels/{wheel['file']}": wheelhouse / str(wheel["file"]) for wheel in wheels}
     texts.update({f"programs/{name}": contents.decode() for name, contents in programs.items()})
     if examples:
         inside = sorted(path for path in examples.rglob("*") if path.is_file() and not path.is_symlink())

@@ -59,28 +59,28 @@ class JobInPods:
 
     @property
     def pods(self) -> tuple[Object, ...]:
-        """Those that train, the newest of each number, by number."""
+        """Return the pods that train, the newest of each number, by number."""
         return tuple(pods.training_pods(self.all_pods).values())
 
     @property
     def prepares(self) -> tuple[Object, ...]:
-        """Those that prepare its data."""
+        """Return the pods that prepare the job's data."""
         return tuple(pod for pod in self.all_pods if pods.role_of(pod) == PREPARES)
 
     @property
     def own(self) -> dict[str, Any]:
-        """Its status.json, as its supervisor has last written it; empty where it has not reported."""
+        """Return the status.json that the job's supervisor has last written; empty where it has not reported."""
         return dict(self.reported.get("status") or {})
 
     @property
     def derived(self) -> dict[str, Any]:
-        """What was derived for its pods; empty where its ConfigMap was removed."""
-        return _content(self.config, "kubernetes.json")
+        """Return what was derived for the job's pods; empty where its ConfigMap was removed."""
+        return _document(self.config, "kubernetes.json")
 
     @property
     def run(self) -> dict[str, Any]:
-        """Its job.json; empty where its ConfigMap was removed."""
-        return _content(self.config, "job.json")
+        """Return the job's job.json; empty where its ConfigMap was removed."""
+        return _document(self.config, "job.json")
 
     @property
     def job(self) -> str:
@@ -89,13 +89,13 @@ class JobInPods:
 
     @property
     def kind(self) -> str:
-        """The kind of what trains."""
+        """Return the kind of the object that trains."""
         return str(self.training.get("kind") or self.derived.get("kind") or "Job")
 
-    def said(self, annotation: str) -> str:
+    def recorded(self, annotation: str) -> str:
         """Return an annotation of its objects, or what its ConfigMap has in that place."""
-        for one in (self.training, self.config):
-            text = pods.metadata_of(one).get("annotations", {}).get(annotation, "")
+        for item in (self.training, self.config):
+            text = pods.metadata_of(item).get("annotations", {}).get(annotation, "")
             if text:
                 return str(text)
         own = self.run.get("settings", {})
@@ -103,44 +103,45 @@ class JobInPods:
 
     @property
     def start(self) -> str:
-        """By what its directory on the volume is told from those of other starts; empty where it is not known."""
-        return self.said(START)
+        """Return what its directory on the volume is named by, unlike those of other starts; empty where unknown."""
+        return self.recorded(START)
 
     @property
     def directory(self) -> str:
-        """Its directory on the volume; empty where it is not known."""
+        """Return the job's directory on the volume; empty where it is not known."""
         return f"jobs/{self.name}-{self.start}" if self.start else ""
 
     @property
     def first_running(self) -> Object | None:
-        """Its first pod, which has the supervisor; None while that does not run."""
+        """Return the job's first pod, which has the supervisor; None while that does not run."""
         return next((pod for pod in self.pods if pods.number_of(pod) == 0 and pods.is_running(pod)), None)
 
     @property
     def maker(self) -> Object:
-        """What makes its pods now: its training object, or the Job that prepares its data; empty for neither."""
+        """Return the object that makes pods now: the training object, or the Job that prepares data; empty for
+        neither."""
         return self.training or self.prepare
 
     def pod(self, number: int) -> Object:
         """Return a pod by its number. Raises ValueError where there is none."""
-        for one in self.pods:
-            if pods.number_of(one) == number:
-                return one
-        there = ", ".join(str(pods.number_of(one)) for one in self.pods)
+        for pod in self.pods:
+            if pods.number_of(pod) == number:
+                return pod
+        there = ", ".join(str(pods.number_of(pod)) for pod in self.pods)
         raise ValueError(f"job {self.name} has no pod {number}: " + (f"it has {there}" if there else "it has none"))
 
 
-def _content(config: Object, name: str) -> dict[str, Any]:
+def _document(config: Object, name: str) -> dict[str, Any]:
     try:
-        found = json.loads((config.get("data") or {}).get(name, "{}"))
+        value = json.loads((config.get("data") or {}).get(name, "{}"))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def ours(one: Object) -> bool:
-    """Tell whether an object is one of a job's and was made by the collection."""
-    labels = pods.metadata_of(one)["labels"]
+def ours(item: Object) -> bool:
+    """Return whether an object is one of a job's and was made by the collection."""
+    labels = pods.metadata_of(item)["labels"]
     return bool(labels.get(JOB_LABEL)) and labels.get(MANAGED_BY) == MANAGER
 
 
@@ -152,18 +153,18 @@ def selector(name: str = "") -> str:
 def group(objects: Iterable[Object], namespace: str) -> list[JobInPods]:
     """Return the jobs of a namespace, by name, from their objects. Those of others are left out."""
     parts: dict[str, dict[str, Any]] = {}
-    for one in filter(ours, objects):
-        name, kind = pods.metadata_of(one)["labels"][JOB_LABEL], one["kind"]
+    for item in filter(ours, objects):
+        name, kind = pods.metadata_of(item)["labels"][JOB_LABEL], item["kind"]
         of = parts.setdefault(name, {"all_pods": []})
         if kind == "Pod":
-            if pods.role_of(one) != READS:
-                of["all_pods"].append(one)
+            if pods.role_of(item) != READS:
+                of["all_pods"].append(item)
         elif kind == "ConfigMap":
-            of["config"] = one
-        elif kinds.prepares(one, name):
-            of["prepare"] = one
+            of["config"] = item
+        elif kinds.prepares(item, name):
+            of["prepare"] = item
         elif kind in kinds.TRAINING:
-            of["training"] = one
+            of["training"] = item
     parts = {name: of for name, of in parts.items() if len(of) > 1 or of["all_pods"]}
     return [JobInPods(name, namespace, all_pods=tuple(of.pop("all_pods")), **of) for name, of in sorted(parts.items())]
 
@@ -173,18 +174,18 @@ def gather(api: Api, name: str = "", kind: str = "") -> list[JobInPods]:
 
     Raises ApiError.
     """
-    trainings = {key: one.api_version for key, one in kinds.TRAINING.items() if not kind or key in (kind, "Job")}
-    found = [
-        one
+    trainings = {key: entry.api_version for key, entry in kinds.TRAINING.items() if not kind or key in (kind, "Job")}
+    items = [
+        item
         for key, version in {"ConfigMap": "v1", "Pod": "v1", **trainings}.items()
-        for one in _list(api, version, key, name)
+        for item in _list(api, version, key, name)
     ]
-    return group(found, api.namespace)
+    return group(items, api.namespace)
 
 
 def everything(api: Api, name: str) -> list[Object]:
     """Return all objects of a job, those of its pods' own among them. Raises ApiError."""
-    return [one for kind, version in kinds.OF_JOBS.items() for one in _list(api, version, kind, name)]
+    return [item for kind, version in kinds.OF_JOBS.items() for item in _list(api, version, kind, name)]
 
 
 def _list(api: Api, version: str, kind: str, name: str) -> list[Object]:
@@ -205,8 +206,8 @@ def ask(api: Api, pod: Object, words: Sequence[str], timeout: float = 30) -> Any
     name = pods.metadata_of(pod)["name"]
     code, out, errors = api.exec(name, pods.container_of(pod), [*PROGRAM, *words], timeout)
     if code:
-        said = (errors.strip() or out.strip() or f"exit code {code}").splitlines()[-1]
-        raise ValueError(f"pod {' '.join(words)} in pod {name}: {said.removeprefix('amx.cluster: ')}")
+        message = (errors.strip() or out.strip() or f"exit code {code}").splitlines()[-1]
+        raise ValueError(f"pod {' '.join(words)} in pod {name}: {message.removeprefix('amx.cluster: ')}")
     try:
         return json.loads(out.strip().splitlines()[-1])
     except (IndexError, ValueError):
@@ -229,11 +230,11 @@ def with_report(api: Api, job: JobInPods) -> JobInPods:
 
 
 def is_of(reported: Mapping[str, Any], job: JobInPods, began_at: str) -> bool:
-    """Tell whether a status is of this run, not of the previous one in the same directory.
+    """Return whether a status is of this run, not of the previous one in the same directory.
 
-    began_at: when the first pod did, by which runs are told apart that have no other time.
+    began_at: when the first pod did, by which runs without another time are distinguished.
     """
-    status, since = reported.get("status"), job.said(SINCE)
+    status, since = reported.get("status"), job.recorded(SINCE)
     if not status:
         return False
     if since and "since" in status:
@@ -259,104 +260,104 @@ def time_of(text: str) -> str:
     return text + "+00:00" if text and not re.search(r"[+-]\d\d:\d\d$", text) else text
 
 
-def status(found: JobInPods) -> dict[str, Any]:
+def status(job: JobInPods) -> dict[str, Any]:
     """Return the status of a job in the form of status.json.
 
     It is what its own supervisor reports, as long as that can be asked; then what the pods have left, the training
     object says, or was noted when it was stopped. "pending": no pod of it has run yet.
     """
-    derived = found.derived
-    count = int(derived.get("pods", len(found.pods)))
+    derived = job.derived
+    count = int(derived.get("pods", len(job.pods)))
     base: dict[str, Any] = {
-        "job": found.job,
+        "job": job.job,
         "state": "running",
         "reason": "",
-        "started": time_of(found.said(SINCE) or _created(found.training) or _created(found.config)),
+        "started": time_of(job.recorded(SINCE) or _created(job.training) or _created(job.config)),
         "hosts": count,
         "ranks": count * int(derived.get("ranks", 1)),
         "notes": [],
     }
-    if found.own:
-        return {**base, **found.own}
-    state, reason = _state(found)
+    if job.own:
+        return {**base, **job.own}
+    state, reason = _state(job)
     base.update(state=state, reason=reason)
-    ended = _ended(found)
+    ended = _ended(job)
     if state in STATES[1:] and ended:
         base["ended"] = ended
     return base
 
 
-def _created(one: Object) -> str:
-    return str(pods.metadata_of(one).get("creationTimestamp") or "")
+def _created(item: Object) -> str:
+    return str(pods.metadata_of(item).get("creationTimestamp") or "")
 
 
-def _ended(found: JobInPods) -> str:
-    times = [str(pods.terminated(pod).get("finishedAt") or "") for pod in found.pods]
-    last = (found.training.get("status") or {}).get("completionTime") or max(times, default="")
-    return time_of(str(last or found.said(ENDED)))
+def _ended(job: JobInPods) -> str:
+    times = [str(pods.terminated(pod).get("finishedAt") or "") for pod in job.pods]
+    last = (job.training.get("status") or {}).get("completionTime") or max(times, default="")
+    return time_of(str(last or job.recorded(ENDED)))
 
 
-def _concluded(one: Object) -> tuple[str, str]:
+def _concluded(item: Object) -> tuple[str, str]:
     """Return how an object has ended, and what it says about a failure."""
-    state, reason, message = kinds.conclusion(one)
+    state, reason, message = kinds.conclusion(item)
     return state, (message or reason) if state == "failed" else ""
 
 
-def _state(found: JobInPods) -> tuple[str, str]:
+def _state(job: JobInPods) -> tuple[str, str]:
     """Return (state, reason) without what its supervisor says."""
-    messages = [pods.outcome(pod) for pod in found.pods]
-    first = next((said for pod, said in zip(found.pods, messages) if pods.number_of(pod) == 0 and said), {})
-    concluded, message = _concluded(found.training)
+    messages = [pods.outcome(pod) for pod in job.pods]
+    first = next((message for pod, message in zip(job.pods, messages) if pods.number_of(pod) == 0 and message), {})
+    concluded, message = _concluded(job.training)
     if concluded:
         if first.get("state") in STATES[1:]:
             return str(first["state"]), str(first.get("reason") or message)
-        cause = causes.of_failure([*found.pods, *found.prepares], found.training).text if concluded == "failed" else ""
+        cause = causes.of_failure([*job.pods, *job.prepares], job.training).text if concluded == "failed" else ""
         return concluded, cause or message
-    if not found.training:
-        noted = found.said(STATE)
+    if not job.training:
+        noted = job.recorded(STATE)
         if noted:
-            return noted, found.said(REASON)
-        if is_starting(found.config):
-            state, reason = _preparing(found)
+            return noted, job.recorded(REASON)
+        if is_starting(job.config):
+            state, reason = _preparing(job)
             return state, reason or "it is being started"
         if first:
             return str(first["state"]), str(first.get("reason", ""))
-        if found.prepare:
-            return _preparing(found)
-        return "lost", f"its {found.kind} is no longer in namespace {found.namespace}"
-    if any(map(pods.is_running, found.pods)):
+        if job.prepare:
+            return _preparing(job)
+        return "lost", f"its {job.kind} is no longer in namespace {job.namespace}"
+    if any(map(pods.is_running, job.pods)):
         return "running", ""
-    if first.get("state") in STATES[1:] and all(map(pods.terminated, found.pods)):
+    if first.get("state") in STATES[1:] and all(map(pods.terminated, job.pods)):
         return str(first["state"]), str(first.get("reason", ""))
-    if any(map(pods.terminated, found.pods)):
-        return "running", _first_reason(found)
-    return "pending", _first_reason(found) or _preparing(found)[1] or "its pods have not been started yet"
+    if any(map(pods.terminated, job.pods)):
+        return "running", _first_reason(job)
+    return "pending", _first_reason(job) or _preparing(job)[1] or "its pods have not been started yet"
 
 
-def _preparing(found: JobInPods) -> tuple[str, str]:
+def _preparing(job: JobInPods) -> tuple[str, str]:
     """Return state and reason of a job whose models and data are put on the volume first."""
-    concluded, message = _concluded(found.prepare)
+    concluded, message = _concluded(job.prepare)
     reason = next(
-        (f"pod {pods.metadata_of(pod)['name']}: {pods.why(pod)}" for pod in found.prepares if pods.why(pod)), ""
+        (f"pod {pods.metadata_of(pod)['name']}: {pods.why(pod)}" for pod in job.prepares if pods.why(pod)), ""
     )
     if concluded == "failed":
         return "failed", f"its data could not be prepared: {reason or message}"
-    if found.prepare and not concluded:
+    if job.prepare and not concluded:
         return "pending", reason or "its models and data are put on the volume"
     return "pending", ""
 
 
-def _first_reason(found: JobInPods) -> str:
+def _first_reason(job: JobInPods) -> str:
     """Return why the first pod that does not run does not, in the words of train.yml."""
-    causes_of_waiting = causes.of_waiting(found.pods, {})
+    causes_of_waiting = causes.of_waiting(job.pods, {})
     if causes_of_waiting:
         return causes_of_waiting[0].text
-    ended_pods = [pod for pod in found.pods if not pods.is_running(pod) and (pods.terminated(pod) or pods.why(pod))]
+    ended_pods = [pod for pod in job.pods if not pods.is_running(pod) and (pods.terminated(pod) or pods.why(pod))]
     return causes.of_failure(ended_pods).text if ended_pods else ""
 
 
 def is_starting(config: Object, now: datetime | None = None) -> bool:
-    """Tell whether a job of this ConfigMap is being started; a start that was interrupted counts for 10 minutes."""
+    """Return whether a job of this ConfigMap is being started; a start that was interrupted counts for 10 minutes."""
     notes = pods.metadata_of(config)["annotations"]
     if STARTING not in notes or STATE in notes:
         return False
@@ -368,40 +369,40 @@ def is_starting(config: Object, now: datetime | None = None) -> bool:
 
 
 def has_ended(state: str) -> bool:
-    """Tell whether a job of this state has ended."""
+    """Return whether a job of this state has ended."""
     return state in STATES[1:]
 
 
-def entry(found: JobInPods) -> dict[str, Any]:
+def entry(job: JobInPods) -> dict[str, Any]:
     """Return a job as jobs_info returns those of hosts, and `kubernetes`: what only jobs in pods have.
 
     path: its directory on the volume. ranks: each with its pod as `host`.
     """
-    state = status(found)
-    if found.unanswered:
-        state["notes"] = [*state.get("notes", []), f"its progress is not known: {found.unanswered}"]
+    state = status(job)
+    if job.unanswered:
+        state["notes"] = [*state.get("notes", []), f"its progress is not known: {job.unanswered}"]
     return {
-        "name": found.name,
-        "path": str(found.reported.get("directory") or found.directory),
+        "name": job.name,
+        "path": str(job.reported.get("directory") or job.directory),
         "status": state,
-        "progress": found.reported.get("progress") or {},
-        "ranks": ranks_of(found.reported.get("ranks")),
+        "progress": job.reported.get("progress") or {},
+        "ranks": ranks_of(job.reported.get("ranks")),
         "kubernetes": {
-            "namespace": found.namespace,
-            "kind": found.kind,
-            "name": found.name,
-            "start": found.start,
-            "user": found.said(BY_USER),
-            "pods": [pods.pod_row(pod) for pod in found.pods],
+            "namespace": job.namespace,
+            "kind": job.kind,
+            "name": job.name,
+            "start": job.start,
+            "user": job.recorded(BY_USER),
+            "pods": [pods.pod_row(pod) for pod in job.pods],
         },
     }
 
 
-def ranks_of(told: Any) -> list[dict[str, Any]]:
+def ranks_of(reported: Any) -> list[dict[str, Any]]:
     """Return the ranks of ranks.json, {rank: what it told} or a list of these, as a list by rank."""
-    if isinstance(told, Mapping):
-        told = [{"rank": int(rank), **one} for rank, one in told.items()]
-    return sorted((dict(one) for one in told or []), key=lambda one: int(one.get("rank", 0)))
+    if isinstance(reported, Mapping):
+        reported = [{"rank": int(rank), **entry} for rank, entry in reported.items()]
+    return sorted((dict(entry) for entry in reported or []), key=lambda entry: int(entry.get("rank", 0)))
 
 
 # What is removed
@@ -414,21 +415,21 @@ def removable(objects: Iterable[Object], name: str) -> list[Object]:
     another object owns: it is removed with that. A reader that runs is of somebody who fetches results now.
     """
     places = list(kinds.OF_JOBS)
-    found = [
-        one
-        for one in objects
-        if ours(one)
-        and pods.metadata_of(one)["labels"][JOB_LABEL] == name
-        and one.get("kind") in places
-        and not pods.metadata_of(one).get("ownerReferences")
-        and (pods.role_of(one) != READS or pods.has_read(one))
+    items = [
+        item
+        for item in objects
+        if ours(item)
+        and pods.metadata_of(item)["labels"][JOB_LABEL] == name
+        and item.get("kind") in places
+        and not pods.metadata_of(item).get("ownerReferences")
+        and (pods.role_of(item) != READS or pods.has_read(item))
     ]
-    return sorted(found, key=lambda one: (places.index(str(one["kind"])), pods.metadata_of(one)["name"]))
+    return sorted(items, key=lambda item: (places.index(str(item["kind"])), pods.metadata_of(item)["name"]))
 
 
 def is_missing(name: str, namespace: str, known: Sequence[JobInPods]) -> str:
     """Return the message for a job that neither hosts nor Kubernetes have."""
-    there = ", ".join(f"{found.name} ({status(found)['state']})" for found in known)
+    there = ", ".join(f"{job.name} ({status(job)['state']})" for job in known)
     return (
         f"no job {name} was started, neither on a host of the inventory nor in namespace {namespace}. "
         + (f"Jobs in the namespace: {there}. " if there else "The namespace has no job. ")

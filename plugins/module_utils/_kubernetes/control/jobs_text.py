@@ -65,7 +65,7 @@ def volume_table(jobs: Sequence[Mapping[str, Any]]) -> str:
     if not jobs:
         return "The volume has no directory of it."
     rows = [("on the volume", "state", "started", "ended", "size", "reason")]
-    for job in sorted(jobs, key=lambda one: str(one.get("started") or ""), reverse=True):
+    for job in sorted(jobs, key=lambda entry: str(entry.get("started") or ""), reverse=True):
         rows.append(
             (
                 f"jobs/{job['name']}-{job['start']}",
@@ -79,8 +79,8 @@ def volume_table(jobs: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(columns(rows))
 
 
-def both(name: str, namespace: str) -> str:
-    """Return what is said where a host and Kubernetes have a job of one name."""
+def duplicate(name: str, namespace: str) -> str:
+    """Return the message for a host and Kubernetes that have a job of one name."""
     return (
         f"Job {name} is on the hosts and in namespace {namespace}; this is the one on the hosts. For the other, name "
         "an inventory without these hosts."

@@ -14,7 +14,8 @@ Object = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Kind:
-    """What may train. first_pod: the host name of its first pod. operator: what makes its pods, and installs that."""
+    """Kind of objects that train. first_pod: the host name of its first pod. operator: what makes its pods, and
+    installs that."""
 
     api_version: str
     first_pod: str
@@ -51,23 +52,25 @@ SHARED = ("Namespace", "PersistentVolumeClaim")
 SUCCEEDED, FAILED = ("Complete", "Succeeded"), ("Failed",)
 
 
-def conclusion(one: Object) -> tuple[str, str, str]:
+def conclusion(item: Object) -> tuple[str, str, str]:
     """Return how an object ended: (succeeded or failed, reason such as DeadlineExceeded, message); empty while not."""
-    for condition in (one.get("status") or {}).get("conditions") or []:
+    for condition in (item.get("status") or {}).get("conditions") or []:
         if condition.get("status") == "True" and condition.get("type") in (*SUCCEEDED, *FAILED):
             state = "succeeded" if condition["type"] in SUCCEEDED else "failed"
             return state, str(condition.get("reason") or ""), str(condition.get("message") or "")
     return "", "", ""
 
 
-def wanted(one: Object) -> int:
+def wanted(item: Object) -> int:
     """Return how many pods an object makes: a PyTorchJob, a TrainJob, or a Job, also the one that prepares."""
-    spec = one.get("spec") or {}
-    if one["kind"] == "PyTorchJob":
+    spec = item.get("spec") or {}
+    if item["kind"] == "PyTorchJob":
         return sum(int(replicas.get("replicas", 1)) for replicas in spec.get("pytorchReplicaSpecs", {}).values())
-    return int((spec.get("trainer", {}).get("numNodes") if one["kind"] == "TrainJob" else spec.get("completions")) or 1)
+    return int(
+        (spec.get("trainer", {}).get("numNodes") if item["kind"] == "TrainJob" else spec.get("completions")) or 1
+    )
 
 
-def prepares(one: Object, job: str) -> bool:
-    """Tell whether an object is the Job that prepares the data of a job. job: the name of its objects."""
-    return one["kind"] == "Job" and one["metadata"]["name"] == f"{job}-prepare"
+def prepares(item: Object, job: str) -> bool:
+    """Return whether an object is the Job that prepares the data of a job. job: the name of its objects."""
+    return item["kind"] == "Job" and item["metadata"]["name"] == f"{job}-prepare"

@@ -16,7 +16,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.fo
 
 def follow(
     api: Api,
-    found: jobs.JobInPods,
+    job: jobs.JobInPods,
     number: int,
     show: Callable[[str], None],
     say: Callable[[str], None],
@@ -29,25 +29,25 @@ def follow(
     """
     checks.require(api, checks.LOG)
     shown: dict[tuple[str, int], int] = {}
-    told = ""
+    reported = ""
     while True:
-        status = jobs.status(found)
+        status = jobs.status(job)
         ended = jobs.has_ended(status["state"])
-        if ended and not found.pods:
+        if ended and not job.pods:
             return None
-        if found.pods and (ended or number >= len(found.pods)):
-            found.pod(number)  # there will be none of that number
-        pod = next((one for one in found.pods if pods.number_of(one) == number), None)
+        if job.pods and (ended or number >= len(job.pods)):
+            job.pod(number)  # there will be none of that number
+        pod = next((item for item in job.pods if pods.number_of(item) == number), None)
         if pod and (pods.is_running(pod) or pods.terminated(pod)):
             if not shown and not ended:
                 say(
                     f"Following the log of pod {pod['metadata']['name']}. Ctrl-C leaves the job running; come back to "
-                    f"it with\n  playbooks/logs.yml -e job={found.job} (or status, stop)"
+                    f"it with\n  playbooks/logs.yml -e job={job.job} (or status, stop)"
                 )
             _show(api, pod, shown, show, follow=not ended)
-        elif status["reason"] != told:
-            told = status["reason"]
-            say(f"  {status['state']}: {told}")
+        elif status["reason"] != reported:
+            reported = status["reason"]
+            say(f"  {status['state']}: {reported}")
         if ended:
             text = f"job {status['job']} {status['state']}" + (f": {status['reason']}" if status["reason"] else "")
             if status["state"] != "succeeded":
@@ -55,7 +55,7 @@ def follow(
             say(text)
             return status
         time.sleep(every)
-        found = next(iter(jobs.gather(api, found.name)), None) or jobs.JobInPods(found.name, found.namespace)
+        job = next(iter(jobs.gather(api, job.name)), None) or jobs.JobInPods(job.name, job.namespace)
 
 
 def _show(

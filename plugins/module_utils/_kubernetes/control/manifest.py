@@ -69,8 +69,8 @@ def _project(tree: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: tree[name] for name in ("paths", "shared", "links")}, "executable": executable}
 
 
-def _json(content: Any) -> bytes:
-    return (json.dumps(content, indent=1) + "\n").encode()
+def _json(document: Any) -> bytes:
+    return (json.dumps(document, indent=1) + "\n").encode()
 
 
 def render(derived: Derived, files: Mapping[str, bytes]) -> list[objects.Object]:
@@ -89,12 +89,12 @@ def named(made: list[objects.Object]) -> dict[str, objects.Object]:
     """Return objects by the names of their files, which sort in the order in which the objects are created."""
     width = 10
     return {
-        f"{(place + 1) * width:02d}-{one['kind'].lower()}-{one['metadata']['name']}.yml": one
-        for place, one in enumerate(made)
+        f"{(place + 1) * width:02d}-{item['kind'].lower()}-{item['metadata']['name']}.yml": item
+        for place, item in enumerate(made)
     }
 
 
-def to_yaml(one: objects.Object) -> str:
+def to_yaml(item: objects.Object) -> str:
     """Return an object as YAML, texts of several lines as they are written."""
     import yaml  # only here: the control node has it, while pods may not
 
@@ -111,7 +111,7 @@ def to_yaml(one: objects.Object) -> str:
 
     Dumper.add_representer(str, text)
     # Texts of the inventory are of Ansible's own types, which are no YAML.
-    plain = json.loads(json.dumps(one))
+    plain = json.loads(json.dumps(item))
     dumped: str = yaml.dump(plain, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=120)
     return f"{HEADER}\n---\n{dumped}"
 

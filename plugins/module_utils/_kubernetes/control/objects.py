@@ -122,7 +122,7 @@ def key_of(path: str) -> str:
 def config_map(derived: Derived, files: Mapping[str, bytes]) -> Object:
     """Return the ConfigMap with the files of a job, by their paths. Raises ValueError where they are too large."""
     # The API server stores each name once more, as that of a field which somebody has written.
-    size = sum(len(content) + 2 * len(key_of(path)) for path, content in files.items())
+    size = sum(len(data) + 2 * len(key_of(path)) for path, data in files.items())
     if size > MOST_FILES:
         largest = max(files, key=lambda path: len(files[path]))
         raise ValueError(
@@ -131,11 +131,11 @@ def config_map(derived: Derived, files: Mapping[str, bytes]) -> Object:
             "need in .clusterignore, or copy data to the volume"
         )
     text, binary = dict[str, str](), dict[str, str]()
-    for path, content in sorted(files.items()):
+    for path, data in sorted(files.items()):
         try:
-            text[key_of(path)] = content.decode("utf-8")
+            text[key_of(path)] = data.decode("utf-8")
         except UnicodeDecodeError:
-            binary[key_of(path)] = base64.b64encode(content).decode("ascii")
+            binary[key_of(path)] = base64.b64encode(data).decode("ascii")
     made: Object = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(derived), "data": text}
     return {**made, "binaryData": binary} if binary else made
 
@@ -200,7 +200,7 @@ def common_spec(settings: Settings, containers: list[Object], volumes: list[Obje
         "volumes": volumes,
     }
     if settings.tolerations:
-        spec["tolerations"] = [dict(one) for one in settings.tolerations]
+        spec["tolerations"] = [dict(toleration) for toleration in settings.tolerations]
     if settings.image_pull_secret:
         spec["imagePullSecrets"] = [{"name": settings.image_pull_secret}]
     return spec
@@ -213,7 +213,7 @@ def pod(derived: Derived, role: str, restart: str, containers: list[Object], fil
     """
     settings = derived.settings
     if derived.secret:
-        containers = [{**one, "envFrom": [{"secretRef": {"name": derived.secret}}]} for one in containers]
+        containers = [{**container, "envFrom": [{"secretRef": {"name": derived.secret}}]} for container in containers]
     volumes = [
         {
             "name": "job",

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a pod does, by the object that the API server has of it."""
+"""State of a pod, by the object that the API server has of it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ansible_collections.amx.cluster.plugins.module_utils._kubernetes.control.ob
 Object = Mapping[str, Any]
 
 
-def metadata_of(one: Object) -> dict[str, Any]:
+def metadata_of(item: Object) -> dict[str, Any]:
     """Return the metadata of any object, with labels and annotations also where it has none."""
-    found = dict(one.get("metadata") or {})
-    return {**found, "labels": found.get("labels") or {}, "annotations": found.get("annotations") or {}}
+    metadata = dict(item.get("metadata") or {})
+    return {**metadata, "labels": metadata.get("labels") or {}, "annotations": metadata.get("annotations") or {}}
 
 
 def number_of(pod: Object) -> int:
     """Return a pod's number among those of its job, which the command pod in it has as well; -1 for one without."""
-    found = metadata_of(pod)
-    text = str(found["annotations"].get(COMPLETION_INDEX) or found["labels"].get(REPLICA_INDEX) or "")
+    metadata = metadata_of(pod)
+    text = str(metadata["annotations"].get(COMPLETION_INDEX) or metadata["labels"].get(REPLICA_INDEX) or "")
     return int(text) if text.isdigit() else -1
 
 
@@ -40,7 +40,7 @@ def container_of(pod: Object) -> str:
 
 
 def has_read(pod: Object) -> bool:
-    """Tell whether a pod is a reader that has ended."""
+    """Return whether a pod is a reader that has ended."""
     return role_of(pod) == READS and phase(pod) in ("Succeeded", "Failed")
 
 
@@ -51,7 +51,7 @@ def role_of(pod: Object) -> str:
 
 def training_pods(pods: Iterable[Object]) -> dict[int, Object]:
     """Return the pods that train by their numbers; of several with the same one the newest."""
-    oldest_first = sorted(pods, key=lambda one: metadata_of(one).get("creationTimestamp") or "")
+    oldest_first = sorted(pods, key=lambda item: metadata_of(item).get("creationTimestamp") or "")
     numbered = {number_of(pod): pod for pod in oldest_first if role_of(pod) not in (PREPARES, READS)}
     return {number: pod for number, pod in sorted(numbered.items()) if number >= 0}
 
@@ -71,10 +71,10 @@ def containers(pod: Object, *, also_init: bool = False) -> list[dict[str, Any]]:
 
 def ends(pod: Object, *, also_init: bool = False) -> Iterator[dict[str, Any]]:
     """Return how containers of a pod ended, each now before how it did before its last restart."""
-    for one in containers(pod, also_init=also_init):
+    for container in containers(pod, also_init=also_init):
         for place in ("state", "lastState"):
-            if (one.get(place) or {}).get("terminated"):
-                yield one[place]["terminated"]
+            if (container.get(place) or {}).get("terminated"):
+                yield container[place]["terminated"]
 
 
 def terminated(pod: Object) -> dict[str, Any]:
@@ -86,18 +86,18 @@ def outcome(pod: Object) -> dict[str, Any]:
     """Return what a pod wrote about its end (/dev/termination-log); empty where it wrote none."""
     for end in ends(pod, also_init=True):
         try:
-            found = json.loads(end.get("message", ""))
+            message = json.loads(end.get("message", ""))
         except ValueError:
             continue
-        if isinstance(found, dict) and "state" in found:
-            return found
+        if isinstance(message, dict) and "state" in message:
+            return message
     return {}
 
 
 def began(pod: Object) -> str:
     """Return when the container of a pod began to run (RFC 3339); an empty string while it does not."""
-    for one in containers(pod):
-        running = (one.get("state") or {}).get("running")
+    for container in containers(pod):
+        running = (container.get("state") or {}).get("running")
         if running:
             return str(running.get("startedAt") or pod["status"].get("startTime") or "")
     return ""
@@ -105,22 +105,22 @@ def began(pod: Object) -> str:
 
 def restarts(pod: Object) -> int:
     """Return how often the containers of a pod were started again."""
-    return sum(int(one.get("restartCount", 0)) for one in containers(pod))
+    return sum(int(container.get("restartCount", 0)) for container in containers(pod))
 
 
 def is_running(pod: Object) -> bool:
-    """Tell whether a container of a pod runs, so that commands can be run in it."""
+    """Return whether a container of a pod runs, so that commands can be run in it."""
     if metadata_of(pod).get("deletionTimestamp"):
         return False
-    return any("running" in (one.get("state") or {}) for one in containers(pod))
+    return any("running" in (container.get("state") or {}) for container in containers(pod))
 
 
 def why(pod: Object) -> str:
     """Return why a pod does not run, in the words of the API: of the scheduler, the kubelet or its own container."""
     status = pod.get("status") or {}
-    said, states = outcome(pod), [one.get("state") or {} for one in containers(pod)]
-    if said.get("reason"):
-        return str(said["reason"])
+    message, states = outcome(pod), [container.get("state") or {} for container in containers(pod)]
+    if message.get("reason"):
+        return str(message["reason"])
     for state in states:
         waiting = state.get("waiting") or {}
         if waiting.get("reason") and waiting["reason"] not in ("ContainerCreating", "PodInitializing"):
@@ -131,9 +131,9 @@ def why(pod: Object) -> str:
         return reason if reason not in ("", "Error") else f"exit code {ended['exitCode']}"
     if status.get("reason") or status.get("message"):
         return _sentence(status.get("reason", ""), status.get("message", ""))
-    for one in status.get("conditions") or []:
-        if one.get("type") == "PodScheduled" and one.get("status") == "False":
-            return str(one.get("message") or one.get("reason") or "")
+    for condition in status.get("conditions") or []:
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
     return ""
 
 

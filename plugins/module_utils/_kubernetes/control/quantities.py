@@ -20,10 +20,10 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|[MGTP]|[KMGTP]i)?")
 
 def number(value: object) -> Fraction:
     """Return a quantity as a number: of bytes for memory, of CPUs. Raises ValueError for what is none."""
-    found = None if isinstance(value, bool) else _QUANTITY.fullmatch(str(value).strip())
-    if not found:
+    match = None if isinstance(value, bool) else _QUANTITY.fullmatch(str(value).strip())
+    if not match:
         raise ValueError(f"{value!r} is not a quantity such as 128Gi or 500m")
-    return Fraction(found[1]) * _SUFFIXES[found[2] or ""]
+    return Fraction(match[1]) * _SUFFIXES[match[2] or ""]
 
 
 def memory(size: int) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a pod requests of its node: all but the share of the kubelet and the system.
+"""Resources that a pod requests of its node: all but the share of the kubelet and the system.
 
 Requests are equal to limits and CPUs are whole numbers: that is the guaranteed quality of service, which the static CPU
 manager requires for CPUs of a pod's own.
@@ -39,7 +39,7 @@ SHM_OF_RANK, SHM_OF_WORKER, LEAST_SHM = 512 * MI, 256 * MI, GI
 
 @dataclass(frozen=True)
 class Resources:
-    """What each pod requests, and is limited to: CPUs, and bytes of memory, of which /dev/shm may take `shm`."""
+    """Requests and limits of each pod: CPUs, and bytes of memory, of which /dev/shm may take `shm`."""
 
     cpus: int
     memory: int
@@ -135,12 +135,12 @@ def matching_nodes(selector: Mapping[str, str], nodes: list[Mapping[str, Any]]) 
 
 def room(wanted: Resources, selector: Mapping[str, str], nodes: list[Mapping[str, Any]]) -> dict[str, int]:
     """Return for how many such pods each matching node has room when nothing else runs there."""
-    found = {}
+    counts = {}
     for node in matching_nodes(selector, nodes):
         has = node["status"]["allocatable"]
         of_cpus, of_memory = number_of(has, "cpu") // wanted.cpus, number_of(has, "memory") // wanted.memory
-        found[str(node["metadata"]["name"])] = int(min(of_cpus, of_memory))
-    return found
+        counts[str(node["metadata"]["name"])] = int(min(of_cpus, of_memory))
+    return counts
 
 
 def number_of(amounts: Mapping[str, Any], name: str) -> Fraction:

@@ -56,14 +56,14 @@ def _labels(value: object, _place: Place) -> dict[str, str]:
 
 
 def _tolerations(value: object, _place: Place) -> list[dict[str, Any]]:
-    if not isinstance(value, list) or not all(isinstance(one, Mapping) for one in value):
+    if not isinstance(value, list) or not all(isinstance(toleration, Mapping) for toleration in value):
         raise ValueError(f"{value!r} is not a list of tolerations, such as [{{key: training, operator: Exists}}]")
     known = {"key", "operator", "value", "effect", "tolerationSeconds"}
-    for one in value:
-        unknown = sorted(set(map(str, one)) - known)
+    for toleration in value:
+        unknown = sorted(set(map(str, toleration)) - known)
         if unknown:
             raise ValueError(f"{unknown[0]}: unknown field of a toleration; known fields: {', '.join(sorted(known))}")
-    return [dict(one) for one in value]
+    return [dict(toleration) for toleration in value]
 
 
 _MEMORY = Form({}, "a quantity", _bytes)
@@ -113,9 +113,9 @@ class Settings:
 
 def read(value: object) -> Settings:
     """Return cluster_kubernetes as settings. Raises ValueError with a line for each error."""
-    values, found = _checked(value)
-    if found:
-        raise ValueError("\n".join(found))
+    values, errors = _checked(value)
+    if errors:
+        raise ValueError("\n".join(errors))
     return Settings(**values)
 
 
@@ -130,15 +130,15 @@ def _checked(value: object) -> tuple[dict[str, Any], list[str]]:
             "cluster_kubernetes is not a mapping with image, workers, cpus and memory: set it in "
             "group_vars/cluster.yml (docs/kubernetes.md)"
         ]
-    values, found = check_fields(declared(Settings), value, Place(), ("image", "workers", "cpus", "memory"))
+    values, errors = check_fields(declared(Settings), value, Place(), ("image", "workers", "cpus", "memory"))
     if "pvc" in values and {"storage_class", "storage"} & set(values):
-        found.append("pvc: names a claim that exists, and storage_class and storage are for a new one: leave them out")
+        errors.append("pvc: names a claim that exists, and storage_class and storage are for a new one: leave them out")
     if values.get("access_mode", ACCESS_MODES[0]) != ACCESS_MODES[0] and values.get("workers", 1) > 1:
-        found.append(
+        errors.append(
             f"access_mode: {values['access_mode']} is for one node, and the pods of {values['workers']} workers share "
             "the volume: use a storage class with ReadWriteMany, such as one of NFS"
         )
-    return values, [f"cluster_kubernetes: {error}" for error in found]
+    return values, [f"cluster_kubernetes: {error}" for error in errors]
 
 
 def claim_refusal(claim: Mapping[str, Any], pods: int) -> str:

@@ -79,31 +79,31 @@ def plan(
     derived, tree = derive(start)
     made = manifest.render(derived, manifest.job_files(derived, job, tree))
     secret = [objects.secret(derived, {})] if derived.secret else []
-    found = checks.gather(api, derived, [*secret, *made])
-    refused = checks.refusals(derived, found, api.context, check_nodes)
+    cluster = checks.gather(api, derived, [*secret, *made])
+    refused = checks.refusals(derived, cluster, api.context, check_nodes)
     if refused:
         lines = "".join(f"\n- {line}" for line in refused)
         raise ValueError(f"Job {job.name} was not started on {api.server}:{lines}")
-    previous = next(iter(jobs.group(found.earlier, api.namespace)), None)
+    previous = next(iter(jobs.group(cluster.earlier, api.namespace)), None)
     if resume:
         if previous is None or not previous.start:
             raise ValueError(f"job {job.name} has no previous run on the cluster to continue: leave job_resume out")
         derived, tree = derive(previous.start)
         made = manifest.render(derived, manifest.job_files(derived, job, tree))
-    for note in checks.notes(found):
+    for note in checks.notes(cluster):
         say(f"  note: {note}")
-    there = {"Namespace": bool(found.namespace), "PersistentVolumeClaim": found.claim is not None}
-    own = [one for one in made if one["kind"] not in kinds.SHARED]
-    trains = [one for one in own[1:] if not kinds.prepares(one, derived.name)]
+    there = {"Namespace": bool(cluster.namespace), "PersistentVolumeClaim": cluster.claim is not None}
+    own = [item for item in made if item["kind"] not in kinds.SHARED]
+    trains = [item for item in own[1:] if not kinds.prepares(item, derived.name)]
     config = previous.config if previous else {}
     return Plan(
         derived,
         own[0],
         str(config["metadata"]["resourceVersion"]) if config else "",
         record(previous) if previous else {},
-        [one for one in made if one["kind"] in kinds.SHARED and not there[one["kind"]]],
-        [one for one in jobs.removable(found.earlier, derived.name) if one["kind"] != "ConfigMap"],
-        next((one for one in own if kinds.prepares(one, derived.name)), None),
+        [item for item in made if item["kind"] in kinds.SHARED and not there[item["kind"]]],
+        [item for item in jobs.removable(cluster.earlier, derived.name) if item["kind"] != "ConfigMap"],
+        next((item for item in own if kinds.prepares(item, derived.name)), None),
         trains,
     )
 
@@ -127,8 +127,8 @@ class Transaction:
 
     def _create(self, secret: Object | None, follower: Follower) -> None:
         plan = self.plan
-        for one in plan.shared:
-            self._create_shared(one)
+        for item in plan.shared:
+            self._create_shared(item)
         # From here on, another start of this job is refused. Nothing of the previous run was changed before.
         self._claim(plan.version)
         for left in plan.previous:
@@ -140,8 +140,8 @@ class Transaction:
             self._make(plan.prepare)
             follower.until_prepared()
             self._claim(self.version)  # it may have expired meanwhile
-        for one in plan.trains:
-            self._make(one)
+        for item in plan.trains:
+            self._make(item)
         with suppress(ValueError):  # the claim expires by itself; where stop.yml was faster, the pods are gone
             self._claim(self.version, starting=False)
         follower.until_running()
@@ -163,9 +163,11 @@ class Transaction:
                 raise
         self.shared.append(str(definition["kind"]))
 
-    def _delete(self, one: jobs.Object) -> bool:
-        about = one["metadata"]
-        return self.api.delete(one["apiVersion"], one["kind"], about["name"], uid=about.get("uid", ""), seconds=REMOVAL)
+    def _delete(self, item: jobs.Object) -> bool:
+        about = item["metadata"]
+        return self.api.delete(
+            item["apiVersion"], item["kind"], about["name"], uid=about.get("uid", ""), seconds=REMOVAL
+        )
 
     def _undo(self) -> list[str]:
         """Remove what this start has created, the last first, and restore the record of the previous run.
@@ -174,12 +176,12 @@ class Transaction:
         another job may have begun meanwhile. Returns what came of it, as lines.
         """
         removed, left, kept = list[str](), list[str](), False
-        for one in reversed(self.made):
-            if one["kind"] == "ConfigMap" and self.plan.record:
+        for item in reversed(self.made):
+            if item["kind"] == "ConfigMap" and self.plan.record:
                 continue
             try:
-                if self._delete(one):
-                    removed.append(f"{one['kind']} {one['metadata']['name']}")
+                if self._delete(item):
+                    removed.append(f"{item['kind']} {item['metadata']['name']}")
             except ValueError as error:
                 left.append(str(error))
         if self.plan.record and self.version:
@@ -200,32 +202,32 @@ class Transaction:
         ]
 
 
-def record(found: jobs.JobInPods) -> Object:
+def record(job: jobs.JobInPods) -> Object:
     """Return the ConfigMap of a run that has ended as it is when nothing else is left of the run; {} for no run."""
-    if not (found.config or found.training):
+    if not (job.config or job.training):
         return {}
-    status = jobs.status(found)
+    status = jobs.status(job)
     ended = {
         jobs.STATE: str(status["state"]),
         jobs.REASON: str(status["reason"]),
         jobs.ENDED: str(status.get("ended", "")),
     }
-    about = found.config.get("metadata") or {}
+    about = job.config.get("metadata") or {}
     notes = {
         **(about.get("annotations") or {}),
-        **{key: found.said(key) for key in (START, BY_USER, SINCE)},
+        **{key: job.recorded(key) for key in (START, BY_USER, SINCE)},
         **(ended if jobs.has_ended(status["state"]) else {}),
     }
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {
-            "name": found.name,
-            "namespace": found.namespace,
-            "labels": about.get("labels") or {MANAGED_BY: MANAGER, JOB_LABEL: found.name},
+            "name": job.name,
+            "namespace": job.namespace,
+            "labels": about.get("labels") or {MANAGED_BY: MANAGER, JOB_LABEL: job.name},
             "annotations": {key: value for key, value in notes.items() if value and key != jobs.STARTING},
         },
-        **{key: found.config[key] for key in ("data", "binaryData") if found.config.get(key)},
+        **{key: job.config[key] for key in ("data", "binaryData") if job.config.get(key)},
     }
 
 

@@ -91,8 +91,8 @@ def reader(api: Api, settings: Settings, say: Callable[[str], None], job: str = 
             f"namespace {api.namespace} has no PersistentVolumeClaim {settings.claim}: there is no volume with files "
             "of jobs"
         )
-    for one in filter(pods.has_read, api.list("v1", "Pod", SELECTOR)):  # of interrupted plays
-        api.delete("v1", "Pod", one["metadata"]["name"])
+    for ended in filter(pods.has_read, api.list("v1", "Pod", SELECTOR)):  # of interrupted plays
+        api.delete("v1", "Pod", ended["metadata"]["name"])
     name = new_name(job)
     try:
         yield Reader(api, wait_for(api, api.create(pod(settings, name, job)), say), say)
@@ -106,15 +106,15 @@ def wait_for(api: Api, made: Object, say: Callable[[str], None], seconds: float 
     name = made["metadata"]["name"]
     waits = Waits(f"pod {name}", say, seconds)
     while True:
-        found = api.read("v1", "Pod", name)
-        if found is None:
+        pod = api.read("v1", "Pod", name)
+        if pod is None:
             raise ValueError(f"pod {name} was removed from namespace {api.namespace} while it was started")
-        if pods.is_running(found):
-            return found
-        if pods.phase(found) in ("Failed", "Succeeded"):
-            raise ValueError(f"pod {name} cannot run: {pods.why(found) or 'it has ended'}")
-        events = {found["metadata"]["uid"]: api.events(found["metadata"]["uid"])}
-        waits.show(causes.of_waiting([found], events) or [causes.Cause(name, f"pod {name} is being started")])
+        if pods.is_running(pod):
+            return pod
+        if pods.phase(pod) in ("Failed", "Succeeded"):
+            raise ValueError(f"pod {name} cannot run: {pods.why(pod) or 'it has ended'}")
+        events = {pod["metadata"]["uid"]: api.events(pod["metadata"]["uid"])}
+        waits.show(causes.of_waiting([pod], events) or [causes.Cause(name, f"pod {name} is being started")])
         time.sleep(every)
 
 
@@ -130,9 +130,9 @@ class Reader:
         """Return the job directories of the volume, as pod list prints them. Raises ValueError."""
         return list(jobs.ask(self.api, self.pod, ["list"], PACKING)["jobs"])
 
-    def directory(self, found: jobs.JobInPods | None, name: str) -> str:
-        """Return the name of a job's last directory. found: the job, where the cluster has it. Raises ValueError."""
-        start = found.start if found else ""
+    def directory(self, job: jobs.JobInPods | None, name: str) -> str:
+        """Return the name of a job's last directory. job: the job, where the cluster has it. Raises ValueError."""
+        start = job.start if job else ""
         return f"{name}-{start or newest(self.job_directories(), name)}"
 
     def log(self, directory: str) -> str:
@@ -162,13 +162,13 @@ class Reader:
 
 def newest(listed_jobs: Sequence[dict[str, Any]], name: str) -> str:
     """Return the start of the newest directory of a job. listed_jobs: as pod list has them. Raises ValueError."""
-    own = [one for one in listed_jobs if one["name"] == name]
+    own = [entry for entry in listed_jobs if entry["name"] == name]
     if not own:
-        there = ", ".join(sorted({str(one["name"]) for one in listed_jobs}))
+        there = ", ".join(sorted({str(entry["name"]) for entry in listed_jobs}))
         raise ValueError(
             f"the volume has no directory of job {name}; it has " + (f"those of {there}" if there else "none")
         )
-    return str(max(own, key=lambda one: (str(one.get("started") or ""), str(one["start"])))["start"])
+    return str(max(own, key=lambda entry: (str(entry.get("started") or ""), str(entry["start"])))["start"])
 
 
 def fetch(
@@ -176,7 +176,7 @@ def fetch(
     size: int,
     sha256: str,
     to: Path,
-    told: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], None] = lambda text: None,
     pause: float = 1,
 ) -> None:
     """Fetch a file in parts, and verify it. part: returns so many bytes from one on, and raises ValueError.
@@ -188,13 +188,13 @@ def fetch(
         with to.open("wb") as stream:
             while stream.tell() < size:
                 wanted = min(CHUNK, size - stream.tell())
-                content = _complete(part, stream.tell(), wanted, told, pause)
-                digest.update(content)
-                stream.write(content)
+                data = _complete(part, stream.tell(), wanted, report, pause)
+                digest.update(data)
+                stream.write(data)
         if digest.hexdigest() == sha256:
             return
         if not attempt:
-            told("  the sum of what was fetched is not that of the volume: it is fetched again")
+            report("  the sum of what was fetched is not that of the volume: it is fetched again")
     raise ValueError(
         f"the SHA-256 of what was fetched twice is {digest.hexdigest()}, and that on the volume is {sha256}: something "
         "between the control node and the pod changes it"
@@ -202,19 +202,19 @@ def fetch(
 
 
 def _complete(
-    part: Callable[[int, int], bytes], first: int, wanted: int, told: Callable[[str], None], pause: float
+    part: Callable[[int, int], bytes], first: int, wanted: int, report: Callable[[str], None], pause: float
 ) -> bytes:
     problem = ""
     for attempt in range(TRIES):
         if attempt:
-            told(f"  byte {first} on: {problem}; trying again")
+            report(f"  byte {first} on: {problem}; trying again")
             time.sleep(pause * attempt)
         try:
-            content = part(first, wanted)
+            data = part(first, wanted)
         except ValueError as error:
             problem = str(error)
             continue
-        if len(content) == wanted:
-            return content
-        problem = f"{len(content)} of {wanted} bytes came"
+        if len(data) == wanted:
+            return data
+        problem = f"{len(data)} of {wanted} bytes came"
     raise ValueError(f"the results could not be fetched, tried {TRIES} times, from byte {first} on: {problem}")

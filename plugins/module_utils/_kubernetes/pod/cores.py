@@ -47,25 +47,25 @@ def allowed(topology: Topology) -> list[int]:
 
 def warning(cpus: Cpus, declared: int, ranks: int) -> list[str]:
     """Return what a person should know of the CPUs of a pod. declared: the ranks that its object has."""
-    found = []
+    warnings = []
     if cpus.state == FLOATING:
-        found.append(
+        warnings.append(
             f"this pod floats: it may use the time of {cpus.quota:g} CPUs, on any of {cpus.allowed}; its ranks are not "
             "pinned and share caches and cores with other pods. Set cpuManagerPolicy: static in the kubelet's "
             "configuration for CPUs of its own"
         )
     elif cpus.state == MOST:
-        found.append(
+        warnings.append(
             f"this pod may use the time of {cpus.quota:g} CPUs, on any of {cpus.allowed}: its ranks are pinned, and "
             "the system's processes run on the same CPUs. Set cpuManagerPolicy: static in the kubelet's configuration "
             "for CPUs of its own"
         )
     if declared != ranks:
-        found.append(
+        warnings.append(
             f"this pod starts {ranks} rank(s) and its object declares {declared}: set numa_nodes in cluster_kubernetes "
             "to the number of NUMA nodes that the CPUs of a pod are of"
         )
-    return found
+    return warnings
 
 
 def allocate_pod(topology: Topology, request: Request, cpus: Cpus) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a pod is set to when it starts: its plan, by the CPUs that it has, and the command that starts its ranks."""
+"""Start of a pod: its plan, by the CPUs that it has, and the command that starts its ranks."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ START_SECONDS = 3600
 def host_of_pod(pod: str, allocation: Mapping[str, Any]) -> dict[str, Any]:
     """Return this pod as a host of a plan: its address and interface, its instruction set, its allocator."""
     network = facts.cluster_interface(facts.addresses(), os.environ.get("AMX_CLUSTER_NETWORK", ""))
-    found = amx.judge(**amx.probe())
+    judgement = amx.judge(**amx.probe())
     return {
         "host": pod,
         "address": network["address"],
         "interface": network["interface"],
-        "isa": found["isa"],
-        "amx": found["reason"],
+        "isa": judgement["isa"],
+        "amx": judgement["reason"],
         "allocation": allocation,
         "tcmalloc": loader.tcmalloc(),
     }
@@ -132,7 +132,7 @@ def wait_for_first_pod(
 
     Raises ValueError, with the reason, when it has not for so many seconds: nodes may have to pull the image first.
     """
-    until, told, reason = time.monotonic() + seconds, time.monotonic(), ""
+    until, reported, reason = time.monotonic() + seconds, time.monotonic(), ""
     while not is_over():
         try:
             with socket.create_connection((name, port), timeout=5):
@@ -142,15 +142,16 @@ def wait_for_first_pod(
         now = time.monotonic()
         if now > until:
             raise ValueError(f"the first pod has not answered at {name}:{port} for {seconds:.0f} s ({reason})")
-        if now - told > 60:
-            told = now
+        if now - reported > 60:
+            reported = now
             say(f"waiting for the first pod at {name}:{port} ({reason})")
         time.sleep(every)
 
 
 @dataclass(frozen=True)
 class Start:
-    """How a pod starts its ranks. here: its job directory. host: as a plan has it. plan: of this pod alone."""
+    """Command of a pod that starts its ranks. here: its job directory. host: as a plan has it. plan: of this pod
+    alone."""
 
     job: Job
     here: Path
@@ -231,11 +232,11 @@ def rank(places: Places, here: Path, environ: Mapping[str, str]) -> tuple[list[s
         if unreachable:
             say(f"warning: {unreachable}; its ranks train, and the job's status does not show them")
         rounds.announce(kept, here, plan, environ, unreachable)
-    more = {}
+    arguments = {}
     if job.run.job.of_kind().can_resume:
         last = checkpoints.last_complete(here / "output")
         if last:
-            more = {"resume_from_checkpoint": f"output/{last.name}"}
-    words = script_words(Plan.from_json(plan), job.run, own["stack"], more)
+            arguments = {"resume_from_checkpoint": f"output/{last.name}"}
+    words = script_words(Plan.from_json(plan), job.run, own["stack"], arguments)
     # Every rank has the endpoint, also where it cannot be reached: they tell their starts apart by it.
     return archive.command(plan, "rank", *words), {**environ, "AMX_CLUSTER_BEAT": endpoint}

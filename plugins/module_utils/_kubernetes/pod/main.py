@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs in a pod.
+"""Program of a pod.
 
     pod train       the command of a pod that trains: torchrun is its child. The first pod supervises the job.
     pod rank        what torchrun starts for each rank: it becomes rank.py

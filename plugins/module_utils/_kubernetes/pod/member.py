@@ -68,7 +68,7 @@ class Member:
             say("joining the other pods again")
 
     def is_over(self) -> bool:
-        """Tell whether this pod has to end."""
+        """Return whether this pod has to end."""
         return self.stop_wanted or self.verdict() is not None
 
     def outcome(self) -> tuple[str, str]:
@@ -93,14 +93,14 @@ class Member:
         return launch, ranks.end() if code is None else code
 
     def is_time(self) -> bool:
-        """Tell whether the job's status is to be looked at again."""
+        """Return whether the job's status is to be looked at again."""
         if time.monotonic() - self.looked < LOOK:
             return False
         self.looked = time.monotonic()
         return True
 
     def tell_busy(self) -> None:
-        """Tell the supervisor which ranks of this pod use a processor: it cannot see them."""
+        """Report to the supervisor which ranks of this pod use a processor: it cannot see them."""
         if not self.start.job.run.job.stall_seconds or time.monotonic() - self.measured < BUSY:
             return
         used = processes.usage_of_ranks(self.start.here, 0.5)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where things are in a pod, and what its image and its ConfigMap have."""
+"""Paths in a pod, and the contents of its image and its ConfigMap."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OUTCOME = 3000  # bytes of a termination message at most
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are in a pod."""
+    """Paths in a pod."""
 
     prefix: Path = Path(PREFIX)
     job: Path = Path(JOB)
@@ -54,7 +54,7 @@ class Places:
 
 @dataclass(frozen=True)
 class Job:
-    """What the ConfigMap says: the run, and what was derived for its pods (Derived.for_pods)."""
+    """Contents of the ConfigMap: the run, and what was derived for its pods (Derived.for_pods)."""
 
     run: Run
     derived: dict[str, Any]
@@ -112,10 +112,10 @@ def stack_of_image(places: Places, job: Job) -> dict[str, Any]:
 
 def missing_packages(env: Path, wanted: Sequence[str]) -> list[str]:
     """Return those of NAME==VERSION that a virtual environment does not have."""
-    path = [str(found) for found in env.glob("lib/python3*/site-packages")]
+    path = [str(directory) for directory in env.glob("lib/python3*/site-packages")]
     have = {
-        requirements.canonical(found.metadata["Name"] or ""): found.version
-        for found in importlib.metadata.distributions(path=path)
+        requirements.canonical(distribution.metadata["Name"] or ""): distribution.version
+        for distribution in importlib.metadata.distributions(path=path)
     }
     pins = ((text, *text.partition("==")[::2]) for text in wanted)
     return [text for text, name, version in pins if have.get(requirements.canonical(name.partition("[")[0])) != version]

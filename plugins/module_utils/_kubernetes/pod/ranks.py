@@ -29,9 +29,9 @@ def oom_kills(counters: Sequence[Path] = COUNTERS) -> int:
     """Return how many processes of this container the kernel has ended because it was out of memory."""
     for path in counters:
         with contextlib.suppress(OSError):
-            found = re.search(r"^oom_kill (\d+)$", path.read_text(encoding="ascii"), re.MULTILINE)
-            if found:
-                return int(found[1])
+            match = re.search(r"^oom_kill (\d+)$", path.read_text(encoding="ascii"), re.MULTILINE)
+            if match:
+                return int(match[1])
     return 0
 
 
@@ -74,10 +74,10 @@ class Ranks:
 
     def _note(self, line: str) -> None:
         self._recent = (self._recent + line)[-RECENT:]
-        found = rounds.FAILED.search(line)
-        if found:
+        match = rounds.FAILED.search(line)
+        if match:
             kills = oom_kills()
-            exitcode, local = int(found[1]), int(found[2])
+            exitcode, local = int(match[1]), int(match[2])
             out_of_memory = kills > self._kills and exitcode == -signal.SIGKILL
             rounds.fail(self.kept, self.here, exitcode, local, self._recent, out_of_memory)
             self._kills, self._recent = kills, ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the control node reads of a job's directory on the volume, by a command in one of its pods.
+"""Data of a job's directory on the volume that the control node reads by a command in one of its pods.
 
 pod status | log | stop [START]     of the pod's own job, or of the directory that ends in START
 pod list                            of all jobs on the volume
@@ -51,11 +51,11 @@ def directory_of(places: Places, start: str) -> Path:
         return Job.read(places.job).kept(places)
     if "/" in start or start.startswith("."):
         raise ValueError(f"{start!r} is not a start of a job")
-    found = [path for path in _directories(jobs) if path.name == start or path.name.endswith(f"-{start}")]
-    if len(found) != 1:
-        what = ", ".join(path.name for path in found) or "no job"
-        raise ValueError(f"{start}: the volume has {what} in jobs/")
-    return found[0]
+    matches = [path for path in _directories(jobs) if path.name == start or path.name.endswith(f"-{start}")]
+    if len(matches) != 1:
+        names = ", ".join(path.name for path in matches) or "no job"
+        raise ValueError(f"{start}: the volume has {names} in jobs/")
+    return matches[0]
 
 
 def _directories(jobs: Path) -> list[Path]:
@@ -80,34 +80,34 @@ def status(directory: Path) -> dict[str, Any]:
 
 def jobs(places: Places) -> dict[str, Any]:
     """Return all jobs on the volume, the newest first; state: "created" where none of its pods has run."""
-    found = []
+    entries = []
     for directory in _directories(places.storage / "jobs"):
-        told = read_json(directory / "status.json") or {}
+        status = read_json(directory / "status.json") or {}
         derived, run = (read_json(directory / name) or {} for name in ("kubernetes.json", "job.json"))
         name, _dash, start = directory.name.rpartition("-")
         if derived and run:
             name, start = derived["name"], run["settings"]["start"]
-        found.append(
+        entries.append(
             {
                 "name": name,
                 "start": start,
-                "state": told.get("state", "created"),
-                "reason": told.get("reason", ""),
-                "started": told.get("started"),
-                "ended": told.get("ended"),
+                "state": status.get("state", "created"),
+                "reason": status.get("reason", ""),
+                "started": status.get("started"),
+                "ended": status.get("ended"),
                 "bytes": size(directory),
             }
         )
-    return {"version": 1, "jobs": sorted(found, key=lambda job: str(job["started"] or ""), reverse=True)}
+    return {"version": 1, "jobs": sorted(entries, key=lambda job: str(job["started"] or ""), reverse=True)}
 
 
 def size(directory: Path) -> int:
     """Return the bytes of the files in a directory; what has gone meanwhile, or cannot be read, counts nothing."""
     total = 0
-    for folder, _directories_in_it, names in os.walk(directory):
+    for parent, _directories_in_it, names in os.walk(directory):
         for name in names:
             try:
-                total += (Path(folder) / name).lstat().st_size
+                total += (Path(parent) / name).lstat().st_size
             except OSError:
                 continue
     return total
@@ -115,11 +115,11 @@ def size(directory: Path) -> int:
 
 def stop(directory: Path) -> dict[str, Any]:
     """Ask the supervisor of a job to end it; return its state before. Raises OSError."""
-    told = read_json(directory / "status.json") or {}
-    if told.get("state", "running") in ("running", "lost"):
+    status = read_json(directory / "status.json") or {}
+    if status.get("state", "running") in ("running", "lost"):
         directory.mkdir(parents=True, exist_ok=True)
         write_json(directory / STOP, {"version": 1, "requested": time.time()}, 0o600)
-    return {"version": 1, "directory": f"jobs/{directory.name}", "state": told.get("state")}
+    return {"version": 1, "directory": f"jobs/{directory.name}", "state": status.get("state")}
 
 
 def remove_packed(jobs_directory: Path, reader: str = "", age: float = 0) -> None:
@@ -200,5 +200,5 @@ def read(places: Places, words: Sequence[str], reader: str = "") -> None:
         sys.stdout.flush()
 
 
-def _print(content: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(content) + "\n")
+def _print(document: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(document) + "\n")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What pods tell each other on the volume about a round: one start of all ranks by torchrun, which numbers them anew.
+"""Messages of pods on the volume about a round: one start of all ranks by torchrun, which numbers them anew.
 
 In the job's directory on the volume, pods/ROUND/NUMBER.json has what a pod runs in that round, NUMBER.failed.json the
 rank of it that failed first. File names are of one round: a network file system shows new names at once. `.beat` has
@@ -62,9 +62,9 @@ def unreachable(text: str) -> str:
     return ""
 
 
-def tell(text: str, pod: str, **content: Any) -> None:
+def tell(text: str, pod: str, **fields: Any) -> None:
     """Send the supervisor a message of a pod, not of one of its ranks. What cannot be sent is not sent."""
-    message = {"rank": -1, "host": pod, "idle": 0, "files": {}, "oom_kills": 0, **content}
+    message = {"rank": -1, "host": pod, "idle": 0, "files": {}, "oom_kills": 0, **fields}
     with contextlib.suppress(OSError, ValueError), connect(text) as connection:
         connection.sendall(json.dumps(message).encode() + b"\n")
 
@@ -129,8 +129,8 @@ def failures(kept: Path, name: str, pods: int) -> list[dict[str, Any]]:
 
 
 def _of_pods(directory: Path, form: str, pods: int) -> dict[int, dict[str, Any]]:
-    found = ((number, read_json(directory / form.format(number))) for number in range(pods))
-    return {number: content for number, content in found if content}
+    records = ((number, read_json(directory / form.format(number))) for number in range(pods))
+    return {number: record for number, record in records if record}
 
 
 def refuse(kept: Path, number: int, pod: str, reason: str) -> None:
@@ -145,7 +145,10 @@ def refuse(kept: Path, number: int, pod: str, reason: str) -> None:
 
 def refusals(kept: Path, pods: int) -> list[str]:
     """Return why pods cannot run their ranks, a line for each."""
-    return [f"pod {one['pod']}: {one['reason']}" for one in _of_pods(kept / PODS, "{}.refused.json", pods).values()]
+    return [
+        f"pod {refusal['pod']}: {refusal['reason']}"
+        for refusal in _of_pods(kept / PODS, "{}.refused.json", pods).values()
+    ]
 
 
 def join(own: Mapping[str, Any], known: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
@@ -163,13 +166,13 @@ def join(own: Mapping[str, Any], known: Mapping[int, Mapping[str, Any]]) -> dict
 
 def lost(before: Mapping[int, Mapping[str, Any]], now: Mapping[int, Mapping[str, Any]]) -> dict[str, str]:
     """Return {name of a pod: why} of the pods of a round that are not in the next one."""
-    found = {}
+    reasons = {}
     for number, entry in before.items():
         if number not in now:
-            found[entry["pod"]] = "the job goes on without it"
+            reasons[entry["pod"]] = "the job goes on without it"
         elif now[number]["incarnation"] != entry["incarnation"]:
-            found[entry["pod"]] = "it was lost, and another one has taken its place"
-    return found
+            reasons[entry["pod"]] = "it was lost, and another one has taken its place"
+    return reasons
 
 
 def cause(
@@ -185,22 +188,26 @@ def cause(
     ended. code: of torchrun in the first pod. failures: what ranks have reported to the supervisor.
     """
     order = {rank: place for place, rank in enumerate(ended)}
-    killed = sorted((one for one in failed if one["exitcode"] < 0), key=lambda one: order.get(one["rank"], len(order)))
+    killed = sorted(
+        (entry for entry in failed if entry["exitcode"] < 0), key=lambda entry: order.get(entry["rank"], len(order))
+    )
     first = Killed(killed[0]["rank"], killed[0]["pod"], -killed[0]["exitcode"]) if killed else None
-    memory = [one["pod"] for one in failed if one["out_of_memory"]]
-    log = "\n".join(one["log"] for one in failed)
+    memory = [entry["pod"] for entry in failed if entry["out_of_memory"]]
+    log = "\n".join(entry["log"] for entry in failed)
     if failed and not gone and not first and not memory and not faults.tracebacks(log):
-        one = min(failed, key=lambda one: order.get(one["rank"], len(order)))
-        reported = [failure for failure in failures if failure.rank == one["rank"]]
-        return (reported or [faults.Failure(one["rank"], one["pod"], code=one["exitcode"])])[0].describe()
+        earliest = min(failed, key=lambda entry: order.get(entry["rank"], len(order)))
+        reported = [failure for failure in failures if failure.rank == earliest["rank"]]
+        return (reported or [faults.Failure(earliest["rank"], earliest["pod"], code=earliest["exitcode"])])[
+            0
+        ].describe()
     return faults.cause(log, code, gone, memory, "torchrun", first)
 
 
 def is_decided(failed: Sequence[Mapping[str, Any]]) -> bool:
-    """Tell whether one of these failures explains the others: they do not only tell of lost connections."""
-    traces = [trace for one in failed for trace in faults.tracebacks(one["log"])]
+    """Return whether one of these failures explains the others: they do not only tell of lost connections."""
+    traces = [trace for entry in failed for trace in faults.tracebacks(entry["log"])]
     own = [trace for trace in traces if not faults.CONSEQUENCES.search(faults.last_words(trace[2]))]
-    return bool(own) or any(one["exitcode"] < 0 for one in failed)
+    return bool(own) or any(entry["exitcode"] < 0 for entry in failed)
 
 
 def clear(kept: Path) -> None:

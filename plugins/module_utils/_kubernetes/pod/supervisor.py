@@ -65,19 +65,19 @@ class PodWatch(Watch):
 
     told: dict[int, float]
 
-    def __init__(self, folder: Path, run: Run, plan: Mapping[str, Any], here: str, place: Path) -> None:
+    def __init__(self, directory: Path, run: Run, plan: Mapping[str, Any], here: str, place: Path) -> None:
         """place: this pod's job directory."""
-        super().__init__(folder, run, plan, here)
+        super().__init__(directory, run, plan, here)
         self.place = place
         # When ranks of other pods were last said to be busy.
         self.told = {}
 
     def _silent(self) -> str:
-        """Say nothing: torchrun finds out which pods are gone, and a pod may train without heartbeats."""
+        """Report nothing: torchrun finds out which pods are gone, and a pod may train without heartbeats."""
         return ""
 
     def _failure(self) -> str:
-        """Say nothing: torchrun ends and restarts the ranks of all pods when one has failed."""
+        """Report nothing: torchrun ends and restarts the ranks of all pods when one has failed."""
         return ""
 
     def _find_busy(self, ranks: Sequence[int]) -> None:
@@ -193,7 +193,7 @@ class PodSupervisor(Supervision):
             say(f"{reason}; starting torchrun again")
 
     def is_worth_it(self) -> bool:
-        """Tell whether another attempt may go better than the last one."""
+        """Return whether another attempt may go better than the last one."""
         last = self.status["attempts"][-1]
         if not last["returncode"] or self.refused:
             return False
@@ -338,8 +338,8 @@ class PodSupervisor(Supervision):
         until = time.monotonic() + SETTLE
         while True:
             failed = rounds.failures(self.folder, self.own["round"], self.pods) if self.own else []
-            told = {one["pod"] for one in failed}
-            silent = [entry["pod"] for entry in self.known.values() if entry["pod"] not in told]
+            reported = {entry["pod"] for entry in failed}
+            silent = [entry["pod"] for entry in self.known.values() if entry["pod"] not in reported]
             decided = rounds.is_decided(failed)
             if decided or not silent or self.stop_wanted or time.monotonic() > until:
                 break

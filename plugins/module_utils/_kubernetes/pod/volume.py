@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is on the volume before ranks start: models, data, and what the job's own preparation makes."""
+"""Contents of the volume before ranks start: models, data, and what the job's own preparation makes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ PREPARE_SECONDS = 6 * 3600
 def wait_for_prepared(places: Places, job: Job, seconds: float = PREPARE_SECONDS, every: float = 5) -> None:
     """Wait until the job's other pod has put on the volume what it needs. Raises ValueError when it has not."""
     mark = job.kept(places) / PREPARED
-    until, told = time.monotonic() + seconds, 0.0
+    until, reported = time.monotonic() + seconds, 0.0
     while job.derived["prepared"] and not mark.exists():
         now = time.monotonic()
         if now > until:
             raise ValueError(f"nothing has prepared {mark.parent} for {seconds:.0f} s: look at the log of its pod")
-        if now - told > 60:
-            told = now
+        if now - reported > 60:
+            reported = now
             say(f"waiting for pod {job.derived['name']}-prepare, which puts models and data on the volume")
         time.sleep(every)
 
@@ -136,8 +136,8 @@ def same_source(places: Places, name: str, source: Mapping[str, Any]) -> None:
     wanted = {key: source[key] for key in TOLD_APART}
     if before is None or not (places.storage / name).is_symlink() or before == json.loads(json.dumps(wanted)):
         return
-    told = [", ".join(f"{key}: {one[key]}" for key in TOLD_APART if one[key]) for one in (before, wanted)]
+    described = [", ".join(f"{key}: {entry[key]}" for key in TOLD_APART if entry[key]) for entry in (before, wanted)]
     raise ValueError(
-        f"{name} on the volume is {told[0]}, and this job has {told[1]}: give it another name in the job file, or "
-        f"remove {name} from the volume when no job uses it"
+        f"{name} on the volume is {described[0]}, and this job has {described[1]}: give it another name in the job file"
+        f", or remove {name} from the volume when no job uses it"
     )

@@ -93,7 +93,7 @@ def test_a_job_has_the_newest_pod_of_each_number_and_neither_readers_nor_what_pr
     (one,) = jobs.group([config(), TRAINING, preparing, old, new, other, reader, prepares], "training")
     assert one.pods == (other, new)
     assert (one.prepares, one.prepare, one.training) == ((prepares,), preparing, TRAINING)
-    assert (one.kind, one.start, one.directory, one.said(BY_USER)) == (
+    assert (one.kind, one.start, one.directory, one.recorded(BY_USER)) == (
         "PyTorchJob",
         "abc",
         "jobs/smoke-abc",
