@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Where the collection's own files are that are no Python of its plugins, such as the programs of its roles."""
+"""Paths of the collection's own files that are no Python of its plugins, such as the programs of its roles."""
 
 from __future__ import annotations
 

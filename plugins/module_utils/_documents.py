@@ -23,12 +23,12 @@ class Document:
     paths."""
 
     @classmethod
-    def from_json(cls: type[Own], content: Mapping[str, Any]) -> Own:
+    def from_json(cls: type[Own], document: Mapping[str, Any]) -> Own:
         """Return the document that `to_json` wrote. Raises ValueError for a missing field, and one of another kind.
 
-        Fields that the class does not have are left out; those that `content` does not have get their defaults.
+        Fields that the class does not have are left out; those that `document` does not have get their defaults.
         """
-        return cast(Own, _read(cls, content))
+        return cast(Own, _read(cls, document))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document as JSON can hold it."""
@@ -60,13 +60,13 @@ def _fields(record: Any) -> dict[str, Any]:
     return {each.name: plain(getattr(record, each.name)) for each in fields(record)}
 
 
-def _read(cls: Any, content: Mapping[str, Any]) -> Any:
+def _read(cls: Any, document: Mapping[str, Any]) -> Any:
     names = ChainMap(*(vars(sys.modules[each.__module__]) for each in cls.__mro__))
     try:
         values = {
-            each.name: _value(_annotation(str(each.type)), names, content[each.name])
+            each.name: _value(_annotation(str(each.type)), names, document[each.name])
             for each in fields(cls)
-            if each.name in content
+            if each.name in document
         }
         return cls(**values)
     except (AttributeError, TypeError) as error:  # a person has changed the file

@@ -25,7 +25,7 @@ FEW = 6
 
 @dataclass(frozen=True)
 class Place:
-    """Where relative paths in a file begin.
+    """Directory in which relative paths in a file begin.
 
     directory: of the file. project: the project that it is about, where there is one.
     """
@@ -36,7 +36,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Form:
-    """What values of one form have in common.
+    """Form of values: their check, their schema and their description.
 
     schema: their JSON Schema. words: what they are, in Markdown, for a table of fields. check: returns the value as the
     code has it; raises ValueError, naming the value and what is expected.
@@ -46,9 +46,9 @@ class Form:
     words: str
     check: Callable[[object, Place], Any]
 
-    def then(self, more: Callable[[Any], Any]) -> Form:
-        """Return this form, a value of which `more` checks further or makes another one of."""
-        return replace(self, check=lambda value, place: more(self.check(value, place)))
+    def then(self, further: Callable[[Any], Any]) -> Form:
+        """Return a form that passes checked values through `further`."""
+        return replace(self, check=lambda value, place: further(self.check(value, place)))
 
 
 @dataclass(frozen=True)
@@ -139,19 +139,19 @@ def text(least: int = 1) -> Form:
     return Form({"type": "string", **({"minLength": least} if least else {})}, "text", check)
 
 
-def matching(pattern: re.Pattern[str], what: str, words: str = "text") -> Form:
-    """Text that a pattern matches as a whole. what: what it is then, for messages."""
+def matching(pattern: re.Pattern[str], label: str, words: str = "text") -> Form:
+    """Return a form of text that a pattern matches completely. label: of such text, for messages."""
 
     def check(value: object, _place: Place) -> str:
         if not isinstance(value, str) or not pattern.fullmatch(value):
-            raise ValueError(f"{value!r} is not {what}")
+            raise ValueError(f"{value!r} is not {label}")
         return value
 
     return Form({"type": "string", "pattern": f"^(?:{pattern.pattern})$"}, words, check)
 
 
 def one_of(*choices: str) -> Form:
-    """One of a few words."""
+    """Return a form of one of a few words."""
 
     def check(value: object, _place: Place) -> str:
         if value not in choices:
@@ -173,15 +173,15 @@ def whole(least: int, most: int | None = None) -> Form:
     return Form({"type": "integer", "minimum": least, **({"maximum": most} if most else {})}, "a number", check)
 
 
-def number(what: str = "a number", accepts: Callable[[float], bool] = lambda value: True, **schema: float) -> Form:
-    """A number that `accepts` accepts, and `what` and `schema` describe."""
+def number(label: str = "a number", accepts: Callable[[float], bool] = lambda value: True, **schema: float) -> Form:
+    """Return a form of a number that `accepts` accepts, and `label` and `schema` describe."""
 
     def check(value: object, _place: Place) -> float:
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not accepts(value):
-            raise ValueError(f"{value!r} is not {what}")
+            raise ValueError(f"{value!r} is not {label}")
         return float(value)
 
-    return Form({"type": "number", **schema}, what, check)
+    return Form({"type": "number", **schema}, label, check)
 
 
 def any_of(*forms: Form, message: str = "") -> Form:
@@ -202,21 +202,21 @@ def any_of(*forms: Form, message: str = "") -> Form:
     return Form(schemas, ", ".join(dict.fromkeys(each.words for each in forms)), check)
 
 
-def list_of(each: Form, what: str, words: str = "", least: int = 0, unique: bool = False) -> Form:
-    """A list of at least `least` values of a form. what: what it is, for messages. unique: each of them once."""
+def list_of(each: Form, label: str, words: str = "", least: int = 0, unique: bool = False) -> Form:
+    """A list of at least `least` values of a form. label: what it is, for messages. unique: each of them once."""
 
     def check(value: object, place: Place) -> list[Any]:
         if not isinstance(value, list):
-            raise ValueError(f"{type_name(value)} where {what} is expected")
+            raise ValueError(f"{type_name(value)} where {label} is expected")
         if len(value) < least:
-            raise ValueError(f"an empty list where {what} is expected")
+            raise ValueError(f"an empty list where {label} is expected")
         if unique and len({str(item) for item in value}) != len(value):
             raise ValueError(f"{value!r} has an entry twice")
         return [each.check(item, place) for item in value]
 
     limits = {**({"minItems": least} if least else {}), **({"uniqueItems": True} if unique else {})}
     schema = {"type": "array", "items": each.schema, **limits}
-    return Form(schema, words or what, check)
+    return Form(schema, words or label, check)
 
 
 def mapping(values: Form, names: Form | None = None, words: str = "a mapping") -> Form:
@@ -225,15 +225,15 @@ def mapping(values: Form, names: Form | None = None, words: str = "a mapping") -
     def check(value: object, place: Place) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise ValueError(f"{type_name(value)} where a mapping with names as keys is expected")
-        found, errors = {}, []
+        checked, errors = {}, []
         for key, item in value.items():
             try:
-                found[names.check(key, place) if names else key] = values.check(item, place)
+                checked[names.check(key, place) if names else key] = values.check(item, place)
             except ValueError as error:
                 errors.append(f"{key}: {error}")
         if errors:
             raise ValueError("; ".join(errors))
-        return found
+        return checked
 
     schema = {
         "type": "object",

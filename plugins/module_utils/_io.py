@@ -28,7 +28,7 @@ _NAMED = re.compile(r"['\"](/[^'\"\n]+)['\"]")
 
 
 def disk_problem(text: str, host: str, path: str = "") -> str:
-    """Say of which host a file system is full, or cannot be written, where a text tells that; else an empty string.
+    """Return on which host a file system is full or read-only, by the text of an error; else an empty string.
 
     path: in that file system, if the text names none.
     """
@@ -36,28 +36,29 @@ def disk_problem(text: str, host: str, path: str = "") -> str:
         return ""
     for line in text.splitlines():
         for form, problem in _DISK:
-            if found := form.search(line):
-                named = [*_NAMED.findall(line, found.end()), *_NAMED.findall(line)]
+            if match := form.search(line):
+                named = [*_NAMED.findall(line, match.end()), *_NAMED.findall(line)]
                 place = f" of {named[0] if named else path}" if named or path else ""
                 return f"the file system{place} on {host} {problem}"
     return ""
 
 
-def is_same(one: Path, other: Path) -> bool:
-    """Tell whether two paths name one directory, whatever they are called: links and bind mounts have several names."""
+def is_same(path: Path, other: Path) -> bool:
+    """Return whether two paths name one directory, whatever they are called: links and bind mounts have several
+    names."""
     try:
-        return one.samefile(other)
+        return path.samefile(other)
     except OSError:
-        return one == other
+        return path == other
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the mapping in a JSON file; None when the file is missing, not complete JSON, or no mapping."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, NotADirectoryError, ValueError):
         return None
-    return content if isinstance(content, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def write_text(path: Path, text: str, mode: int = 0o644) -> None:
@@ -73,6 +74,6 @@ def write_text(path: Path, text: str, mode: int = 0o644) -> None:
         raise
 
 
-def write_json(path: Path, content: Any, mode: int = 0o644) -> None:
+def write_json(path: Path, document: Any, mode: int = 0o644) -> None:
     """Replace the file at `path` by one with this content as indented JSON. Raises OSError."""
-    write_text(path, json.dumps(content, indent=1) + "\n", mode)
+    write_text(path, json.dumps(document, indent=1) + "\n", mode)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the collection has made, known by a mark that was written when it was made. It deletes nothing else.
+"""Ownership of what the collection has made, by a mark that was written then. It deletes nothing else.
 
 A file has the mark in its first bytes, a directory in its file MARK. A symbolic link has it in a file beside it, with
 its target, so that another link of that name is another's. What lies in a marked directory belongs to it, unless it is
@@ -33,7 +33,7 @@ CONTAINER = "container"
 
 @dataclass(frozen=True)
 class Places:
-    """Where a room or a role keeps what it makes, of which a reset removes what carries the mark.
+    """Paths where a package or a role keeps what it makes. A reset removes those with the mark.
 
     piece: of a reset. directories, links: below cluster_prefix; for downloads, below cluster_cache on the control node.
     files: below the root of a host.
@@ -45,11 +45,11 @@ class Places:
     files: tuple[str, ...] = ()
 
 
-def make(path: Path, what: str, mode: int = 0o777, **more: Any) -> bool:
+def make(path: Path, kind: str, mode: int = 0o777, **fields: Any) -> bool:
     """Make a directory with its mark, and its missing parents as containers; return whether it was missing.
 
-    what: what it is. mode: its permission bits, less the umask. more: further entries of its mark. One that is there is
-    left as it is. Raises OSError.
+    kind: what it is. mode: its permission bits, less the umask. fields: further entries of its mark. One that is there
+    is left as it is. Raises OSError.
     """
     if path.is_dir():
         return False
@@ -60,37 +60,37 @@ def make(path: Path, what: str, mode: int = 0o777, **more: Any) -> bool:
         if path.is_dir():  # another process was faster
             return False
         raise
-    mark(path, what, **more)
+    mark(path, kind, **fields)
     return True
 
 
-def mark(path: Path, what: str, **more: Any) -> None:
+def mark(path: Path, kind: str, **fields: Any) -> None:
     """Write the mark of a directory that was made a moment ago, for those who can read it. Raises OSError."""
-    write_json(path / MARK, {"mark": SIGNATURE, "what": what, **more}, path.stat().st_mode & 0o644)
+    write_json(path / MARK, {"mark": SIGNATURE, "what": kind, **fields}, path.stat().st_mode & 0o644)
 
 
-def claim(path: Path, what: str) -> None:
+def claim(path: Path, kind: str) -> None:
     """Make a directory with its mark unless it is there with it. Raises ValueError for one without, and OSError.
 
     An empty one is taken: an interrupted run did not come to its mark, or left the mark's own temporary file.
     """
     if path.is_dir() and not path.is_symlink() and all(each.name.startswith(f".{MARK}.") for each in path.iterdir()):
-        mark(path, what)
+        mark(path, kind)
     if os.path.lexists(path) and not (path.is_dir() and is_own(path)):
         raise ValueError(f"{path} was not made by this collection, which needs that place: rename it or move it away")
-    make(path, what)
+    make(path, kind)
 
 
 def read(path: Path) -> dict[str, Any]:
     """Return the mark of a directory; empty for none, and for a link."""
     with contextlib.suppress(OSError):
-        found = {} if path.is_symlink() else read_json(path / MARK) or {}
-        return found if found.get("mark") == SIGNATURE else {}
+        mark = {} if path.is_symlink() else read_json(path / MARK) or {}
+        return mark if mark.get("mark") == SIGNATURE else {}
     return {}
 
 
 def is_own(path: Path) -> bool:
-    """Whether a directory, file or link carries the collection's mark."""
+    """Return whether a directory, file or link carries the collection's mark."""
     try:
         if path.is_symlink():
             beside = read_json(_beside(path)) or {}

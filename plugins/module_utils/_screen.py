@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the screen can show, and text that fits it: widths in terminal cells, bars, and the standard colours."""
+"""Capabilities of the screen, and text that fits it: widths in terminal cells, bars, and the standard colours."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SEPARATOR = "  "
 
 @dataclass(frozen=True)
 class Screen:
-    """What the output can show.
+    """Capabilities of the output.
 
     columns: its width. redraws: whether a line can be drawn again in its place. colours: whether escape sequences may
     set them. characters: whether it shows more than ASCII.

@@ -22,8 +22,8 @@ def load(text: str) -> Any:
 def problem(error: Exception) -> str:
     """Return what is wrong with a document, and in which line, without a word of it but keys: it may have a secret."""
     mark = getattr(error, "problem_mark", None)
-    said = ", ".join(filter(None, (getattr(error, "context", ""), getattr(error, "problem", ""))))
-    where = f"line {mark.line + 1}, column {mark.column + 1}: {said}" if mark else " ".join(str(error).split())
+    message = ", ".join(filter(None, (getattr(error, "context", ""), getattr(error, "problem", ""))))
+    where = f"line {mark.line + 1}, column {mark.column + 1}: {message}" if mark else " ".join(str(error).split())
     return where if getattr(error, "is_yaml", False) else f"is not YAML: {where}"
 
 
@@ -33,7 +33,7 @@ def loader() -> Any:
     import yaml
 
     class Refused(yaml.constructor.ConstructorError):
-        """What is YAML, and yet has no meaning here."""
+        """Valid YAML without a meaning here."""
 
         is_yaml = True
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What holds a job back on more hosts, from where the time of its steps goes at several numbers of hosts."""
+"""Causes of poor scaling, from the parts of a step's time on several numbers of hosts."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def shares(measured: Mapping[str, Any]) -> dict[str, float] | None:
 
 def mean_shares(runs: Sequence[Mapping[str, Any]]) -> dict[str, float] | None:
     """Return the share of each part, the median over what was measured in runs; those without a split are left out."""
-    found = [split for measured in runs if (split := shares(measured))]
-    return {part: statistics.median(split[part] for split in found) for part in PARTS} if found else None
+    splits = [split for measured in runs if (split := shares(measured))]
+    return {part: statistics.median(split[part] for split in splits) for part in PARTS} if splits else None
 
 
 def slow_hosts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
@@ -47,26 +47,26 @@ def slow_hosts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     runs: what was measured in each run on these hosts. A host is as slow as its rank that computes longest: the others
     wait for it in the collectives. level: the share of such comparisons of equal hosts that may name one. detectable:
     how much longer than the others a rank must compute to be named almost certainly (repeated.POWER). None where it
-    cannot be told: a single host, a single run, or too few steps.
+    is unknown: a single host, a single run, or too few steps.
     """
     each = [{str(rank["rank"]): rank for rank in run.get("ranks") or [] if rank.get("compute_blocks")} for run in runs]
     ranks = [rank for rank in each[0] if all(rank in run for run in each)] if each else []
     of_host = {rank: each[0][rank]["host"] for rank in ranks}
-    found = outliers({rank: [run[rank]["compute_blocks"] for run in each] for rank in ranks}, of_host)
-    if found is None:
+    outcome = outliers({rank: [run[rank]["compute_blocks"] for run in each] for rank in ranks}, of_host)
+    if outcome is None:
         return None
     step = statistics.fmean(run[rank]["step_seconds"] for run in each for rank in ranks)
     hosts: dict[str, float] = {}
-    for rank, times in found.slow.items():
+    for rank, times in outcome.slow.items():
         compute = statistics.fmean(run[rank]["compute"] for run in each)
         if compute * (1 - 1 / times) >= HELD_UP * step:
             hosts[of_host[rank]] = max(times, hosts.get(of_host[rank], 0.0))
     slowest = dict(sorted(hosts.items(), key=lambda item: -item[1]))
-    return {"hosts": slowest, "level": LEVEL, "detectable": found.detectable}
+    return {"hosts": slowest, "level": LEVEL, "detectable": outcome.detectable}
 
 
 def not_detectable(slow: Mapping[str, Any] | None, steps: int) -> str:
-    """Say that a sweep cannot tell whether a host is slow, and what to do; an empty string where it can.
+    """Return why a sweep cannot detect slow hosts, and what to do; an empty string where it can.
 
     slow: what slow_hosts returned, of runs with so many steps.
     """
@@ -136,7 +136,7 @@ def _limits(
 
 
 def _of_communication(measured: Mapping[str, Any], share: float, link_mbit: float | None) -> dict[str, Any]:
-    """Say whether the bytes or the number of messages take the time of the collectives."""
+    """Return whether the bytes or the number of messages take the time of the collectives, as a sentence."""
     head = f"communication takes {share:.0%} of a step"
     collectives = measured.get("collectives") or {}
     calls, size = collectives.get("calls") or 0, collectives.get("bytes") or 0

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a job will take: a few of its steps are measured on one host, and the exchange with others is computed."""
+"""Estimate of a job's time: a few steps are measured on one host, and the exchange with others is computed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPARSE = 0.5
 
 @dataclass(frozen=True)
 class Row(Document):
-    """What is expected on so many hosts. seconds: of a step, an epoch and the job; None where it is not known.
+    """Estimate for a number of hosts. seconds: of a step, an epoch and the job; None where it is not known.
 
     exchange_seconds: of them in a step, those that exchanging gradients with other hosts adds.
     """
@@ -138,7 +138,7 @@ def _gigabits(mbit: float) -> str:
 
 
 def estimated(
-    content: Estimate, job: Job, tried: Mapping[str, Any], network: Mapping[str, Any], hosts: Sequence[str], most: int
+    estimate: Estimate, job: Job, tried: Mapping[str, Any], network: Mapping[str, Any], hosts: Sequence[str], most: int
 ) -> Estimate:
     """Return the estimate with all that follows from its run, which has succeeded.
 
@@ -146,12 +146,12 @@ def estimated(
     the plan. most: how many hosts the job could have.
     """
     progress, plan = tried.get("progress") or {}, tried.get("plan") or {}
-    found = runs.record(tried)
-    run = replace(content.run, **found, environment={"backend": plan.get("backend"), "precision": plan["precision"]})
+    record = runs.record(tried)
+    run = replace(estimate.run, **record, environment={"backend": plan.get("backend"), "precision": plan["precision"]})
     training = progress.get("training") or {}
     size = training.get("gradient_bytes")
-    used = network_of(network, content.links, hosts, run)
-    content = replace(content, run=run, training=training, network=used, bytes_per_step=size)
+    used = network_of(network, estimate.links, hosts, run)
+    estimate = replace(estimate, run=run, training=training, network=used, bytes_per_step=size)
     counts = sorted({*default_counts(max(most, len(hosts))), len(hosts)})
     notes = []
     if len(counts) > 1 and (size is None or used.source == "unknown"):
@@ -164,23 +164,23 @@ def estimated(
     comm = any(rank.get("comm_cpus") for host in plan["hosts"] for rank in host["ranks"])
     rows = []
     for number in counts:
-        step = found["step_seconds"]["mean"]
+        step = record["step_seconds"]["mean"]
         if number > 1:
             factor = bytes_factor(job, plan["precision"])
-            step = max(step, _step(content, job, network, number, factor, comm))
-        rows.append(_row(content, job, number, step))
+            step = max(step, _step(estimate, job, network, number, factor, comm))
+        rows.append(_row(estimate, job, number, step))
     if rows[0].steps_per_epoch is None:
         notes.append("How long an epoch takes is not known: the dataset has no length.")
     if job.prepare:
         notes.append("What `prepare` made for these steps is not kept: the start of the job makes it again.")
-    return replace(content, rows=rows, notes=notes)
+    return replace(estimate, rows=rows, notes=notes)
 
 
 def _step(
-    content: Estimate, job: Job, network: Mapping[str, Any], hosts: int, factor: float, has_comm_core: bool
+    estimate: Estimate, job: Job, network: Mapping[str, Any], hosts: int, factor: float, has_comm_core: bool
 ) -> float:
     """Return the seconds of a step on several hosts."""
-    measured, backend = content.run.measured or {}, (content.run.environment or {}).get("backend")
+    measured, backend = estimate.run.measured or {}, (estimate.run.environment or {}).get("backend")
     split = {
         part: statistics.fmean(rank[part] for rank in measured["ranks"])
         for part in PARTS
@@ -189,8 +189,8 @@ def _step(
     compute = split.get("compute", measured["step_seconds"]["mean"])
     # Gradients are exchanged in the last of the batches that a step accumulates.
     last = compute / batches.of_arguments(job.args, 1).accumulation
-    parts = step_model.buckets(_weights(content.training, hosts, backend))
-    moving = [_moving(content, network, part.size, hosts, factor) for part in parts]
+    parts = step_model.buckets(_weights(estimate.training, hosts, backend))
+    moving = [_moving(estimate, network, part.size, hosts, factor) for part in parts]
     step = step_model.step_seconds(last, [part.work for part in parts], moving, 0.0, has_comm_core)
     return compute - last + step + split.get("input", 0.0) + split.get("other", 0.0)
 
@@ -202,20 +202,20 @@ def _weights(training: Mapping[str, Any], hosts: int, backend: str | None) -> li
     if backend == "mpi" and touched is not None:
         reached = 1 - (1 - touched) ** hosts
         embedding = round(embedding * reached) if reached <= SPARSE else embedding
-    pieces = math.ceil(layers / step_model.PIECE)
-    found = [step_model.Weight(layers // pieces, 1 / pieces)] * pieces if pieces else []
-    return [*found, step_model.Weight(embedding, 0.0 if pieces else 1.0)] if embedding else found
+    chunks = math.ceil(layers / step_model.PIECE)
+    weights = [step_model.Weight(layers // chunks, 1 / chunks)] * chunks if chunks else []
+    return [*weights, step_model.Weight(embedding, 0.0 if chunks else 1.0)] if embedding else weights
 
 
-def _moving(content: Estimate, network: Mapping[str, Any], size: int, hosts: int, factor: float) -> step_model.Moving:
+def _moving(estimate: Estimate, network: Mapping[str, Any], size: int, hosts: int, factor: float) -> step_model.Moving:
     """Return what exchanging a bucket takes. factor: bytes_factor."""
-    used, backend = content.network, (content.run.environment or {}).get("backend")
+    used, backend = estimate.network, (estimate.run.environment or {}).get("backend")
     per_byte = step_model.PER_BYTE["gloo" if backend == "gloo" else "mpi"]
     if used is not None and used.mbit:
         link = step_model.Link(used.mbit * 1e6 / 8)
         # Gradients that travel as bf16 are converted, which costs the processor as much.
         sent, cost = round(size * factor), per_byte / min(1.0, factor)
-        return step_model.all_reduce(sent, hosts, content.run.ranks_per_node or 1, link, cost, backend != "gloo")
+        return step_model.all_reduce(sent, hosts, estimate.run.ranks_per_node or 1, link, cost, backend != "gloo")
     points = [(int(row["bytes"]), row["microseconds"] / 1e6) for row in _all_reduces(network, backend)]
     # A host sends 2 (n - 1) / n times the bytes, whatever the algorithm.
     before = len(network["hosts"])
@@ -223,8 +223,8 @@ def _moving(content: Estimate, network: Mapping[str, Any], size: int, hosts: int
     return step_model.Moving(seconds, min(seconds, size * per_byte * max(1.0, factor)))
 
 
-def _row(content: Estimate, job: Job, hosts: int, step: float) -> Row:
-    run, training = content.run, content.training
+def _row(estimate: Estimate, job: Job, hosts: int, step: float) -> Row:
+    run, training = estimate.run, estimate.training
     batch = (run.global_batch or 0) * hosts
     per_epoch = math.ceil(training["samples"] / batch) if training.get("samples") and batch else None
     limit, epochs = job.args.get("max_steps"), training.get("epochs")
@@ -245,18 +245,18 @@ def _row(content: Estimate, job: Job, hosts: int, step: float) -> Row:
     )
 
 
-def text(content: Estimate, path: str) -> str:
+def text(estimate: Estimate, path: str) -> str:
     """Return the estimate for a person. path: of estimate.json."""
-    run = content.run
-    if not content.rows:
-        return f"Job {content.job} has no estimate: {run.reason or 'its steps were not measured'}"
-    own = next((row for row in content.rows if row.hosts == content.hosts), content.rows[0])
+    run = estimate.run
+    if not estimate.rows:
+        return f"Job {estimate.job} has no estimate: {run.reason or 'its steps were not measured'}"
+    own = next((row for row in estimate.rows if row.hosts == estimate.hosts), estimate.rows[0])
     basis = "computed from" if own.hosts > 1 else "from"
-    where = f"{basis} {content.steps} measured steps on {run.names[0]} ({_time(content.rows[0].step_seconds)} each)"
+    where = f"{basis} {estimate.steps} measured steps on {run.names[0]} ({_time(estimate.rows[0].step_seconds)} each)"
     takes = [f"an epoch takes about {_time(own.epoch_seconds)}"] if own.epoch_seconds else []
     if own.job_seconds:
-        takes.append(f"the job ({_length(content, own)}) about {_time(own.job_seconds)}")
-    head = f"Job {content.job} on {count(own.hosts, 'host')}: "
+        takes.append(f"the job ({_length(estimate, own)}) about {_time(own.job_seconds)}")
+    head = f"Job {estimate.job} on {count(own.hosts, 'host')}: "
     lines = wrapped(head, f"{', '.join(takes) or f'a step takes about {_time(own.step_seconds)}'}, {where}.")
     rows = [["hosts", "ranks", "global batch", "step", "of it exchange", "steps per epoch", "epoch", "job", ""]]
     rows += [
@@ -271,21 +271,21 @@ def text(content: Estimate, path: str) -> str:
             _time(row.job_seconds),
             "measured step" if row.hosts == 1 else "computed",
         ]
-        for row in content.rows
+        for row in estimate.rows
     ]
     lines += ["", *columns(rows), ""]
-    if content.network and len(content.rows) > 1:
-        trained = content.training.get("parameters") or 0
-        size = (content.bytes_per_step or 0) / 1e6
-        lines += wrapped("Network: ", f"{content.network.text}.")
+    if estimate.network and len(estimate.rows) > 1:
+        trained = estimate.training.get("parameters") or 0
+        size = (estimate.bytes_per_step or 0) / 1e6
+        lines += wrapped("Network: ", f"{estimate.network.text}.")
         lines += wrapped("Exchanged: ", f"gradients of {trained / 1e6:.3g} million trained parameters, {size:.3g} MB.")
-    lines += [line for note in content.notes for line in wrapped("- ", note)]
+    lines += [line for note in estimate.notes for line in wrapped("- ", note)]
     lines += wrapped("- ", "Not in it: the start, preparing data, evaluations, checkpoints, and hosts that are slower.")
     return "\n".join([*lines, "", f"All figures: {path}"])
 
 
-def _length(content: Estimate, row: Row) -> str:
-    epochs = content.training.get("epochs")
+def _length(estimate: Estimate, row: Row) -> str:
+    epochs = estimate.training.get("epochs")
     whole = row.steps_per_epoch and epochs and row.steps == math.ceil(row.steps_per_epoch * epochs)
     return f"{epochs:g} epoch{'' if epochs == 1 else 's'}" if whole else f"{row.steps} steps"
 

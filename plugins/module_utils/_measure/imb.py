@@ -37,7 +37,7 @@ def collectives(text: str) -> list[dict[str, Any]]:
     the mean over the ranks of the mean over the repetitions; low, high: those of the fastest and the slowest rank.
     Sizes that IMB left out are missing, as is what else the log has.
     """
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     operation, ranks = "", 0
     for line in text.splitlines():
         title, number, row = _TITLE.match(line), _RANKS.match(line), _ROW.fullmatch(line)
@@ -49,7 +49,7 @@ def collectives(text: str) -> list[dict[str, Any]]:
             size = int(row[1]) * (ranks if operation in _BLOCKS else 1)
             low, high, mean = (float(value) for value in row.groups()[1:])
             about = {"operation": operation, "bytes": size, "ranks": ranks}
-            found.append({**about, "microseconds": mean, "low": low, "high": high})
+            rows.append({**about, "microseconds": mean, "low": low, "high": high})
         elif not line.strip():  # the end of a table
             ranks = 0
-    return found
+    return rows

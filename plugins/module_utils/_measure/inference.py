@@ -55,7 +55,7 @@ def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -
     """Return a benchmark of which no trial has been made. contents: {name: digest} of the files of the job."""
     wanted = inference_matrix.request(job)
     fields = compared(job, "inference")
-    asked = {name: value for name, value in wanted.to_json().items() if name not in MAY_CHANGE}
+    settings = {name: value for name, value in wanted.to_json().items() if name not in MAY_CHANGE}
     return Benchmark(
         version=VERSION,
         job=job.name,
@@ -69,18 +69,18 @@ def new(job: Job, contents: Mapping[str, str], hosts: Sequence[str], now: str) -
         limit_p99_ms=wanted.p99_ms,
         least_agreement=wanted.agreement,
         budget_minutes=wanted.budget,
-        request={"job": fields, "contents": dict(contents), "hosts": [*hosts], **asked},
+        request={"job": fields, "contents": dict(contents), "hosts": [*hosts], **settings},
     )
 
 
-def left(content: Benchmark, budget_minutes: float) -> bool:
-    """Tell whether the same command, with this budget, has something to measure."""
-    if not content.ended:
+def left(benchmark: Benchmark, budget_minutes: float) -> bool:
+    """Return whether the same command, with this budget, has something to measure."""
+    if not benchmark.ended:
         return True
-    larger = budget_minutes > content.budget_minutes
-    if larger and (content.confirm or {}).get("reason"):
+    larger = budget_minutes > benchmark.budget_minutes
+    if larger and (benchmark.confirm or {}).get("reason"):
         return True
-    return any(cell.again or (larger and (cell.state == "skipped" or cell.cut)) for cell in content.cells)
+    return any(cell.again or (larger and (cell.state == "skipped" or cell.cut)) for cell in benchmark.cells)
 
 
 def continued(earlier: Benchmark, budget_minutes: float) -> Benchmark:
@@ -89,9 +89,9 @@ def continued(earlier: Benchmark, budget_minutes: float) -> Benchmark:
     What could not be begun is tried again; what the budget left out, with a larger one.
     """
     larger = budget_minutes > earlier.budget_minutes
-    content = replace(earlier, budget_minutes=budget_minutes, running=None)
+    benchmark = replace(earlier, budget_minutes=budget_minutes, running=None)
     if not earlier.ended or not left(earlier, budget_minutes):
-        return content
+        return benchmark
 
     def anew(cell: Cell) -> Cell:
         if cell.again or (larger and cell.state == "skipped"):
@@ -99,8 +99,8 @@ def continued(earlier: Benchmark, budget_minutes: float) -> Benchmark:
         return replace(cell, cut="", confirming=[])
 
     return replace(
-        content.with_cells(anew),
-        trials=[replace(trial, tried_again=True) for trial in content.trials],
+        benchmark.with_cells(anew),
+        trials=[replace(trial, tried_again=True) for trial in benchmark.trials],
         ended=None,
         state="incomplete",
         entered=None,
@@ -111,7 +111,7 @@ def continued(earlier: Benchmark, budget_minutes: float) -> Benchmark:
 
 
 def with_cells(
-    content: Benchmark,
+    benchmark: Benchmark,
     wanted: Inference,
     about: Mapping[str, Mapping[str, Any]],
     settings: Sequence[Mapping[str, Any]],
@@ -122,16 +122,16 @@ def with_cells(
     about: as inference_matrix.models returns it, with each model's `error`, empty where it is provided. settings: as
     _cores.instances.common returns them. machine: {cpu, stack}.
     """
-    found = {name: machine.get(name) or getattr(content, name) for name in ("cpu", "stack")}
-    content = replace(content, **found)
-    if not content.cells:
+    values = {name: machine.get(name) or getattr(benchmark, name) for name in ("cpu", "stack")}
+    benchmark = replace(benchmark, **values)
+    if not benchmark.cells:
         cells = [
-            Cell(**cell, hosts=content.hosts, again=bool(about[cell["model"]].get("error")))
+            Cell(**cell, hosts=benchmark.hosts, again=bool(about[cell["model"]].get("error")))
             for cell in inference_matrix.cells(wanted, about, settings)
         ]
         loops = (1 + len(wanted.rates)) * sum(cell.state == "pending" for cell in cells)
         rounds = 1 if loops * wanted.seconds <= ONE_ROUND else 2
-        content = replace(content, settings=[dict(each) for each in settings], cells=cells, rounds=rounds)
+        benchmark = replace(benchmark, settings=[dict(each) for each in settings], cells=cells, rounds=rounds)
 
     def with_model(cell: Cell) -> Cell:
         model = about.get(cell.model, {})
@@ -141,151 +141,155 @@ def with_cells(
             return replace(cell, task=model["task"])
         return cell
 
-    models = {name: {**content.models.get(name, {}), **model} for name, model in about.items()}
-    return replace(content.with_cells(with_model), models=models)
+    models = {name: {**benchmark.models.get(name, {}), **model} for name, model in about.items()}
+    return replace(benchmark.with_cells(with_model), models=models)
 
 
 Step = tuple[Benchmark, Optional[Trial]]
 """The benchmark as it goes on, and the next trial of it; None where it has come to its end."""
 
 
-def advance(content: Benchmark, wanted: Inference, job: Job, now: str) -> Step:
+def advance(benchmark: Benchmark, wanted: Inference, job: Job, now: str) -> Step:
     """Return the benchmark as it goes on, and the next trial of it; None where it has come to its end."""
-    if content.ended:
-        return content, None
-    content, trial = _next(content, wanted, job)
+    if benchmark.ended:
+        return benchmark, None
+    benchmark, trial = _next(benchmark, wanted, job)
     if trial is None:
-        left_out = any(cell.again or cell.state == "skipped" or cell.cut for cell in content.cells)
-        done = not left_out and not (content.confirm or {}).get("reason")
-        content = replace(content, ended=now, state="complete" if done else "incomplete")
-    return content, trial
+        left_out = any(cell.again or cell.state == "skipped" or cell.cut for cell in benchmark.cells)
+        done = not left_out and not (benchmark.confirm or {}).get("reason")
+        benchmark = replace(benchmark, ended=now, state="complete" if done else "incomplete")
+    return benchmark, trial
 
 
-def _next(content: Benchmark, wanted: Inference, job: Job) -> Step:
-    last = content.trials[-1] if content.trials else None
-    if last and last.state == "failed" and not last.tried_again and not any(cell.round for cell in content.cells):
+def _next(benchmark: Benchmark, wanted: Inference, job: Job) -> Step:
+    last = benchmark.trials[-1] if benchmark.trials else None
+    if last and last.state == "failed" and not last.tried_again and not any(cell.round for cell in benchmark.cells):
         why = {"state": "skipped", "reason": f"{last.job} failed", "again": True}
-        return _left_out(content, content.in_state("pending"), **why), None
+        return _left_out(benchmark, benchmark.in_state("pending"), **why), None
     while True:
-        pending, number = content.in_state("pending"), 1
+        pending, number = benchmark.in_state("pending"), 1
         if not pending:
-            if content.rounds == 1:
-                return _confirming(content, wanted, job)
+            if benchmark.rounds == 1:
+                return _confirming(benchmark, wanted, job)
             number = 2
-            if content.entered is None:
-                content = replace(content, entered=entered(content))
-            pending = content.named(content.entered or ())
+            if benchmark.entered is None:
+                benchmark = replace(benchmark, entered=entered(benchmark))
+            pending = benchmark.named(benchmark.entered or ())
             pending = [cell for cell in pending if cell.round < 2 and cell.state == "measured" and not cell.cut]
             if not pending:
-                return _confirming(content, wanted, job)
+                return _confirming(benchmark, wanted, job)
         chosen = _chunk(pending, wanted)
-        needed = cost(content, wanted, len(chosen), number)
+        needed = cost(benchmark, wanted, len(chosen), number)
         # Cells that were measured are of no use without the least that confirms the best of them.
-        needed += LEAST_TURNS * cost(content, wanted, 1, CONFIRMING) if len(content.cells) > 1 else 0
-        if _fits(content, needed) or not content.trials:
-            return content, _trial(content, job, chosen, number)
-        said = f"the budget of {content.budget_minutes:g} min is used up"
-        content = _left_out(content, chosen, **({"state": "skipped", "reason": said} if number == 1 else {"cut": said}))
+        needed += LEAST_TURNS * cost(benchmark, wanted, 1, CONFIRMING) if len(benchmark.cells) > 1 else 0
+        if _fits(benchmark, needed) or not benchmark.trials:
+            return benchmark, _trial(benchmark, job, chosen, number)
+        reason = f"the budget of {benchmark.budget_minutes:g} min is used up"
+        benchmark = _left_out(
+            benchmark, chosen, **({"state": "skipped", "reason": reason} if number == 1 else {"cut": reason})
+        )
 
 
-def _left_out(content: Benchmark, cells: Sequence[Cell], **why: Any) -> Benchmark:
+def _left_out(benchmark: Benchmark, cells: Sequence[Cell], **why: Any) -> Benchmark:
     """Return the benchmark in which these cells are left out."""
-    return content.with_cells(lambda cell: replace(cell, **why), [cell.id for cell in cells])
+    return benchmark.with_cells(lambda cell: replace(cell, **why), [cell.id for cell in cells])
 
 
-def _confirming(content: Benchmark, wanted: Inference, job: Job) -> Step:
+def _confirming(benchmark: Benchmark, wanted: Inference, job: Job) -> Step:
     """Return the next of the runs that confirm the best cells; None where all were made, or the budget is used up.
 
     A turn runs each of them once, and the next turn in the opposite order.
     """
-    confirm = content.confirm if content.confirm is not None else _to_confirm(content, wanted)
-    content = replace(content, confirm=confirm)
-    cells = content.named(confirm["cells"])
+    confirm = benchmark.confirm if benchmark.confirm is not None else _to_confirm(benchmark, wanted)
+    benchmark = replace(benchmark, confirm=confirm)
+    cells = benchmark.named(confirm["cells"])
     for turn in range(1, confirm["turns"] + 1):
         made = {
-            name for trial in content.trials if trial.turn == turn and not trial.tried_again for name in trial.cells
+            name for trial in benchmark.trials if trial.turn == turn and not trial.tried_again for name in trial.cells
         }
         pending = [cell for cell in cells[:: 1 if turn % 2 else -1] if cell.id not in made]
         if pending:
             chosen = _chunk(pending, wanted)
-            if _fits(content, cost(content, wanted, len(chosen), CONFIRMING)):
-                return content, replace(_trial(content, job, chosen, CONFIRMING), turn=turn)
+            if _fits(benchmark, cost(benchmark, wanted, len(chosen), CONFIRMING)):
+                return benchmark, replace(_trial(benchmark, job, chosen, CONFIRMING), turn=turn)
             if turn <= LEAST_TURNS:
-                content = replace(content, confirm={**confirm, "reason": _used_up(content)})
-            return content, None
-    return content, None
+                benchmark = replace(benchmark, confirm={**confirm, "reason": _used_up(benchmark)})
+            return benchmark, None
+    return benchmark, None
 
 
-def _to_confirm(content: Benchmark, wanted: Inference) -> dict[str, Any]:
+def _to_confirm(benchmark: Benchmark, wanted: Inference) -> dict[str, Any]:
     """Return {cells, turns, reason}: as many of each model's best cells, and as often, as the budget allows.
 
     reason: why nothing can be confirmed. A model with one cell that can be recommended has nothing to choose.
     """
-    several = [found for name in content.models if len(found := inference_choice.usable(content, name)) > 1]
+    several = [cells for name in benchmark.models if len(cells := inference_choice.usable(benchmark, name)) > 1]
     if not several:
         return {"cells": [], "turns": 0, "reason": ""}
     for most, turns in [*((most, TURNS) for most in range(BEST, 0, -1)), (1, LEAST_TURNS)]:
-        cells = [cell for found in several for cell in found[:most]]
+        cells = [cell for cells in several for cell in cells[:most]]
         settings = [cell.setting for cell in cells]
-        each = [cost(content, wanted, settings.count(setting), CONFIRMING) for setting in set(settings)]
-        if _fits(content, turns * sum(each)):
+        each = [cost(benchmark, wanted, settings.count(setting), CONFIRMING) for setting in set(settings)]
+        if _fits(benchmark, turns * sum(each)):
             return {"cells": [cell.id for cell in cells], "turns": turns, "reason": ""}
-    return {"cells": [], "turns": 0, "reason": _used_up(content)}
+    return {"cells": [], "turns": 0, "reason": _used_up(benchmark)}
 
 
-def _used_up(content: Benchmark) -> str:
-    return f"the budget of {content.budget_minutes:g} min was used up before the confirming runs"
+def _used_up(benchmark: Benchmark) -> str:
+    return f"the budget of {benchmark.budget_minutes:g} min was used up before the confirming runs"
 
 
-def _fits(content: Benchmark, needed: float) -> bool:
-    return bool(60 * (content.budget_minutes - content.used_minutes) >= needed)
+def _fits(benchmark: Benchmark, needed: float) -> bool:
+    return bool(60 * (benchmark.budget_minutes - benchmark.used_minutes) >= needed)
 
 
-def _trial(content: Benchmark, job: Job, cells: Sequence[Cell], number: int) -> Trial:
-    name = derived_name(job.name, f"infer-{len(content.trials) + 1}")
+def _trial(benchmark: Benchmark, job: Job, cells: Sequence[Cell], number: int) -> Trial:
+    name = derived_name(job.name, f"infer-{len(benchmark.trials) + 1}")
     return Trial(name, number, cells[0].setting, [cell.id for cell in cells])
 
 
 def _chunk(pending: Sequence[Cell], wanted: Inference) -> list[Cell]:
     """Return the cells of the next trial: those of the first one's instances, as many as one job measures."""
     same = [cell for cell in pending if cell.setting == pending[0].setting]
-    length = max(len(json.dumps(inference_matrix.told(cell, wanted, wanted.seconds))) for cell in same)
+    length = max(len(json.dumps(inference_matrix.received(cell, wanted, wanted.seconds))) for cell in same)
     return same[: max(1, min(CELLS, CHARACTERS // (length + 2)))]
 
 
-def seconds(content: Benchmark, wanted: Inference, number: int) -> float:
+def seconds(benchmark: Benchmark, wanted: Inference, number: int) -> float:
     """Return the measured time of a cell in a round, in seconds."""
-    return wanted.seconds * (SHORT if number == 1 and content.rounds == 2 else 1)
+    return wanted.seconds * (SHORT if number == 1 and benchmark.rounds == 2 else 1)
 
 
-def cost(content: Benchmark, wanted: Inference, cells: int, number: int) -> float:
+def cost(benchmark: Benchmark, wanted: Inference, cells: int, number: int) -> float:
     """Return the seconds that a trial of so many cells takes in a round, by those that were made."""
     loops = 1 + len(wanted.rates)
-    known = [trial for trial in content.trials if trial.state == "succeeded" and trial.seconds]
+    known = [trial for trial in benchmark.trials if trial.state == "succeeded" and trial.seconds]
     beside = [
-        max(0.0, (trial.seconds or 0.0) - FIXED - len(trial.cells) * loops * seconds(content, wanted, trial.round))
+        max(0.0, (trial.seconds or 0.0) - FIXED - len(trial.cells) * loops * seconds(benchmark, wanted, trial.round))
         / len(trial.cells)
         for trial in known
     ]
     each = python_statistics.median(beside) if beside else PER_CELL
-    return FIXED + cells * (each + loops * seconds(content, wanted, number))
+    return FIXED + cells * (each + loops * seconds(benchmark, wanted, number))
 
 
-def derivation(content: Benchmark, wanted: Inference, job: Job, trial: Trial, now: float) -> dict[str, Any]:
+def derivation(benchmark: Benchmark, wanted: Inference, job: Job, trial: Trial, now: float) -> dict[str, Any]:
     """Return how the job is turned into a trial: the arguments of derive.trial.
 
     now: seconds since the Unix epoch, from which the rest of the budget counts.
     """
-    setting = content.settings[trial.setting]
-    cells = content.named(trial.cells)
-    told = [inference_matrix.told(cell, wanted, seconds(content, wanted, trial.round)) for cell in cells]
+    setting = benchmark.settings[trial.setting]
+    cells = benchmark.named(trial.cells)
+    measured = [inference_matrix.received(cell, wanted, seconds(benchmark, wanted, trial.round)) for cell in cells]
     request = {
         "version": 1,
-        "cells": told,
+        "cells": measured,
         "limit_seconds": LIMIT_SECONDS,
-        "deadline": now + 60 * max(0.0, content.budget_minutes - content.used_minutes) if content.trials else None,
+        "deadline": now + 60 * max(0.0, benchmark.budget_minutes - benchmark.used_minutes)
+        if benchmark.trials
+        else None,
     }
-    used = [content.models[name] for name in dict.fromkeys(cell.model for cell in cells)]
+    used = [benchmark.models[name] for name in dict.fromkeys(cell.model for cell in cells)]
     models = {about["entry"]: about["source"] for about in used if about["entry"]}
     evaluated = {about["evaluation"].split("/")[1] for about in used if about["evaluation"]}
     data = {name: inference_matrix.of_source(source) for name, source in job.data.items() if name in evaluated}
@@ -304,7 +308,7 @@ def derivation(content: Benchmark, wanted: Inference, job: Job, trial: Trial, no
 
 
 def recorded(
-    content: Benchmark,
+    benchmark: Benchmark,
     trial: Trial,
     tried: Mapping[str, Any],
     hosts: Mapping[str, Mapping[str, Any]],
@@ -319,37 +323,39 @@ def recorded(
         str(tried.get("state")), str((tried.get("outcome") or {}).get("reason") or ""), str(tried.get("reason") or "")
     )
     made = replace(trial, state=state, reason=reason, seconds=round(duration, 1))
-    expected = content.settings[trial.setting]["total"]
+    expected = benchmark.settings[trial.setting]["total"]
 
     def measured(cell: Cell) -> Cell:
         there = {name: cells[cell.id] for name, cells in hosts.items() if cell.id in cells}
-        found = inference_files.all_hosts(cell, there, expected)
+        summary = inference_files.all_hosts(cell, there, expected)
         if not there and state == "failed":
-            found.update(reason=f"{trial.job} failed: {' '.join(reason.split())[:300]}")
-        good = found["state"] == "measured"
+            summary.update(reason=f"{trial.job} failed: {' '.join(reason.split())[:300]}")
+        good = summary["state"] == "measured"
         if trial.round == CONFIRMING:
-            return replace(cell, confirming=[*cell.confirming, inference_choice.confirming(found, trial.turn or 0)])
+            return replace(cell, confirming=[*cell.confirming, inference_choice.confirming(summary, trial.turn or 0)])
         if not good and cell.round:
             # What round 1 has found of it stays.
-            number = trial.round if found["state"] == "failed" else cell.round
-            return replace(cell, round=number, cut=found["reason"])
-        begun = bool(there) and not (state == "failed" and found["state"] == "failed" and len(there) < content.hosts)
-        return replace(cell, **found, again=not begun, round=trial.round if good else cell.round)
+            number = trial.round if summary["state"] == "failed" else cell.round
+            return replace(cell, round=number, cut=summary["reason"])
+        begun = bool(there) and not (
+            state == "failed" and summary["state"] == "failed" and len(there) < benchmark.hosts
+        )
+        return replace(cell, **summary, again=not begun, round=trial.round if good else cell.round)
 
-    content = content.with_cells(measured, trial.cells)
-    used = content.used_minutes + duration / 60
-    return replace(content, trials=[*content.trials, made], used_minutes=used, running=None)
+    benchmark = benchmark.with_cells(measured, trial.cells)
+    used = benchmark.used_minutes + duration / 60
+    return replace(benchmark, trials=[*benchmark.trials, made], used_minutes=used, running=None)
 
 
-def entered(content: Benchmark) -> list[str]:
+def entered(benchmark: Benchmark) -> list[str]:
     """Return the cells of round 2, the most promising first: those that have not clearly lost in round 1."""
-    limit = content.limit_p99_ms
+    limit = benchmark.limit_p99_ms
     groups: dict[tuple[Any, ...], list[Cell]] = {}
-    for cell in content.in_state("measured"):
+    for cell in benchmark.in_state("measured"):
         groups.setdefault((cell.model, cell.sequence_length, cell.batch_size), []).append(cell)
     best = {
-        model: max(cell.speed() for cell in content.in_state("measured") if cell.model == model)
-        for model in {cell.model for cell in content.in_state("measured")}
+        model: max(cell.speed() for cell in benchmark.in_state("measured") if cell.model == model)
+        for model in {cell.model for cell in benchmark.in_state("measured")}
     }
     kept = []
     for group in groups.values():
@@ -359,17 +365,17 @@ def entered(content: Benchmark) -> list[str]:
     return [cell.id for cell in sorted(kept, key=lambda cell: (-cell.speed() / best[cell.model], cell.id))]
 
 
-def failed(content: Benchmark) -> str:
-    """Say why nothing at all was measured; an empty string where something was."""
-    if any(cell.state == "measured" for cell in content.cells) or not content.ended:
+def failed(benchmark: Benchmark) -> str:
+    """Return why nothing at all was measured; an empty string where something was."""
+    if any(cell.state == "measured" for cell in benchmark.cells) or not benchmark.ended:
         return ""
-    reasons = list(dict.fromkeys(_reasons(content)))
-    return f"job {content.job}: nothing was measured: {'; '.join(reasons[:3])}"
+    reasons = list(dict.fromkeys(_reasons(benchmark)))
+    return f"job {benchmark.job}: nothing was measured: {'; '.join(reasons[:3])}"
 
 
-def _reasons(content: Benchmark) -> Iterator[str]:
-    for trial in content.trials:
+def _reasons(benchmark: Benchmark) -> Iterator[str]:
+    for trial in benchmark.trials:
         if trial.state == "failed":
             yield " ".join(trial.reason.split())
-    for cell in content.cells:
+    for cell in benchmark.cells:
         yield cell.reason or f"{count(1, 'cell')} was not measured"

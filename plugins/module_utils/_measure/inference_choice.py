@@ -27,28 +27,28 @@ SETTING = (
 _REPORTED = re.compile(r"\w+ [^ :]+:\w")
 
 
-def concluded(content: Benchmark) -> Benchmark:
+def concluded(benchmark: Benchmark) -> Benchmark:
     """Return a benchmark with its recommended settings, and notes on what keeps others from being so."""
     recommended: dict[str, Any] = {}
     notes: list[str] = []
-    for name in content.models:
-        cells = content.in_state("measured", name)
+    for name in benchmark.models:
+        cells = benchmark.in_state("measured", name)
         if not cells:
             continue
-        chosen, said = _of_model(content, name, cells)
-        notes += said
+        chosen, reasons = _of_model(benchmark, name, cells)
+        notes += reasons
         if chosen:
             recommended[name] = chosen
-    skipped = sum(cell.state == "skipped" or bool(cell.cut) for cell in content.cells)
+    skipped = sum(cell.state == "skipped" or bool(cell.cut) for cell in benchmark.cells)
     if skipped:
         notes.append(f"{count(skipped, 'cell')} were not measured for the full time: see their reasons in the file")
-    return replace(content, recommended=recommended, notes=notes)
+    return replace(benchmark, recommended=recommended, notes=notes)
 
 
-def _of_model(content: Benchmark, name: str, cells: list[Cell]) -> tuple[dict[str, Any] | None, list[str]]:
+def _of_model(benchmark: Benchmark, name: str, cells: list[Cell]) -> tuple[dict[str, Any] | None, list[str]]:
     lengths, cells = _longest(cells)
     notes = _at_batch_one(name, cells)
-    limit, least = content.limit_p99_ms, content.least_agreement
+    limit, least = benchmark.limit_p99_ms, benchmark.least_agreement
     within = [cell for cell in cells if _is_within(cell.latency(), limit)]
     if not within:
         lowest = min(cells, key=lambda cell: cell.latency())
@@ -57,8 +57,8 @@ def _of_model(content: Benchmark, name: str, cells: list[Cell]) -> tuple[dict[st
             f"({described(lowest)})"
         )
         return None, notes
-    chosen, said = _confirmed(content, name)
-    notes += said
+    chosen, reasons = _confirmed(benchmark, name)
+    notes += reasons
     best = next((cell for cell in cells if chosen and cell.id == chosen["cell"]), None)
     faster = [cell for cell in within if disagreement(cell, least) and (best is None or cell.speed() > best.speed())]
     for cell in sorted(faster, key=Cell.speed, reverse=True)[:2]:
@@ -69,12 +69,14 @@ def _of_model(content: Benchmark, name: str, cells: list[Cell]) -> tuple[dict[st
     return chosen, notes
 
 
-def usable(content: Benchmark, name: str) -> list[Cell]:
+def usable(benchmark: Benchmark, name: str) -> list[Cell]:
     """Return the cells of a model that can be recommended by what was measured of them, the fastest first."""
-    cells = content.in_state("measured", name)
-    limit, least = content.limit_p99_ms, content.least_agreement
-    found = [cell for cell in _longest(cells)[1] if _is_within(cell.latency(), limit) and not disagreement(cell, least)]
-    return sorted(found, key=lambda cell: (-cell.speed(), cell.id))
+    cells = benchmark.in_state("measured", name)
+    limit, least = benchmark.limit_p99_ms, benchmark.least_agreement
+    candidates = [
+        cell for cell in _longest(cells)[1] if _is_within(cell.latency(), limit) and not disagreement(cell, least)
+    ]
+    return sorted(candidates, key=lambda cell: (-cell.speed(), cell.id))
 
 
 def _longest(cells: list[Cell]) -> tuple[list[int], list[Cell]]:
@@ -87,26 +89,26 @@ def _is_within(p99: float, limit: float | None) -> bool:
     return limit is None or p99 <= limit
 
 
-def confirming(found: Mapping[str, Any], turn: int) -> dict[str, Any]:
+def confirming(summary: Mapping[str, Any], turn: int) -> dict[str, Any]:
     """Return what a confirming run of a cell found: {turn, state, reason, samples_per_second, p99_ms}."""
-    measured = found["state"] == "measured"
+    measured = summary["state"] == "measured"
     return {
-        **{"turn": turn, "state": found["state"], "reason": found["reason"]},
-        "samples_per_second": float(found["throughput"]["value"]) if measured else None,
-        "p99_ms": found["latency_ms"]["p99"] if measured else None,
+        **{"turn": turn, "state": summary["state"], "reason": summary["reason"]},
+        "samples_per_second": float(summary["throughput"]["value"]) if measured else None,
+        "p99_ms": summary["latency_ms"]["p99"] if measured else None,
     }
 
 
-def _confirmed(content: Benchmark, name: str) -> tuple[dict[str, Any] | None, list[str]]:
+def _confirmed(benchmark: Benchmark, name: str) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the recommended setting of a model by its confirming runs, and notes.
 
     The cell that was the fastest before these runs stays so unless another one is faster in them, by
     repeated.FASTER: were it the fastest of these runs, its figure would be lucky again.
     """
-    cells = usable(content, name)
+    cells = usable(benchmark, name)
     if len(cells) == 1:
         return _recommended(cells[0], cells[0].throughput or {}, cells[0].latency(), ""), []
-    confirm = content.confirm
+    confirm = benchmark.confirm
     if not cells or not confirm:
         return None, []
     good, notes = [], []
@@ -118,24 +120,24 @@ def _confirmed(content: Benchmark, name: str) -> tuple[dict[str, Any] | None, li
         p99 = statistics.median(run["p99_ms"] for run in runs) if not failed else 0.0
         if failed:
             notes.append(f"{name}: {described(cell)} is not recommended: a confirming run failed: {failed['reason']}")
-        elif not _is_within(p99, content.limit_p99_ms):
+        elif not _is_within(p99, benchmark.limit_p99_ms):
             notes.append(f"{name}: {described(cell)} is not recommended: its confirming runs have p99 {p99:.1f} ms")
         else:
             good.append((cell, [float(run["samples_per_second"]) for run in runs], p99))
     if not good:
-        if content.ended:
+        if benchmark.ended:
             notes.append(f"{name}: no setting is recommended: {confirm['reason'] or 'none was confirmed'}")
         return None, notes
     best = good[0]
     for other in good[1:]:
-        found = repeated.paired(list(zip(best[1], other[1])))
-        best = other if found and found.low > 1 else best
+        ratio = repeated.paired(list(zip(best[1], other[1])))
+        best = other if ratio and ratio.low > 1 else best
     for other in good:
-        found = repeated.paired(list(zip(best[1], other[1])))
-        if other is not best and found and found.high > 1:
+        ratio = repeated.paired(list(zip(best[1], other[1])))
+        if other is not best and ratio and ratio.high > 1:
             notes.append(
-                f"{name}: {described(other[0])} may be as fast: {found.ratio:.2f} x ({found.low:.2f} to "
-                f"{found.high:.2f}, at a level of {1 - repeated.FASTER:.0%})"
+                f"{name}: {described(other[0])} may be as fast: {ratio.ratio:.2f} x ({ratio.low:.2f} to "
+                f"{ratio.high:.2f}, at a level of {1 - repeated.FASTER:.0%})"
             )
     cell, speeds, p99 = best
     low, high = repeated.interval(speeds, 0.025)
@@ -155,26 +157,26 @@ def _recommended(cell: Cell, value: Mapping[str, Any], p99: float, runs: str) ->
 
 
 def disagreement(cell: Cell, least: float) -> str:
-    """Say why the predictions of a cell are not those of fp32, as far as they have to be; empty where they are."""
-    found = cell.agreement
+    """Return how predictions of a cell differ from those of fp32 more than is allowed; empty where they do not."""
+    agreement = cell.agreement
     if cell.precision == "fp32" and cell.engine == "eager" and not cell.channels_last:
         return ""
-    if not found:
+    if not agreement:
         return "" if cell.precision == "fp32" else "its predictions were not compared with fp32's"
-    equal = found["equal"]
-    on = f" on {found['data']}" if found.get("data") else ""
+    equal = agreement["equal"]
+    on = f" on {agreement['data']}" if agreement.get("data") else ""
     if equal is None:
         return (
             f"its predictions could not be compared: the model has one logit, which is the same{on} for all inputs; "
             "give it evaluation data (inference: {evaluation: ...})"
         )
-    return "" if equal >= least else f"{agreeing(found)}{on}, below agreement {least:g}"
+    return "" if equal >= least else f"{agreeing(agreement)}{on}, below agreement {least:g}"
 
 
-def agreeing(found: Mapping[str, Any]) -> str:
-    """Say how many predictions equal fp32's, and what equal means where they are no labels."""
-    within = f" to {found['tolerance']:.0%} of their standard deviation" if found.get("tolerance") else ""
-    return f"{found['equal']:.1%} of its predictions equal fp32's{within}"
+def agreeing(agreement: Mapping[str, Any]) -> str:
+    """Describe how many predictions equal fp32's, and what equal means where they are no labels."""
+    within = f" to {agreement['tolerance']:.0%} of their standard deviation" if agreement.get("tolerance") else ""
+    return f"{agreement['equal']:.1%} of its predictions equal fp32's{within}"
 
 
 def described(cell: Cell) -> str:
@@ -217,19 +219,19 @@ def _at_batch_one(name: str, cells: Sequence[Cell]) -> list[str]:
     return [f"{name}: instances on each host at batch 1: {'; '.join(each)}"]
 
 
-def setting_file(content: Benchmark, name: str) -> str:
+def setting_file(benchmark: Benchmark, name: str) -> str:
     """Return recommended-MODEL.yml: the setting with its model's source, and what was measured in comments."""
-    found = content.recommended[name]
-    cell = next(each for each in content.cells if each.id == found["cell"])
-    about = content.models[name]
+    chosen = benchmark.recommended[name]
+    cell = next(each for each in benchmark.cells if each.id == chosen["cell"])
+    about = benchmark.models[name]
     source = about["source"] or {kind: about[kind] for kind in ("small", "configured") if about[kind]}
-    values = {**found["settings"], "source": source}
+    values = {**chosen["settings"], "source": source}
     order = ("model", "source", *SETTING[1:])
     lines = [
         f"# {_ownership.SIGNATURE}: the recommended setting of {name}, for playbooks/predict.yml -e setting=FILE.",
-        f"# Measured by playbooks/infer.yml, job {content.job}, on {count(content.hosts, 'host')}"
-        f"{' with ' + content.cpu if content.cpu else ''}, {content.ended}:",
-        f"# {found['text']}",
+        f"# Measured by playbooks/infer.yml, job {benchmark.job}, on {count(benchmark.hosts, 'host')}"
+        f"{' with ' + benchmark.cpu if benchmark.cpu else ''}, {benchmark.ended}:",
+        f"# {chosen['text']}",
     ]
     if cell.int8_route:
         lines.append(f"# int8: {cell.int8_route}")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the instances of an inference benchmark left on a host, summarised there; and what several hosts' come to.
+"""Summaries of the files that instances of an inference benchmark left on a host, and of several hosts'.
 
 An instance writes output/inference/CELL-RANK.json in the job directory (docs/inference_engines.md). It may have many
 latencies; what leaves the host is a sample of those of all its instances (latencies.merged).
@@ -33,21 +33,23 @@ def of_host(job: Path, start: str = "") -> dict[str, dict[str, Any]]:
         return {}
     cells: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((job / DIRECTORY).glob("*-*.json")):
-        content = read_json(path)
-        if content and content.get("version") == 1 and isinstance(content.get("cell"), str):
-            cells.setdefault(content["cell"], []).append(content)
-    return {cell: _summary(sorted(found, key=lambda one: one["rank"])) for cell, found in cells.items()}
+        document = read_json(path)
+        if document and document.get("version") == 1 and isinstance(document.get("cell"), str):
+            cells.setdefault(document["cell"], []).append(document)
+    return {
+        cell: _summary(sorted(instances, key=lambda instance: instance["rank"])) for cell, instances in cells.items()
+    }
 
 
 def _summary(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     state, reason = _state(instances)
-    good = [one for one in instances if one["state"] == MEASURED]
+    good = [instance for instance in instances if instance["state"] == MEASURED]
     return {
         "instances": len(instances),
         "state": state,
         "reason": reason,
-        "throughput": latencies.together([_throughput(one) for one in good]),
-        "latencies_us": latencies.merged([_closed_loop(one) for one in good]),
+        "throughput": latencies.together([_throughput(instance) for instance in good]),
+        "latencies_us": latencies.merged([_closed_loop(instance) for instance in good]),
         **_taken_over(instances, good),
         "isa": _first(good, "isa"),
         "generation": _generation(good),
@@ -56,72 +58,72 @@ def _summary(instances: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _state(parts: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    worst = min(parts, key=lambda one: STATES.index(one["state"]))
+    worst = min(parts, key=lambda part: STATES.index(part["state"]))
     return worst["state"], worst["reason"]
 
 
-def _throughput(one: Mapping[str, Any]) -> dict[str, float | None]:
-    told = one.get("throughput")
-    if told:
-        return dict(told)
-    seconds = one["seconds"]
-    return {"value": one["samples"] / seconds if seconds else 0.0, "low": None, "high": None}
+def _throughput(instance: Mapping[str, Any]) -> dict[str, float | None]:
+    throughput = instance.get("throughput")
+    if throughput:
+        return dict(throughput)
+    seconds = instance["seconds"]
+    return {"value": instance["samples"] / seconds if seconds else 0.0, "low": None, "high": None}
 
 
 def _sample(values: Sequence[float], count: int) -> dict[str, Any]:
     return {"values": list(values), "count": count}
 
 
-def _closed_loop(one: Mapping[str, Any]) -> dict[str, Any]:
+def _closed_loop(instance: Mapping[str, Any]) -> dict[str, Any]:
     """Return the sample of a closed loop: the share of its time that was not the driver's is the sum of latencies."""
-    sample = _sample(one["latencies_us"], one["count"])
-    if one.get("overhead") is None:
+    sample = _sample(instance["latencies_us"], instance["count"])
+    if instance.get("overhead") is None:
         return sample
-    return {**sample, "total": one["seconds"] * 1e6 * (1 - one["overhead"])}
+    return {**sample, "total": instance["seconds"] * 1e6 * (1 - instance["overhead"])}
 
 
 def _most(parts: Sequence[Mapping[str, Any]], name: str) -> float | None:
-    return max((one[name] for one in parts if one.get(name) is not None), default=None)
+    return max((part[name] for part in parts if part.get(name) is not None), default=None)
 
 
 def _first(parts: Sequence[Mapping[str, Any]], name: str) -> Any:
-    return next((one[name] for one in parts if one.get(name)), None)
+    return next((part[name] for part in parts if part.get(name)), None)
 
 
 def _taken_over(parts: Sequence[Mapping[str, Any]], good: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return what is the most of instances or hosts, or the same for all. good: those that have measured the cell."""
     return {
         **{name: _most(parts, name) for name in ("first_call_seconds", "peak_memory_bytes", "overhead")},
-        "emulated": any(one.get("emulated") for one in parts),
+        "emulated": any(part.get("emulated") for part in parts),
         **{name: _first(good, name) for name in ("int8_route", "agreement")},
         "new_weights": _first(good, "new_weights") or [],
     }
 
 
 def _generation(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    told = [one["generation"] for one in parts if one.get("generation")]
-    if not told:
+    generations = [part["generation"] for part in parts if part.get("generation")]
+    if not generations:
         return None
     return {
-        name: latencies.merged([_sample(one[name], len(one[name])) for one in told])
+        name: latencies.merged([_sample(generation[name], len(generation[name])) for generation in generations])
         for name in ("prefill_us", "per_token_us")
     }
 
 
 def _open_loop(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rates = [entry["rate"] for entry in parts[0].get("open_loop") or []] if parts else []
-    found = []
+    loops = []
     for place, rate in enumerate(rates):
-        each = [one["open_loop"][place] for one in parts if len(one.get("open_loop") or []) > place]
-        found.append(
+        each = [part["open_loop"][place] for part in parts if len(part.get("open_loop") or []) > place]
+        loops.append(
             {
                 "rate": rate,
-                "latencies_us": latencies.merged([_sample(one["latencies_us"], one["count"]) for one in each]),
-                "per_second": sum(one["count"] / one["seconds"] for one in each if one["seconds"]),
-                "offered": sum(one.get("offered", one["count"]) for one in each),
+                "latencies_us": latencies.merged([_sample(loop["latencies_us"], loop["count"]) for loop in each]),
+                "per_second": sum(loop["count"] / loop["seconds"] for loop in each if loop["seconds"]),
+                "offered": sum(loop.get("offered", loop["count"]) for loop in each),
             }
         )
-    return found
+    return loops
 
 
 def all_hosts(cell: Cell, hosts: Mapping[str, Mapping[str, Any]], expected: int) -> dict[str, Any]:
@@ -180,10 +182,12 @@ NOTHING: dict[str, Any] = {
 
 
 def _generated(cell: Cell, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
-    told = [part["generation"] for part in parts if part["generation"]]
-    if not told:
+    generations = [part["generation"] for part in parts if part["generation"]]
+    if not generations:
         return None
-    prefill, token = (latencies.merged([one[name] for one in told]) for name in ("prefill_us", "per_token_us"))
+    prefill, token = (
+        latencies.merged([generation[name] for generation in generations]) for name in ("prefill_us", "per_token_us")
+    )
     speed = latencies.together([part["throughput"] for part in parts])
     return {
         "prefill_ms": latencies.summary(prefill, _MS),

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What an inference benchmark measures: its models with their sources and tasks, and the matrix of cells."""
+"""Matrix of an inference benchmark: its models with their sources and tasks, and its cells."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Infer
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import SOURCES
 from ansible_collections.amx.cluster.plugins.module_utils._measure.inference_document import Cell
 
-# What an instance is told of a cell, beside what it is to measure with.
-TOLD = (
+# Fields of a cell that an instance receives, beside what it is to measure with.
+RECEIVED = (
     *("id", "model", "task", "path", "small", "configured", "precision", "autocast", "int8", "engine"),
     *("channels_last", "batch_size", "sequence_length", "new_tokens", "evaluation"),
 )
@@ -64,29 +64,29 @@ def models(job: Job, prefix: str) -> dict[str, dict[str, Any]]:
     to tell it. prefix: where the cluster's jobs are.
     """
     wanted = request(job)
-    found = {}
+    by_name = {}
     for name in wanted.models:
         base, kind = known_models.variant(name)
         known = known_models.MODELS.get(base or name)
-        one: dict[str, Any] = dict.fromkeys(("source", "entry", "path", "small", "configured"))
-        one["task"] = wanted.tasks.get(name, "")
+        model: dict[str, Any] = dict.fromkeys(("source", "entry", "path", "small", "configured"))
+        model["task"] = wanted.tasks.get(name, "")
         if name in job.models:
-            one.update(source=of_source(job.models[name]), entry=name)
+            model.update(source=of_source(job.models[name]), entry=name)
         elif name.startswith(OF_JOB):
             of = name[len(OF_JOB) :]
             where = str(PurePosixPath(prefix) / "jobs" / of / "output")
-            one.update(source={"directory": where, "at": "head"}, entry=f"job-{of}")
+            model.update(source={"directory": where, "at": "head"}, entry=f"job-{of}")
         elif base:
-            one[kind] = base
+            model[kind] = base
         elif known:
-            one.update(source={"hub": known.hub}, entry=name)
+            model.update(source={"hub": known.hub}, entry=name)
         if known and name not in job.models:
-            one["task"] = one["task"] or known.tasks[0]
-        one["path"] = f"models/{one['entry']}" if one["entry"] else None
+            model["task"] = model["task"] or known.tasks[0]
+        model["path"] = f"models/{model['entry']}" if model["entry"] else None
         given = wanted.evaluation.get(name)
-        one["evaluation"] = f"datasets/{given}" if given else None
-        found[name] = one
-    return found
+        model["evaluation"] = f"datasets/{given}" if given else None
+        by_name[name] = model
+    return by_name
 
 
 def provided(
@@ -97,48 +97,52 @@ def provided(
     error: why it cannot be had, empty where it can. config: its config.json. trained: the job.json of the job that
     trained it, which has the name of its evaluation data; `data` is where these are, as in a job file, by entry.
     """
-    found = {**model, "error": error, "data": {}}
+    described = {**model, "error": error, "data": {}}
     if error and name.startswith(OF_JOB):
         of = name[len(OF_JOB) :]
-        found["error"] = (
+        described["error"] = (
             f"the model that job {of} trained is missing: run playbooks/train.yml with its job file ({error})"
         )
-    if not error and not found["task"]:
-        found["task"] = known_models.task_of(list(map(str, config.get("architectures") or [])))
-        if not found["task"]:
+    if not error and not described["task"]:
+        described["task"] = known_models.task_of(list(map(str, config.get("architectures") or [])))
+        if not described["task"]:
             known = ", ".join(known_models.TASKS)
-            said = f"config.json has architectures {config.get('architectures')}" if config else "it has no config.json"
-            found["error"] = f"the task of {name} is not known ({said}): set tasks: {{{name}: TASK}}, one of {known}"
+            reason = (
+                f"config.json has architectures {config.get('architectures')}" if config else "it has no config.json"
+            )
+            described["error"] = (
+                f"the task of {name} is not known ({reason}): set tasks: {{{name}: TASK}}, one of {known}"
+            )
     file = ((trained.get("job") or {}).get("args") or {}).get("validation_file")
     if (
         not error
-        and not found["evaluation"]
+        and not described["evaluation"]
         and isinstance(file, str)
         and file.startswith("data/")
         and file.endswith(".csv")
     ):
         directory = str(PurePosixPath(model["source"]["directory"]).parent / "data")
-        found["data"] = {model["entry"]: {"directory": directory, "at": "head"}}
-        found["evaluation"] = f"datasets/{model['entry']}/{file[len('data/') :]}"
-    return found
+        described["data"] = {model["entry"]: {"directory": directory, "at": "head"}}
+        described["evaluation"] = f"datasets/{model['entry']}/{file[len('data/') :]}"
+    return described
 
 
-def found(model: Mapping[str, Any], name: str, told: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of a model, see provided(), with what the head has said when it was provided.
+def of_head(model: Mapping[str, Any], name: str, answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a model, see provided(), with the answer of the head when it was provided.
 
-    told: {error, config, job}, the latter two the content of JSON files in Base64, as the module slurp reads them.
+    answer: {error, config, job}, the latter two the content of JSON files in Base64, as the module slurp reads them.
     """
     if not model["entry"]:
         return {**model, "error": ""}
-    return provided(model, name, told.get("error", ""), *map(_decoded, (told.get("config"), told.get("job"))))
+    return provided(model, name, answer.get("error", ""), *map(_decoded, (answer.get("config"), answer.get("job"))))
 
 
 def _decoded(text: str | None) -> dict[str, Any]:
     try:
-        content = json.loads(base64.b64decode(text or ""))
+        document = json.loads(base64.b64decode(text or ""))
     except ValueError:
         return {}
-    return content if isinstance(content, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def of_source(source: Source) -> dict[str, Any]:
@@ -181,11 +185,11 @@ def cells(
 
 def _of_setting(setting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the instances of a cell and their threads; of a setting that is refused, what was requested."""
-    found = {"instances_per_node": setting["instances"], "threads_per_instance": setting["threads"]}
+    cell = {"instances_per_node": setting["instances"], "threads_per_instance": setting["threads"]}
     if setting["error"]:
         name, _equals, value = setting["name"].partition("=")
-        found[name] = int(value) if value.isdigit() else value
-    return found
+        cell[name] = int(value) if value.isdigit() else value
+    return cell
 
 
 def _variants(wanted: Inference, task: str) -> Iterator[dict[str, Any]]:
@@ -196,7 +200,7 @@ def _variants(wanted: Inference, task: str) -> Iterator[dict[str, Any]]:
     precisions: list[tuple[str, bool, str | None]] = []
     for precision in wanted.precisions:
         if precision == "int8":
-            precisions += [(precision, False, way) for way in wanted.int8]
+            precisions += [(precision, False, route) for route in wanted.int8]
         elif precision == "fp32":
             precisions.append((precision, False, None))
         else:
@@ -217,10 +221,10 @@ def _variants(wanted: Inference, task: str) -> Iterator[dict[str, Any]]:
         }
 
 
-def told(cell: Cell, wanted: Inference, seconds: float) -> dict[str, Any]:
-    """Return a cell as the instances are told of it; seconds: of the closed loop, and of each open one."""
+def received(cell: Cell, wanted: Inference, seconds: float) -> dict[str, Any]:
+    """Return a cell as the instances receive it; seconds: of the closed loop, and of each open one."""
     return {
-        **{name: getattr(cell, name) for name in TOLD},
+        **{name: getattr(cell, name) for name in RECEIVED},
         "rates": wanted.rates,
         "seconds": seconds,
         "warmup": wanted.warmup,

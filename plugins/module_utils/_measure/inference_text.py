@@ -29,31 +29,31 @@ HEADER = [
 ROWS = 12
 
 
-def report(content: Benchmark, path: str) -> str:
+def report(benchmark: Benchmark, path: str) -> str:
     """Return a table for each model, the recommended settings with the commands that use them, notes and the file."""
-    facts = ", ".join(filter(None, (content.stack, content.cpu, names(content.names))))
-    used = f"{content.used_minutes:.1f} of {content.budget_minutes:g} min used"
-    limit = f", p99 limit {content.limit_p99_ms:g} ms" if content.limit_p99_ms else ""
-    lines = [f"Inference {content.job}: {facts}; {used}{limit}", ""]
-    for name in content.models:
-        lines += [*_table(content, name, path), ""]
-    for note in content.notes:
+    facts = ", ".join(filter(None, (benchmark.stack, benchmark.cpu, names(benchmark.names))))
+    used = f"{benchmark.used_minutes:.1f} of {benchmark.budget_minutes:g} min used"
+    limit = f", p99 limit {benchmark.limit_p99_ms:g} ms" if benchmark.limit_p99_ms else ""
+    lines = [f"Inference {benchmark.job}: {facts}; {used}{limit}", ""]
+    for name in benchmark.models:
+        lines += [*_table(benchmark, name, path), ""]
+    for note in benchmark.notes:
         lines += wrapped("- ", note)
-    for trial in content.trials:
+    for trial in benchmark.trials:
         if trial.state == "failed":
             lines += wrapped(f"- {trial.job} failed: ", " ".join(trial.reason.split())[:400])
-    if content.state != "complete":
+    if benchmark.state != "complete":
         lines.append("The same command continues; with a larger budget where this one is used up.")
     return "\n".join([*lines, f"All cells: {path}", f"As a page: playbooks/report.yml -e of={Path(path).parent}"])
 
 
-def planned(content: Benchmark) -> str:
+def planned(benchmark: Benchmark) -> str:
     """Return what a benchmark would measure, for check mode."""
-    pending = [cell for cell in content.cells if cell.state == "pending"]
+    pending = [cell for cell in benchmark.cells if cell.state == "pending"]
     lines = wrapped(
         "Would be measured: ",
-        f"as many of {count(len(pending), 'cell')} as {content.budget_minutes:g} min allow, of which "
-        f"{content.used_minutes:.1f} are used:",
+        f"as many of {count(len(pending), 'cell')} as {benchmark.budget_minutes:g} min allow, of which "
+        f"{benchmark.used_minutes:.1f} are used:",
     )
     for cell in pending:
         instances = f"{cell.instances_per_node} x {count(cell.threads_per_instance, 'thread')}"
@@ -61,10 +61,10 @@ def planned(content: Benchmark) -> str:
     return "\n".join(lines)
 
 
-def _table(content: Benchmark, name: str, path: str) -> list[str]:
-    cells = [cell for cell in content.cells if cell.model == name]
+def _table(benchmark: Benchmark, name: str, path: str) -> list[str]:
+    cells = [cell for cell in benchmark.cells if cell.model == name]
     measured = sorted((cell for cell in cells if cell.state == "measured"), key=Cell.speed, reverse=True)
-    recommended = content.recommended.get(name)
+    recommended = benchmark.recommended.get(name)
     shown = measured[:ROWS]
     if recommended:
         shown += [cell for cell in measured[ROWS:] if cell.id == recommended["cell"]]
@@ -109,18 +109,18 @@ def _row(cell: Cell, recommended: Mapping[str, Any] | None) -> list[str]:
     ]
 
 
-def line(content: Benchmark, trial: Trial) -> str:
-    """Say in one line what came of a trial."""
+def line(benchmark: Benchmark, trial: Trial) -> str:
+    """Return the outcome of a trial in one line."""
     if trial.state != "succeeded" and not any(
-        cell.state == "measured" for cell in content.cells if cell.id in trial.cells
+        cell.state == "measured" for cell in benchmark.cells if cell.id in trial.cells
     ):
         return f"{trial.job} failed: {' '.join(trial.reason.split())[:300]}"
-    states = [cell.state for cell in content.cells if cell.id in trial.cells]
+    states = [cell.state for cell in benchmark.cells if cell.id in trial.cells]
     each = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    setting = content.settings[trial.setting]
-    left = sum(cell.state == "pending" for cell in content.cells)
+    setting = benchmark.settings[trial.setting]
+    left = sum(cell.state == "pending" for cell in benchmark.cells)
     threads = count(setting["threads"], "thread")
     return (
         f"{trial.job}, round {trial.round}, {setting['instances']} x {threads} on each host: {each}; {left} not "
-        f"tried yet, {content.used_minutes:.1f} of {content.budget_minutes:g} min used"
+        f"tried yet, {benchmark.used_minutes:.1f} of {benchmark.budget_minutes:g} min used"
     )

@@ -20,7 +20,7 @@ def changed(text: str, fields: Mapping[str, Any]) -> str:
     """
     import yaml  # only here: the control node has it
 
-    wanted = _apart(_read(text, yaml))
+    wanted = _separate(_read(text, yaml))
     if wanted is None:
         lines = [f"{text}{'' if text.endswith(chr(10)) or not text else chr(10)}"]
         for name, value in fields.items():
@@ -36,8 +36,8 @@ def changed(text: str, fields: Mapping[str, Any]) -> str:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         text = _set(text, root, path, value, yaml)
         _put(wanted, path, value)
-    found = _read(text, yaml)
-    if found != wanted:
+    values = _read(text, yaml)
+    if values != wanted:
         raise ValueError("the fields could not be changed without changing others: set them in the file yourself")
     return text
 
@@ -63,37 +63,37 @@ def _read(text: str, yaml: Any) -> Any:
         raise ValueError(f"the file: {_yaml.problem(error)}") from None
 
 
-def _apart(value: Any) -> Any:
+def _separate(value: Any) -> Any:
     """Return a value in which nothing is shared, as it is where the text has anchors."""
     if isinstance(value, dict):
-        return {key: _apart(item) for key, item in value.items()}
-    return [_apart(item) for item in value] if isinstance(value, list) else value
+        return {key: _separate(item) for key, item in value.items()}
+    return [_separate(item) for item in value] if isinstance(value, list) else value
 
 
 def _flat(fields: Mapping[str, Any]) -> list[tuple[tuple[str, ...], Any]]:
-    found: list[tuple[tuple[str, ...], Any]] = []
+    flat: list[tuple[tuple[str, ...], Any]] = []
     for name, value in fields.items():
         if isinstance(value, Mapping):
-            found += [((name, inner), item) for inner, item in value.items()]
+            flat += [((name, inner), item) for inner, item in value.items()]
         else:
-            found.append(((name,), value))
-    return found
+            flat.append(((name,), value))
+    return flat
 
 
-def _has(content: Any, path: tuple[str, ...], value: Any) -> bool:
+def _has(tree: Any, path: tuple[str, ...], value: Any) -> bool:
     for name in path:
-        if not isinstance(content, dict) or name not in content:
+        if not isinstance(tree, dict) or name not in tree:
             return False
-        content = content[name]
-    return bool(content == value)
+        tree = tree[name]
+    return bool(tree == value)
 
 
-def _put(content: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     for name in path[:-1]:
-        inner = content.get(name)
-        content[name] = inner if isinstance(inner, dict) else {}
-        content = content[name]
-    content[path[-1]] = value
+        inner = tree.get(name)
+        tree[name] = inner if isinstance(inner, dict) else {}
+        tree = tree[name]
+    tree[path[-1]] = value
 
 
 def _set(text: str, root: Any, path: tuple[str, ...], value: Any, yaml: Any) -> str:

@@ -63,45 +63,45 @@ class Sweep(Measurement[sweep.Sweep]):
     def continued(self, earlier: sweep.Sweep) -> sweep.Sweep:
         return sweep.continued(earlier, self.content)
 
-    def ended(self, content: sweep.Sweep) -> bool:
-        return not sweep.left(content)
+    def ended(self, state: sweep.Sweep) -> bool:
+        return not sweep.left(state)
 
-    def unfinished(self, content: sweep.Sweep) -> list[str]:
-        return sweep.interrupted(content)
+    def unfinished(self, state: sweep.Sweep) -> list[str]:
+        return sweep.interrupted(state)
 
-    def next(self, content: sweep.Sweep, now: float) -> tuple[sweep.Sweep, sweep_request.Run | None]:
-        run = sweep.following(content)
-        return (sweep.started(content, run.job, _text.now()), run) if run else (content, None)
+    def next(self, state: sweep.Sweep, now: float) -> tuple[sweep.Sweep, sweep_request.Run | None]:
+        run = sweep.following(state)
+        return (sweep.started(state, run.job, _text.now()), run) if run else (state, None)
 
-    def trial(self, content: sweep.Sweep, run: sweep_request.Run, now: float) -> dict[str, Any]:
-        layout = content.layout or {}
+    def trial(self, state: sweep.Sweep, run: sweep_request.Run, now: float) -> dict[str, Any]:
+        layout = state.layout or {}
         return sweep_request.trial(self.job, self.request, run, layout.get("ranks_per_node", 1))
 
     def recorded(
-        self, content: sweep.Sweep, tried: Mapping[str, Any], found: Found, now: float
+        self, state: sweep.Sweep, tried: Mapping[str, Any], facts: Found, now: float
     ) -> tuple[sweep.Sweep, str]:
-        content, stop = sweep.recorded(content, tried, _text.now())
-        content = replace(content, cpu=content.cpu or found.head.get("cpu") or None)
-        left, runs = len(sweep.left(content)), content.runs
+        state, stop = sweep.recorded(state, tried, _text.now())
+        state = replace(state, cpu=state.cpu or facts.head.get("cpu") or None)
+        left, runs = len(sweep.left(state)), state.runs
         if not left:
             network = _io.read_json(self.results / "network" / "network.json")
-            content = sweep.summarised(content, sweep.slowest_link(network or {}, self.hosts))
+            state = sweep.summarised(state, sweep.slowest_link(network or {}, self.hosts))
         if stop:
-            raise Stopped(stop, content)
-        (run,) = [run for run in [content.sanity, *runs] if run and run.job == tried["job"]]
-        return content, sweep_text.line(run, len(runs) - left, len(runs))
+            raise Stopped(stop, state)
+        (run,) = [run for run in [state.sanity, *runs] if run and run.job == tried["job"]]
+        return state, sweep_text.line(run, len(runs) - left, len(runs))
 
-    def status(self, content: sweep.Sweep) -> str:
-        left = len(sweep.left(content))
-        made = len(content.runs) - left
+    def status(self, state: sweep.Sweep) -> str:
+        left = len(sweep.left(state))
+        made = len(state.runs) - left
         where = f"Sweep of job {self.job.name} on {len(self.hosts)} hosts"
         return f"{where}: {made} runs have been made, {left} are left"
 
-    def planned(self, content: sweep.Sweep) -> str:
-        return sweep_text.planned(content)
+    def planned(self, state: sweep.Sweep) -> str:
+        return sweep_text.planned(state)
 
-    def text(self, content: sweep.Sweep, wrote: str) -> str:
-        return sweep_text.table(content, str(self.path))
+    def text(self, state: sweep.Sweep, wrote: str) -> str:
+        return sweep_text.table(state, str(self.path))
 
 
 class Tuning(Measurement[tuning.Tuning]):
@@ -122,7 +122,7 @@ class Tuning(Measurement[tuning.Tuning]):
         self.content = tuning.new(self.job, self.request, contents(self.job), _text.now())
 
     def to_inventory(self) -> bool:
-        """Tell whether the winner is for the inventory."""
+        """Return whether the winner is for the inventory."""
         return self.request.write_to == "inventory"
 
     def continued(self, earlier: tuning.Tuning) -> tuning.Tuning:
@@ -135,64 +135,64 @@ class Tuning(Measurement[tuning.Tuning]):
             "vary": [*self.request.vary],
         }
 
-    def begun(self, content: tuning.Tuning, found: Found) -> tuning.Tuning:
-        valid = candidates.common(found.hosts)
+    def begun(self, state: tuning.Tuning, facts: Found) -> tuning.Tuning:
+        valid = candidates.common(facts.hosts)
         if not valid:
             raise ValueError(
                 f"job {self.job.name} has no settings that are valid on every one of {', '.join(self.hosts)}: "
                 f"playbooks/plan.yml -e job={self.job.file} says what does not fit"
             )
-        stack = {"packages": found.head.get("packages") or {}}
+        stack = {"packages": facts.head.get("packages") or {}}
         optimizes = tuning_request.optimizes(self.job, self.cluster.optimize, stack, self.request.vary)
-        return tuning.with_candidates(content, valid, optimizes, self.request.env_values)
+        return tuning.with_candidates(state, valid, optimizes, self.request.env_values)
 
-    def ended(self, content: tuning.Tuning) -> bool:
-        return bool(content.ended)
+    def ended(self, state: tuning.Tuning) -> bool:
+        return bool(state.ended)
 
-    def unfinished(self, content: tuning.Tuning) -> list[str]:
-        return [content.running.job] if content.running else []
+    def unfinished(self, state: tuning.Tuning) -> list[str]:
+        return [state.running.job] if state.running else []
 
-    def next(self, content: tuning.Tuning, now: float) -> tuple[tuning.Tuning, tuning.Trial | None]:
-        content, run = tuning.advance(content, self.job, _text.now())
+    def next(self, state: tuning.Tuning, now: float) -> tuple[tuning.Tuning, tuning.Trial | None]:
+        state, run = tuning.advance(state, self.job, _text.now())
         if run is None:
-            return replace(content, diff=tuning_files.diff(content, self.job)), None
-        return replace(content, running=replace(run, began=now)), run
+            return replace(state, diff=tuning_files.diff(state, self.job)), None
+        return replace(state, running=replace(run, began=now)), run
 
-    def trial(self, content: tuning.Tuning, run: tuning.Trial, now: float) -> dict[str, Any]:
-        return tuning.derivation(content, self.job, run)
+    def trial(self, state: tuning.Tuning, run: tuning.Trial, now: float) -> dict[str, Any]:
+        return tuning.derivation(state, self.job, run)
 
     def recorded(
-        self, content: tuning.Tuning, tried: Mapping[str, Any], found: Found, now: float
+        self, state: tuning.Tuning, tried: Mapping[str, Any], facts: Found, now: float
     ) -> tuple[tuning.Tuning, str]:
-        running = self.begun_run(content.running)
-        content = tuning.recorded(content, running, tried, max(0.0, now - (running.began or now)))
-        return content, tuning_text.line(content.trials[-1])
+        running = self.begun_run(state.running)
+        state = tuning.recorded(state, running, tried, max(0.0, now - (running.began or now)))
+        return state, tuning_text.line(state.trials[-1])
 
-    def status(self, content: tuning.Tuning) -> str:
-        ended = ", it has ended" if self.ended(content) else ""
+    def status(self, state: tuning.Tuning) -> str:
+        ended = ", it has ended" if self.ended(state) else ""
         where = f"Tuning of job {self.job.name} on {len(self.hosts)} hosts"
-        return f"{where}: {len(content.trials)} trials have been made{ended}"
+        return f"{where}: {len(state.trials)} trials have been made{ended}"
 
-    def planned(self, content: tuning.Tuning) -> str:
-        return tuning_text.planned(content)
+    def planned(self, state: tuning.Tuning) -> str:
+        return tuning_text.planned(state)
 
-    def text(self, content: tuning.Tuning, wrote: str) -> str:
-        return tuning_text.table(content, str(self.path), wrote, self.request.write_to)
+    def text(self, state: tuning.Tuning, wrote: str) -> str:
+        return tuning_text.table(state, str(self.path), wrote, self.request.write_to)
 
-    def applied(self, content: tuning.Tuning, dry: bool) -> tuple[tuning.Tuning, str]:
+    def applied(self, state: tuning.Tuning, dry: bool) -> tuple[tuning.Tuning, str]:
         """Write the winner if that is requested; to the job file, only if it still is what was tuned."""
-        if not content.diff or not (self.request.write or self.to_inventory()):
-            return content, ""
-        tuning_files.refuse_changed(tuning_files.diff(content, self.job), content.diff, self.job, self.path)
+        if not state.diff or not (self.request.write or self.to_inventory()):
+            return state, ""
+        tuning_files.refuse_changed(tuning_files.diff(state, self.job), state.diff, self.job, self.path)
         variables = tuning_files.variables_file(self.cluster.inventory) if self.to_inventory() else None
-        changes = tuning_files.changes(content, self.job, variables)
-        content = replace(content, diff="".join(change.diff for change in changes))
+        changes = tuning_files.changes(state, self.job, variables)
+        state = replace(state, diff="".join(change.diff for change in changes))
         if not self.request.write:
-            return content, ""
-        return content, tuning_files.write(changes, self.job, dry)
+            return state, ""
+        return state, tuning_files.write(changes, self.job, dry)
 
-    def failed(self, content: tuning.Tuning) -> str:
-        return f"job {content.job} was not tuned: {content.notes[0]}" if tuning.job_failed(content) else ""
+    def failed(self, state: tuning.Tuning) -> str:
+        return f"job {state.job} was not tuned: {state.notes[0]}" if tuning.job_failed(state) else ""
 
 
 class LearningRate(Measurement[learning.Learning]):
@@ -208,51 +208,51 @@ class LearningRate(Measurement[learning.Learning]):
     def continued(self, earlier: learning.Learning) -> learning.Learning:
         return learning.continued(earlier, self.content.budget_minutes)
 
-    def ended(self, content: learning.Learning) -> bool:
-        return bool(content.ended)
+    def ended(self, state: learning.Learning) -> bool:
+        return bool(state.ended)
 
-    def unfinished(self, content: learning.Learning) -> list[str]:
-        return [content.running.job] if content.running else []
+    def unfinished(self, state: learning.Learning) -> list[str]:
+        return [state.running.job] if state.running else []
 
-    def next(self, content: learning.Learning, now: float) -> tuple[learning.Learning, learning.Trial | None]:
-        content, run = learning.advance(content, self.job, _text.now())
+    def next(self, state: learning.Learning, now: float) -> tuple[learning.Learning, learning.Trial | None]:
+        state, run = learning.advance(state, self.job, _text.now())
         if run is None:
-            change = tuning_files.of_job(self.job, learning.changes(content))
-            return replace(content, diff=change.diff), None
-        return replace(content, running=replace(run, began=now)), run
+            change = tuning_files.of_job(self.job, learning.changes(state))
+            return replace(state, diff=change.diff), None
+        return replace(state, running=replace(run, began=now)), run
 
-    def trial(self, content: learning.Learning, run: learning.Trial, now: float) -> dict[str, Any]:
+    def trial(self, state: learning.Learning, run: learning.Trial, now: float) -> dict[str, Any]:
         return learning.derivation(self.job, run)
 
     def recorded(
-        self, content: learning.Learning, tried: Mapping[str, Any], found: Found, now: float
+        self, state: learning.Learning, tried: Mapping[str, Any], facts: Found, now: float
     ) -> tuple[learning.Learning, str]:
-        running = self.begun_run(content.running)
-        content = learning.recorded(content, running, tried, max(0.0, now - (running.began or now)))
-        return content, learning.line(content.trials[-1], content.metric)
+        running = self.begun_run(state.running)
+        state = learning.recorded(state, running, tried, max(0.0, now - (running.began or now)))
+        return state, learning.line(state.trials[-1], state.metric)
 
-    def status(self, content: learning.Learning) -> str:
-        ended = ", it has ended" if self.ended(content) else ""
+    def status(self, state: learning.Learning) -> str:
+        ended = ", it has ended" if self.ended(state) else ""
         where = f"Tuning of the learning rate of job {self.job.name} on {len(self.hosts)} hosts"
-        return f"{where}: {len(content.trials)} trainings have been made{ended}"
+        return f"{where}: {len(state.trials)} trainings have been made{ended}"
 
-    def planned(self, content: learning.Learning) -> str:
-        return learning.planned(content)
+    def planned(self, state: learning.Learning) -> str:
+        return learning.planned(state)
 
-    def text(self, content: learning.Learning, wrote: str) -> str:
-        return learning.text(content, str(self.path), wrote)
+    def text(self, state: learning.Learning, wrote: str) -> str:
+        return learning.text(state, str(self.path), wrote)
 
-    def applied(self, content: learning.Learning, dry: bool) -> tuple[learning.Learning, str]:
+    def applied(self, state: learning.Learning, dry: bool) -> tuple[learning.Learning, str]:
         """Write the winner if that is requested, only to the job file that was tuned."""
-        if not content.diff or not truth("write", self.options["write"]):
-            return content, ""
-        change = tuning_files.of_job(self.job, learning.changes(content))
-        tuning_files.refuse_changed(change.diff, content.diff, self.job, self.path)
-        return content, tuning_files.write([change], self.job, dry)
+        if not state.diff or not truth("write", self.options["write"]):
+            return state, ""
+        change = tuning_files.of_job(self.job, learning.changes(state))
+        tuning_files.refuse_changed(change.diff, state.diff, self.job, self.path)
+        return state, tuning_files.write([change], self.job, dry)
 
-    def failed(self, content: learning.Learning) -> str:
-        failed = len(content.trials) >= 1 and content.trials[0].state == "failed" and bool(content.ended)
-        return f"job {content.job} was not tuned: {content.notes[0]}" if failed else ""
+    def failed(self, state: learning.Learning) -> str:
+        failed = len(state.trials) >= 1 and state.trials[0].state == "failed" and bool(state.ended)
+        return f"job {state.job} was not tuned: {state.notes[0]}" if failed else ""
 
 
 class InferenceBenchmark(Measurement[Benchmark]):
@@ -290,57 +290,57 @@ class InferenceBenchmark(Measurement[Benchmark]):
             "models": {name: model for name, model in self.models.items() if model["entry"]},
         }
 
-    def begun(self, content: Benchmark, found: Found) -> Benchmark:
-        provided = found.head.get("models") or {}
+    def begun(self, state: Benchmark, facts: Found) -> Benchmark:
+        provided = facts.head.get("models") or {}
         about = {
-            name: inference_matrix.found(model, name, provided.get(name) or {}) for name, model in self.models.items()
+            name: inference_matrix.of_head(model, name, provided.get(name) or {}) for name, model in self.models.items()
         }
-        return inference.with_cells(content, self.request, about, instances.common(found.hosts), found.head)
+        return inference.with_cells(state, self.request, about, instances.common(facts.hosts), facts.head)
 
-    def ended(self, content: Benchmark) -> bool:
-        return bool(content.ended)
+    def ended(self, state: Benchmark) -> bool:
+        return bool(state.ended)
 
-    def unfinished(self, content: Benchmark) -> list[str]:
-        return [content.running.job] if content.running else []
+    def unfinished(self, state: Benchmark) -> list[str]:
+        return [state.running.job] if state.running else []
 
-    def next(self, content: Benchmark, now: float) -> tuple[Benchmark, inference_document.Trial | None]:
-        content, run = inference.advance(content, self.request, self.job, _text.now())
+    def next(self, state: Benchmark, now: float) -> tuple[Benchmark, inference_document.Trial | None]:
+        state, run = inference.advance(state, self.request, self.job, _text.now())
         if run:
-            content = replace(content, running=replace(run, began=now))
-        return inference_choice.concluded(content), run
+            state = replace(state, running=replace(run, began=now))
+        return inference_choice.concluded(state), run
 
-    def trial(self, content: Benchmark, run: inference_document.Trial, now: float) -> dict[str, Any]:
-        return inference.derivation(content, self.request, self.job, run, now)
+    def trial(self, state: Benchmark, run: inference_document.Trial, now: float) -> dict[str, Any]:
+        return inference.derivation(state, self.request, self.job, run, now)
 
-    def recorded(self, content: Benchmark, tried: Mapping[str, Any], found: Found, now: float) -> tuple[Benchmark, str]:
-        running = self.begun_run(content.running)
-        content = inference.recorded(content, running, tried, found.hosts, max(0.0, now - (running.began or now)))
-        return content, inference_text.line(content, content.trials[-1])
+    def recorded(self, state: Benchmark, tried: Mapping[str, Any], facts: Found, now: float) -> tuple[Benchmark, str]:
+        running = self.begun_run(state.running)
+        state = inference.recorded(state, running, tried, facts.hosts, max(0.0, now - (running.began or now)))
+        return state, inference_text.line(state, state.trials[-1])
 
-    def write(self, content: Benchmark) -> None:
+    def write(self, state: Benchmark) -> None:
         """Write inference.json, and each recommended setting beside it when there is nothing left to measure."""
-        super().write(content)
-        if content.ended:
+        super().write(state)
+        if state.ended:
             for old in self.path.parent.glob(inference_choice.file_name("*")):
                 _ownership.remove(old)
-            for name in content.recommended:
+            for name in state.recommended:
                 path = self.path.with_name(inference_choice.file_name(name))
-                _io.write_text(path, inference_choice.setting_file(content, name))
+                _io.write_text(path, inference_choice.setting_file(state, name))
 
-    def status(self, content: Benchmark) -> str:
-        ended = ", it has ended" if self.ended(content) else ""
-        measured = len(content.in_state("measured"))
+    def status(self, state: Benchmark) -> str:
+        ended = ", it has ended" if self.ended(state) else ""
+        measured = len(state.in_state("measured"))
         where = f"Inference {self.job.name}: {', '.join(self.models)} on {len(self.hosts)} hosts"
         return f"{where}: {measured} cells have been measured{ended}"
 
-    def planned(self, content: Benchmark) -> str:
-        return inference_text.planned(content)
+    def planned(self, state: Benchmark) -> str:
+        return inference_text.planned(state)
 
-    def text(self, content: Benchmark, wrote: str) -> str:
-        return inference_text.report(content, str(self.path))
+    def text(self, state: Benchmark, wrote: str) -> str:
+        return inference_text.report(state, str(self.path))
 
-    def failed(self, content: Benchmark) -> str:
-        return inference.failed(content)
+    def failed(self, state: Benchmark) -> str:
+        return inference.failed(state)
 
 
 class Estimate(Measurement[estimate.Estimate]):
@@ -373,10 +373,10 @@ class Estimate(Measurement[estimate.Estimate]):
     def earlier(self) -> None:
         return None
 
-    def begin(self, found: Found, dry: bool) -> estimate.Estimate:
+    def begin(self, facts: Found, dry: bool) -> estimate.Estimate:
         if not dry:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return self.begun(self.content, found)
+        return self.begun(self.content, facts)
 
     def continued(self, earlier: estimate.Estimate) -> estimate.Estimate:
         return earlier
@@ -384,49 +384,49 @@ class Estimate(Measurement[estimate.Estimate]):
     def questions(self) -> dict[str, Any]:
         return {"links": True}
 
-    def begun(self, content: estimate.Estimate, found: Found) -> estimate.Estimate:
-        return replace(content, links=found.hosts)
+    def begun(self, state: estimate.Estimate, facts: Found) -> estimate.Estimate:
+        return replace(state, links=facts.hosts)
 
-    def ended(self, content: estimate.Estimate) -> bool:
-        return content.run.state != "pending"
+    def ended(self, state: estimate.Estimate) -> bool:
+        return state.run.state != "pending"
 
-    def unfinished(self, content: estimate.Estimate) -> list[str]:
-        return [content.run.job] if content.run.state == "pending" and content.run.started else []
+    def unfinished(self, state: estimate.Estimate) -> list[str]:
+        return [state.run.job] if state.run.state == "pending" and state.run.started else []
 
-    def next(self, content: estimate.Estimate, now: float) -> tuple[estimate.Estimate, Run | None]:
-        if self.ended(content):
-            return content, None
-        run = replace(content.run, started=_text.now())
-        return replace(content, run=run), run
+    def next(self, state: estimate.Estimate, now: float) -> tuple[estimate.Estimate, Run | None]:
+        if self.ended(state):
+            return state, None
+        run = replace(state.run, started=_text.now())
+        return replace(state, run=run), run
 
-    def trial(self, content: estimate.Estimate, run: Run, now: float) -> dict[str, Any]:
-        steps, warmup = content.steps, content.warmup_steps
+    def trial(self, state: estimate.Estimate, run: Run, now: float) -> dict[str, Any]:
+        steps, warmup = state.steps, state.warmup_steps
         return {"suffix": self.DIRECTORY, "steps": steps, "warmup_steps": warmup, "fields": {"hosts": run.names}}
 
     def recorded(
-        self, content: estimate.Estimate, tried: Mapping[str, Any], found: Found, now: float
+        self, state: estimate.Estimate, tried: Mapping[str, Any], facts: Found, now: float
     ) -> tuple[estimate.Estimate, str]:
         came = runs.record(tried)
         if came["state"] == "failed" or not came["measured"]:
-            content = replace(content, run=replace(content.run, state="failed", reason=came["reason"]))
+            state = replace(state, run=replace(state.run, state="failed", reason=came["reason"]))
             warnings = (tried.get("plan") or {}).get("memory", {}).get("warnings", [])
             reason = came["reason"] or "its steps were not measured"
-            told = "\n".join([f"Job {self.job.name} has no estimate: {content.run.job} failed: {reason}", *warnings])
-            raise Stopped(told, content)
+            message = "\n".join([f"Job {self.job.name} has no estimate: {state.run.job} failed: {reason}", *warnings])
+            raise Stopped(message, state)
         network = _io.read_json(self.results / "network" / "network.json") or {}
-        content = estimate.estimated(content, self.job, tried, network, self.hosts, self.most)
-        return content, sweep_text.line(content.run, 1, 1)
+        state = estimate.estimated(state, self.job, tried, network, self.hosts, self.most)
+        return state, sweep_text.line(state.run, 1, 1)
 
-    def status(self, content: estimate.Estimate) -> str:
+    def status(self, state: estimate.Estimate) -> str:
         where = f"Estimate of job {self.job.name}"
-        return f"{where}: {content.steps} steps on {content.run.names[0]}, after {content.warmup_steps} of warm-up"
+        return f"{where}: {state.steps} steps on {state.run.names[0]}, after {state.warmup_steps} of warm-up"
 
-    def planned(self, content: estimate.Estimate) -> str:
-        steps = content.steps + content.warmup_steps
-        return f"Would be run: {content.run.job} ({_text.count(steps, 'step')} on {content.run.names[0]})"
+    def planned(self, state: estimate.Estimate) -> str:
+        steps = state.steps + state.warmup_steps
+        return f"Would be run: {state.run.job} ({_text.count(steps, 'step')} on {state.run.names[0]})"
 
-    def text(self, content: estimate.Estimate, wrote: str) -> str:
-        return estimate.text(content, str(self.path))
+    def text(self, state: estimate.Estimate, wrote: str) -> str:
+        return estimate.text(state, str(self.path))
 
 
 KINDS: dict[str, type[Measurement]] = {

@@ -45,10 +45,10 @@ def summary(sample: Mapping[str, Any], scale: float = 1.0) -> dict[str, float] |
         return None
     # Of one value there are no quantiles before Python 3.13.
     cuts = statistics.quantiles(values if len(values) > 1 else values * 2, n=100, method="inclusive")
-    found = {f"p{percent}": cuts[percent - 1] for percent in PERCENTILES}
+    percentiles = {f"p{percent}": cuts[percent - 1] for percent in PERCENTILES}
     total = sample.get("total")
     mean = statistics.fmean(values) if total is None else scale * total / sample["count"]
-    return {"mean": mean, **found, "count": sample["count"]}
+    return {"mean": mean, **percentiles, "count": sample["count"]}
 
 
 def together(parts: Sequence[Mapping[str, float | None]]) -> dict[str, float | None] | None:

@@ -137,95 +137,95 @@ def new(options: Mapping[str, Any], job: Job, contents: Mapping[str, str], now: 
 def _positive(name: str, value: object) -> float:
     """Return a number above 0 of a request. Raises ValueError."""
     try:
-        found = math.nan if isinstance(value, bool) else float(str(value))
+        rate = math.nan if isinstance(value, bool) else float(str(value))
     except ValueError:
-        found = math.nan
-    if not 0 < found < math.inf:
+        rate = math.nan
+    if not 0 < rate < math.inf:
         raise ValueError(f"{name}: {value!r} is not a number above 0")
-    return found
+    return rate
 
 
 def continued(earlier: Learning, budget_minutes: float) -> Learning:
     """Return an earlier tuning with the budget of now; one that has ended unfinished goes on with a larger one."""
-    content = replace(earlier, budget_minutes=budget_minutes, running=None)
-    if content.verdict == "unfinished" and budget_minutes > earlier.budget_minutes:
-        return replace(content, ended=None, notes=[])
-    return content
+    learning = replace(earlier, budget_minutes=budget_minutes, running=None)
+    if learning.verdict == "unfinished" and budget_minutes > earlier.budget_minutes:
+        return replace(learning, ended=None, notes=[])
+    return learning
 
 
-def advance(content: Learning, job: Job, now: str) -> tuple[Learning, Trial | None]:
+def advance(learning: Learning, job: Job, now: str) -> tuple[Learning, Trial | None]:
     """Return the tuning as it goes on, and its next trial; None where it has come to its end."""
-    if content.ended:
-        return content, None
-    content, trial = _advance(content, job)
-    return replace(content, ended=None if trial else now), trial
+    if learning.ended:
+        return learning, None
+    learning, trial = _advance(learning, job)
+    return replace(learning, ended=None if trial else now), trial
 
 
-def _advance(content: Learning, job: Job) -> tuple[Learning, Trial | None]:
-    seed, repeats = int(job.args.get("seed", DEFAULT_SEED)), int(content.request["repeats"])
-    for rate in content.rates:
-        if _found(content, rate, seed) is None:
-            return _begin(content, job, rate, seed)
-    own, *others = (_trial(content, rate, seed) for rate in content.rates)
+def _advance(learning: Learning, job: Job) -> tuple[Learning, Trial | None]:
+    seed, repeats = int(job.args.get("seed", DEFAULT_SEED)), int(learning.request["repeats"])
+    for rate in learning.rates:
+        if _made(learning, rate, seed) is None:
+            return _begin(learning, job, rate, seed)
+    own, *others = (_trial(learning, rate, seed) for rate in learning.rates)
     if own.state != "succeeded":
-        return _end(content, "unfinished", f"the job itself failed: {own.reason}")
+        return _end(learning, "unfinished", f"the job itself failed: {own.reason}")
     good = [trial for trial in others if trial.value is not None]
     if not good:
-        return _end(content, "no difference", "no training with another rate succeeded")
-    best = (min if falls(content.metric) else max)(good, key=lambda trial: trial.value or 0.0).rate
-    content = replace(content, winner=best)
+        return _end(learning, "no difference", "no training with another rate succeeded")
+    best = (min if falls(learning.metric) else max)(good, key=lambda trial: trial.value or 0.0).rate
+    learning = replace(learning, winner=best)
     seeds = range(seed + 1, seed + 1 + repeats)
     for number, each in enumerate(seeds):
         # The second pair begins with the other one: what changes slowly is no difference.
         for rate in (own.rate, best) if number % 2 == 0 else (best, own.rate):
-            if _found(content, rate, each) is None:
-                return _begin(content, job, rate, each)
-    pairs = [(_trial(content, own.rate, each).value, _trial(content, best, each).value) for each in seeds]
-    known = [(one, other) for one, other in pairs if one and other and min(one, other) > 0]
-    content = replace(
-        content, final={"own": [one for one, _other in known], "winner": [other for _one, other in known]}
+            if _made(learning, rate, each) is None:
+                return _begin(learning, job, rate, each)
+    pairs = [(_trial(learning, own.rate, each).value, _trial(learning, best, each).value) for each in seeds]
+    known = [(own, other) for own, other in pairs if own and other and min(own, other) > 0]
+    learning = replace(
+        learning, final={"own": [own for own, _other in known], "winner": [other for _own, other in known]}
     )
     if len(known) < len(pairs):
         why = "trainings of the final comparison failed, or their metric is not above 0"
-        return _end(replace(content, winner=None), "unfinished", why)
-    compared = repeated.paired([(other, one) if falls(content.metric) else (one, other) for one, other in known])
+        return _end(replace(learning, winner=None), "unfinished", why)
+    compared = repeated.paired([(other, own) if falls(learning.metric) else (own, other) for own, other in known])
     if compared is None:
         raise ValueError(f"{repeats} pairs are too few to compare")
-    content = replace(content, gain=compared.ratio, gain_low=compared.low, gain_high=compared.high)
+    learning = replace(learning, gain=compared.ratio, gain_low=compared.low, gain_high=compared.high)
     if compared.low > 1:
-        return _end(content, "better")
-    return _end(replace(content, winner=None), "no difference")
+        return _end(learning, "better")
+    return _end(replace(learning, winner=None), "no difference")
 
 
 def falls(metric: str) -> bool:
-    """Tell whether less of a metric is better."""
+    """Return whether less of a metric is better."""
     return metric.endswith((LOSS, "perplexity", "wer", "mse", "mae"))
 
 
-def _found(content: Learning, rate: float, seed: int) -> Trial | None:
-    return next((trial for trial in content.trials if (trial.rate, trial.seed) == (rate, seed)), None)
+def _made(learning: Learning, rate: float, seed: int) -> Trial | None:
+    return next((trial for trial in learning.trials if (trial.rate, trial.seed) == (rate, seed)), None)
 
 
-def _trial(content: Learning, rate: float, seed: int) -> Trial:
-    found = _found(content, rate, seed)
-    if found is None:
+def _trial(learning: Learning, rate: float, seed: int) -> Trial:
+    trial = _made(learning, rate, seed)
+    if trial is None:
         raise ValueError(f"there is no training with rate {rate:g} and seed {seed}")
-    return found
+    return trial
 
 
-def _begin(content: Learning, job: Job, rate: float, seed: int) -> tuple[Learning, Trial | None]:
+def _begin(learning: Learning, job: Job, rate: float, seed: int) -> tuple[Learning, Trial | None]:
     """Begin a training, if the budget has room for one."""
-    known = [trial.seconds for trial in content.trials if trial.state == "succeeded" and trial.seconds]
+    known = [trial.seconds for trial in learning.trials if trial.state == "succeeded" and trial.seconds]
     takes = statistics.median(known) if known else 0.0
-    left = 60 * (content.budget_minutes - content.used_minutes)
-    if content.trials and left < takes:
-        wanted = len(content.rates) + 2 * int(content.request["repeats"]) - len(content.trials)
+    left = 60 * (learning.budget_minutes - learning.used_minutes)
+    if learning.trials and left < takes:
+        wanted = len(learning.rates) + 2 * int(learning.request["repeats"]) - len(learning.trials)
         why = (
-            f"the budget of {content.budget_minutes:g} min is too short: a training takes {takes / 60:.1f} min, and "
-            f"{wanted} are left; set at least {content.used_minutes + wanted * takes / 60:.0f}"
+            f"the budget of {learning.budget_minutes:g} min is too short: a training takes {takes / 60:.1f} min, and "
+            f"{wanted} are left; set at least {learning.used_minutes + wanted * takes / 60:.0f}"
         )
-        return _end(replace(content, winner=None), "unfinished", why)
-    return content, Trial(rate, seed, derived_name(job.name, f"rate-{len(content.trials) + 1}"))
+        return _end(replace(learning, winner=None), "unfinished", why)
+    return learning, Trial(rate, seed, derived_name(job.name, f"rate-{len(learning.trials) + 1}"))
 
 
 def derivation(job: Job, trial: Trial) -> dict[str, Any]:
@@ -234,61 +234,61 @@ def derivation(job: Job, trial: Trial) -> dict[str, Any]:
     return {"suffix": trial.job[len(job.name) + 1 :], "steps": 0, "measure": False, "fields": {"args": args}}
 
 
-def recorded(content: Learning, trial: Trial, tried: Mapping[str, Any], seconds: float) -> Learning:
+def recorded(learning: Learning, trial: Trial, tried: Mapping[str, Any], seconds: float) -> Learning:
     """Return the tuning with what came of a training. tried: as the entry point trial of the role job returns it."""
     plan, outcome = tried.get("plan") or {}, tried.get("outcome") or {}
     reason = str(outcome.get("reason") or "")
     state, reason = runs.succeeded(str(tried.get("state")), reason, str(tried.get("reason") or ""))
-    found = (outcome.get("metrics") or {}).get(content.metric)
-    value = float(found) if isinstance(found, (int, float)) and state == "succeeded" else None
+    metric = (outcome.get("metrics") or {}).get(learning.metric)
+    value = float(metric) if isinstance(metric, (int, float)) and state == "succeeded" else None
     if state == "succeeded" and value is None:
         there = ", ".join(sorted(name for name in outcome.get("metrics") or {} if name.startswith("eval_"))) or "none"
-        state, reason = "failed", f"its results have no {content.metric}; of its evaluation there are: {there}"
+        state, reason = "failed", f"its results have no {learning.metric}; of its evaluation there are: {there}"
     if value is not None and not math.isfinite(value):
-        state, reason, value = "failed", f"{content.metric} is {value}: it does not learn with this rate", None
+        state, reason, value = "failed", f"{learning.metric} is {value}: it does not learn with this rate", None
     made = replace(trial, state=state, reason=reason, value=value, seconds=round(seconds, 1))
     return replace(
-        content,
-        trials=[*content.trials, made],
-        used_minutes=content.used_minutes + seconds / 60,
+        learning,
+        trials=[*learning.trials, made],
+        used_minutes=learning.used_minutes + seconds / 60,
         running=None,
-        stack=plan.get("stack", content.stack),
-        precision=plan.get("precision", content.precision),
+        stack=plan.get("stack", learning.stack),
+        precision=plan.get("precision", learning.precision),
     )
 
 
-def changes(content: Learning) -> dict[str, Any]:
+def changes(learning: Learning) -> dict[str, Any]:
     """Return the fields of the job file that make the winner of it; empty where nothing was better."""
-    return {"args": {ARGUMENT: content.winner}} if content.verdict == "better" else {}
+    return {"args": {ARGUMENT: learning.winner}} if learning.verdict == "better" else {}
 
 
-def _end(content: Learning, verdict: str, *notes: str) -> tuple[Learning, None]:
-    return replace(content, verdict=verdict, notes=[*content.notes, *notes]), None
+def _end(learning: Learning, verdict: str, *notes: str) -> tuple[Learning, None]:
+    return replace(learning, verdict=verdict, notes=[*learning.notes, *notes]), None
 
 
 def line(trial: Trial, metric: str) -> str:
-    """Say in one line what came of a training."""
+    """Return the outcome of a training in one line."""
     if trial.value is None:
         return f"{trial.job} ({ARGUMENT}: {trial.rate:g}) failed: {' '.join(trial.reason.split())[:300]}"
     return f"{trial.job} ({ARGUMENT}: {trial.rate:g}, seed: {trial.seed}): {metric} {trial.value:.4g}"
 
 
-def planned(content: Learning) -> str:
+def planned(learning: Learning) -> str:
     """Return what a tuning would try, for check mode."""
-    own, *others = (f"{rate:g}" for rate in content.rates)
-    said = (
+    own, *others = (f"{rate:g}" for rate in learning.rates)
+    sentence = (
         f"whole trainings with {ARGUMENT} {own}, the job's own, and {', '.join(others)}; then "
-        f"{content.request['repeats']} of the best one and of the job's own, each with another seed, as far as "
-        f"{content.budget_minutes:g} min allow."
+        f"{learning.request['repeats']} of the best one and of the job's own, each with another seed, as far as "
+        f"{learning.budget_minutes:g} min allow."
     )
-    return "\n".join(wrapped("Would be tried: ", said))
+    return "\n".join(wrapped("Would be tried: ", sentence))
 
 
-def text(content: Learning, path: str, wrote: str = "") -> str:
+def text(learning: Learning, path: str, wrote: str = "") -> str:
     """Return the trainings, what came of them and the diff. wrote: the file, if the diff was applied to it."""
-    lines = [f"Job {content.job}: {content.used_minutes:.1f} of {content.budget_minutes:g} min used", ""]
-    header = [ARGUMENT, "seed", content.metric, ""]
-    own = content.rates[0]
+    lines = [f"Job {learning.job}: {learning.used_minutes:.1f} of {learning.budget_minutes:g} min used", ""]
+    header = [ARGUMENT, "seed", learning.metric, ""]
+    own = learning.rates[0]
     rows = [
         [
             f"{trial.rate:g}",
@@ -296,33 +296,33 @@ def text(content: Learning, path: str, wrote: str = "") -> str:
             trial.state if trial.value is None else f"{trial.value:.4g}",
             "the job's own" if trial.rate == own else "",
         ]
-        for trial in content.trials
+        for trial in learning.trials
     ]
     lines += [*columns([header, *rows]), ""] if rows else ["No training has ended.", ""]
-    lines += wrapped("", verdict(content))
-    for note in content.notes:
+    lines += wrapped("", verdict(learning))
+    for note in learning.notes:
         lines += wrapped("- ", note)
-    for trial in content.trials:
+    for trial in learning.trials:
         if trial.state == "failed":
-            lines += wrapped("- ", line(trial, content.metric))
-    if content.diff:
+            lines += wrapped("- ", line(trial, learning.metric))
+    if learning.diff:
         last = f"Written to {wrote}." if wrote else "To write this to the job file, add -e write=true."
-        lines += ["", content.diff.rstrip(), "", last]
+        lines += ["", learning.diff.rstrip(), "", last]
     return "\n".join([*lines, f"All figures: {path}"])
 
 
-def verdict(content: Learning) -> str:
-    """Say in one sentence what came of a tuning."""
+def verdict(learning: Learning) -> str:
+    """Return the outcome of a tuning in one sentence."""
     level = f"at a level of {1 - repeated.FASTER:.0%}"
-    if content.verdict == "unfinished":
+    if learning.verdict == "unfinished":
         return "Unfinished: the same command continues, with a larger budget where this one is used up."
-    if content.gain is None or content.gain_low is None or content.gain_high is None:
+    if learning.gain is None or learning.gain_low is None or learning.gain_high is None:
         return "No difference: no other rate is better than the job's own."
-    ratio, low, high = content.gain, content.gain_low, content.gain_high
-    if falls(content.metric):
+    ratio, low, high = learning.gain, learning.gain_low, learning.gain_high
+    if falls(learning.metric):
         ratio, low, high = 1 / ratio, 1 / high, 1 / low
-    pairs = f"over {len((content.final or {})['own'])} pairs of trainings"
-    compared = f"{content.metric} is {ratio:.3f} x that of the job's own ({low:.3f} to {high:.3f}), {pairs}"
-    if content.verdict == "better":
-        return f"Better {level}: with {ARGUMENT}: {content.winner:g}, {compared}."
+    pairs = f"over {len((learning.final or {})['own'])} pairs of trainings"
+    compared = f"{learning.metric} is {ratio:.3f} x that of the job's own ({low:.3f} to {high:.3f}), {pairs}"
+    if learning.verdict == "better":
+        return f"Better {level}: with {ARGUMENT}: {learning.winner:g}, {compared}."
     return f"No difference {level}: with the best other rate, {compared}."

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What all measurements of a job have in common: their request, their file among the results, and one loop.
+"""Measurements of a job: their request, their file among the results, and their loop.
 
 A measurement runs a job several times as trials of itself, and writes what came of it to one file after each, so that
 the same command continues an interrupted one. What differs is a subclass, see `kinds`: what to vary, how to read a run,
@@ -34,7 +34,7 @@ Begun = TypeVar("Begun")
 
 @dataclass(frozen=True)
 class Cluster:
-    """What a measurement needs to know of the inventory.
+    """Facts of the inventory that a measurement needs.
 
     hosts: all that may be used, the head first. prefix: the directory on each with the jobs. backend, cores, optimize:
     for jobs that leave them open. inventory: where it is on the control node.
@@ -50,7 +50,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Found:
-    """What was found outside of the control node. hosts: {name: what this host has found}. head: what the head has."""
+    """Facts from outside of the control node. hosts: {name: those of this host}. head: those of the head."""
 
     hosts: dict[str, Any] = field(default_factory=dict)
     head: dict[str, Any] = field(default_factory=dict)
@@ -107,10 +107,10 @@ class Measurement(ABC, Generic[State]):
         """
         if self.again or not self.path.exists():
             return None
-        found = _io.read_json(self.path)
-        if found is None:
+        document = _io.read_json(self.path)
+        if document is None:
             raise ValueError(f"{self.path} is not complete JSON: add -e again=true to start anew; it is moved aside")
-        different = runs.differences(found, self.content.to_json(), self.VERSION, self.PLAYBOOK, self.MORE_HOSTS)
+        different = runs.differences(document, self.content.to_json(), self.VERSION, self.PLAYBOOK, self.MORE_HOSTS)
         if different:
             lines = "\n".join(f"- {line}" for line in different)
             raise ValueError(
@@ -118,9 +118,9 @@ class Measurement(ABC, Generic[State]):
                 f"Undo the change to continue that {self.TITLE}, or add -e again=true to start this one; the other is "
                 "moved aside."
             )
-        return self._read(found)
+        return self._read(document)
 
-    def begin(self, found: Found, dry: bool) -> State:
+    def begin(self, facts: Found, dry: bool) -> State:
         """Return the earlier measurement, continued, or a new one.
 
         dry: whether another measurement in the place of a new one is not moved aside.
@@ -128,7 +128,7 @@ class Measurement(ABC, Generic[State]):
         earlier = self.earlier()
         if earlier is None and not dry:
             set_aside(self.path)
-        return self.begun(self.continued(earlier) if earlier else self.content, found)
+        return self.begun(self.continued(earlier) if earlier else self.content, facts)
 
     def current(self) -> State:
         """Return the content of the measurement's file. Raises ValueError where there is none."""
@@ -136,8 +136,8 @@ class Measurement(ABC, Generic[State]):
 
     def interrupted(self) -> list[str]:
         """Return the jobs that were started and whose end the file has not: they may be running still."""
-        found = _io.read_json(self.path) or {}
-        return self.unfinished(self._read(found)) if found.get("version") == self.VERSION else []
+        document = _io.read_json(self.path) or {}
+        return self.unfinished(self._read(document)) if document.get("version") == self.VERSION else []
 
     def begun_run(self, running: Begun | None) -> Begun:
         """Return the run that the file has as begun. Raises ValueError where it has none."""
@@ -145,12 +145,12 @@ class Measurement(ABC, Generic[State]):
             raise ValueError(f"{self.path} has no run that was begun: run the same command again")
         return running
 
-    def _read(self, found: Mapping[str, Any]) -> State:
-        return cast(State, self.DOCUMENT.from_json(found))
+    def _read(self, document: Mapping[str, Any]) -> State:
+        return cast(State, self.DOCUMENT.from_json(document))
 
-    def write(self, content: State) -> None:
+    def write(self, state: State) -> None:
         """Write the measurement's file, and what lies beside it."""
-        _io.write_json(self.path, content.to_json())
+        _io.write_json(self.path, state.to_json())
 
     # its row: what to vary, how to read a run, when to stop, how to tell
 
@@ -162,53 +162,53 @@ class Measurement(ABC, Generic[State]):
         """Return what the role asks hosts before the first trial."""
         return {}
 
-    def begun(self, content: State, found: Found) -> State:
+    def begun(self, state: State, facts: Found) -> State:
         """Return the measurement with what hosts have said before the first trial."""
-        return content
+        return state
 
     @abstractmethod
-    def ended(self, content: State) -> bool:
-        """Tell whether nothing is left to do in a measurement that is new or as it goes on."""
+    def ended(self, state: State) -> bool:
+        """Return whether nothing is left to do in a measurement that is new or as it goes on."""
 
     @abstractmethod
-    def unfinished(self, content: State) -> list[str]:
+    def unfinished(self, state: State) -> list[str]:
         """Return the jobs that were started without recording their end."""
 
     @abstractmethod
-    def next(self, content: State, now: float) -> tuple[State, Any]:
+    def next(self, state: State, now: float) -> tuple[State, Any]:
         """Return the measurement as it goes on, and its next run, which begins now; None where none is left.
 
         A run is a Document with the name of its `job`.
         """
 
     @abstractmethod
-    def trial(self, content: State, run: Any, now: float) -> dict[str, Any]:
+    def trial(self, state: State, run: Any, now: float) -> dict[str, Any]:
         """Return how the job is turned into a run: the arguments of derive.trial."""
 
     @abstractmethod
-    def recorded(self, content: State, tried: Mapping[str, Any], found: Found, now: float) -> tuple[State, str]:
+    def recorded(self, state: State, tried: Mapping[str, Any], facts: Found, now: float) -> tuple[State, str]:
         """Return the measurement with what came of the run that was begun, and a line that says it.
 
         tried: {job, state, reason, plan, progress, outcome}, what the role job has found of it. Raises Stopped.
         """
 
     @abstractmethod
-    def status(self, content: State) -> str:
+    def status(self, state: State) -> str:
         """Return in one line how far it has come."""
 
     @abstractmethod
-    def planned(self, content: State) -> str:
+    def planned(self, state: State) -> str:
         """Return what would be run, for check mode."""
 
     @abstractmethod
-    def text(self, content: State, wrote: str) -> str:
+    def text(self, state: State, wrote: str) -> str:
         """Return what came of it, for a person. wrote: the files to which `applied` has written it."""
 
-    def applied(self, content: State, dry: bool) -> tuple[State, str]:
+    def applied(self, state: State, dry: bool) -> tuple[State, str]:
         """Apply what came of it where that is requested; return the content to show, and the names of the files."""
-        return content, ""
+        return state, ""
 
-    def failed(self, content: State) -> str:
+    def failed(self, state: State) -> str:
         """Return why nothing at all came of it; an empty string where something did."""
         return ""
 
@@ -216,9 +216,9 @@ class Measurement(ABC, Generic[State]):
 class Stopped(ValueError):
     """A measurement cannot go on after a run: the message says why. content: with this run."""
 
-    def __init__(self, message: str, content: Document) -> None:
+    def __init__(self, message: str, state: Document) -> None:
         super().__init__(message)
-        self.content = content
+        self.content = state
 
 
 def set_aside(path: Path) -> None:
@@ -232,19 +232,19 @@ def set_aside(path: Path) -> None:
 
 def recorded(path: Path) -> dict[str, Any]:
     """Return the content of a measurement's file. Raises ValueError where there is none."""
-    content = _io.read_json(path)
-    if content is None:
+    document = _io.read_json(path)
+    if document is None:
         raise ValueError(f"{path} is missing, or is not complete JSON")
-    return content
+    return document
 
 
 def contents(job: Job) -> dict[str, str]:
     """Return {name: SHA-256} of the files that make a job what it is. Raises ValueError."""
-    found = {"project": project.scan(job.project, job.project_max_mb).digest()} if job.project else {}
+    digests = {"project": project.scan(job.project, job.project_max_mb).digest()} if job.project else {}
     for path in [job.script, *([job.prepare.script] if job.prepare else [])]:
         if path.is_absolute() and not job.project:
-            found[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
-    return found
+            digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return digests
 
 
 def whole(name: str, value: object, least: int) -> int:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How many parameters a model has: from a number, its files on the control node, or a table of well-known models."""
+"""Number of a model's parameters: from a number, its files on the control node, or a table of well-known models."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ _NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\+?\d+)?)\s*([kmbg]?)", re.IGNORECASE)
 
 def number(text: str) -> int:
     """Return a number of parameters as a person writes it: 110000000, 110M, 1.1e8, 7B. Raises ValueError."""
-    found = _NUMBER.fullmatch(text.strip())
-    value = float(found[1]) * _UNITS[found[2].lower()] if found else 0
+    match = _NUMBER.fullmatch(text.strip())
+    value = float(match[1]) * _UNITS[match[2].lower()] if match else 0
     if not 1 <= value <= 1e13:
         raise ValueError(f"parameters: {text!r} is not a number of parameters, such as 110000000, 110M or 7B")
     return round(value)
@@ -74,10 +74,10 @@ def of_files(path: Path) -> tuple[int, str]:
         )
     config = path / "config.json" if path.is_dir() else path
     try:
-        content = json.loads(config.read_text(encoding="utf-8"))
+        document = json.loads(config.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ValueError(f"model: {path} has no *.safetensors, and no config.json that can be read ({error})") from None
-    return of_config(content if isinstance(content, dict) else {}, str(config)), config.name
+    return of_config(document if isinstance(document, dict) else {}, str(config)), config.name
 
 
 def of_config(config: dict[str, Any], name: str = "config.json") -> int:

@@ -86,8 +86,8 @@ class _Judge:
         self.pairs = pairs
         self.measured = [pair for pair in pairs if pair["state"] == "measured"]
         figures = {name: host_figures(name, pairs) for name in self.hosts}
-        self.latency = {name: found[0] for name, found in figures.items() if found[0] is not None}
-        self.bandwidth = {name: found[1] for name, found in figures.items() if found[1] is not None}
+        self.latency = {name: medians[0] for name, medians in figures.items() if medians[0] is not None}
+        self.bandwidth = {name: medians[1] for name, medians in figures.items() if medians[1] is not None}
         self.compares = len(self.bandwidth) > 2
         # What slow() and late() have named: hosts, and pairs as tuples of their names.
         self.named: set[Any] = set()
@@ -97,7 +97,7 @@ class _Judge:
         bad = [pair for pair in self.pairs if pair["state"] != "measured"]
         alone = [name for name in self.hosts if len(self.hosts) > 2 and name not in self.bandwidth]
         alone = alone if len(alone) < len(self.hosts) else []
-        found = [
+        problems = [
             _finding(
                 "failed",
                 host=name,
@@ -109,19 +109,19 @@ class _Judge:
         for pair in bad:
             if not set(pair["hosts"]) & set(alone):
                 text = f"{_pair(pair)} could not be measured: {pair['reason']}. Check them with playbooks/doctor.yml."
-                found.append(_finding("failed", pair=pair["hosts"], text=text))
-        return found
+                problems.append(_finding("failed", pair=pair["hosts"], text=text))
+        return problems
 
     def slow(self) -> list[dict[str, Any]]:
         """Hosts, and pairs of other hosts, whose bandwidth is far below that of the median host."""
-        apart = noise(self.measured)
-        if not self.compares or apart is None:
+        noise_level = noise(self.measured)
+        if not self.compares or noise_level is None:
             return []
-        spread, freedom = apart
+        spread, freedom = noise_level
         median = statistics.median(self.bandwidth.values())
         chance = student_t(1 - LEVEL / 2 / (len(self.bandwidth) + len(self.measured)), freedom) * spread
         limit = median * min(SLOW, math.exp(-chance))
-        found = []
+        problems = []
         for name, best in self.bandwidth.items():
             if best < limit:
                 self.named.add(name)
@@ -129,7 +129,7 @@ class _Judge:
                     f"{name} is slow: {best:.1f} MB/s at best with another host, where the median host reaches "
                     f"{median:.1f} MB/s; {self._link(name)}. {self._look(name)}"
                 )
-                found.append(_finding("slow_host", host=name, text=text))
+                problems.append(_finding("slow_host", host=name, text=text))
         # A host has its best of many meetings, which the best of a pair is not to be compared with.
         many = max(len(pair["meetings_mbyte_s"]) for pair in self.measured) * (len(self.bandwidth) - 1)
         limit *= math.exp(-spread * statistics.NormalDist().inv_cdf(many / (many + 1)))
@@ -142,8 +142,8 @@ class _Judge:
                     f"between them: switches, uplinks, and the route of {' and '.join(pair['hosts'])} to each other "
                     f"(ip route get {self._address(pair['hosts'][1])} on {pair['hosts'][0]})."
                 )
-                found.append(_finding("slow_pair", pair=pair["hosts"], text=text))
-        return found
+                problems.append(_finding("slow_pair", pair=pair["hosts"], text=text))
+        return problems
 
     def late(self) -> list[dict[str, Any]]:
         """Hosts whose latency is far above that of the median host; ranks that share a core are a late pair, too."""
@@ -152,7 +152,7 @@ class _Judge:
         median = statistics.median(self.latency.values())
         limit = max(LATE * median, median + LATE_US)
         late = {name for name, best in self.latency.items() if best > limit}
-        found = [
+        problems = [
             _finding(
                 "slow_host",
                 host=name,
@@ -162,7 +162,7 @@ class _Judge:
             for name in sorted(late - self.named)
         ]
         self.named |= late
-        return found
+        return problems
 
     def below_nominal(self) -> list[dict[str, Any]]:
         """Hosts that are far from what their links are made for; one finding where that is all of them."""
@@ -213,7 +213,7 @@ class _Judge:
         host = self.hosts[name]
         if not host.get("link_mbit"):
             return f"the nominal speed of its link {host.get('interface') or ''} is unknown".replace("  ", " ")
-        others = [one["link_mbit"] for one in self.hosts.values() if one.get("link_mbit")]
+        others = [host["link_mbit"] for host in self.hosts.values() if host.get("link_mbit")]
         usual = statistics.median_high(others)
         text = f"its link {host['interface']} is nominally {speed(host['link_mbit'])}"
         return text + (f", those of others {speed(usual)}" if usual > host["link_mbit"] else "")

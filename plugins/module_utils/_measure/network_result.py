@@ -19,7 +19,7 @@ _UNITS = {"": 0, "k": 1, "m": 2, "g": 3}
 
 @dataclass(frozen=True)
 class Request:
-    """What is measured and predicted.
+    """Measurements and predictions of a network that are requested.
 
     largest: bytes of the largest tensor. seconds: for measuring, without the start of the ranks. parameters: of the
     model whose communication is predicted, None without one; source: where the number is from. step_compute_seconds:
@@ -35,8 +35,8 @@ class Request:
 
 def size(text: object) -> int:
     """Return bytes as a person writes them: 65536, 64MB, 25 MiB; all units are binary. Raises ValueError."""
-    found = _SIZE.fullmatch(str(text).strip())
-    value = round(float(found[1]) * 1024 ** _UNITS[found[2].lower()]) if found else 0
+    match = _SIZE.fullmatch(str(text).strip())
+    value = round(float(match[1]) * 1024 ** _UNITS[match[2].lower()]) if match else 0
     if not SMALLEST <= value <= LARGEST:
         raise ValueError(f"largest: {text} is not a size from 4 KB to 256 MB, such as 64MB")
     return value
@@ -79,7 +79,7 @@ def request(
 
 
 def result(
-    asked: Request,
+    request: Request,
     measured: Mapping[str, Any],
     hosts: Sequence[Mapping[str, Any]],
     imb_log: str = "",
@@ -95,9 +95,9 @@ def result(
     rows = [{"tool": "imb", "backend": "mpi", **row} for row in imb.collectives(imb_log)]
     collectives = [*measured["collectives"], *rows]
     predicted = None
-    if asked.parameters:
+    if request.parameters:
         predicted = prediction.predict(
-            collectives, asked.parameters, measured["backend"], compression, asked.step_compute_seconds
+            collectives, request.parameters, measured["backend"], compression, request.step_compute_seconds
         )
     keys = ("hosts", "latency_us", "bandwidth_mbyte_s", "state", "reason")
     pairs = [
@@ -118,7 +118,7 @@ def result(
     }
 
 
-def left_out(measured: Mapping[str, Any], imb_log: str, asked: Request) -> list[str]:
+def left_out(measured: Mapping[str, Any], imb_log: str, request: Request) -> list[str]:
     """Return what was not measured or predicted, and why."""
     lines = list(measured["left_out"])
     if measured["imb"].get("reason"):
@@ -132,7 +132,7 @@ def left_out(measured: Mapping[str, Any], imb_log: str, asked: Request) -> list[
             missing = len(sizes) - sum(row["operation"] == operation for row in rows)
             if missing > 0:
                 lines.append(f"IMB-MPI1, {operation}: {missing} of {len(sizes)} sizes; its time was over")
-        if sizes[-1] < min(asked.largest, max(row["bytes"] for row in measured["collectives"])):
+        if sizes[-1] < min(request.largest, max(row["bytes"] for row in measured["collectives"])):
             lines.append(f"IMB-MPI1 above {sizes[-1]} bytes: it would take too long (-e minutes=N gives it more time)")
     return lines
 
@@ -146,8 +146,8 @@ def _of_named(model: str, models: Mapping[str, Mapping[str, Any]]) -> tuple[int,
         if place:
             try:
                 return model_size.of_model(str(place))
-            except ValueError as found:
-                error = error or found
+            except ValueError as cause:
+                error = error or cause
     raise error or ValueError(f"model: {model} is unknown")
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a person sees of a measured network."""
+"""Text about a measured network."""
 
 from __future__ import annotations
 
@@ -40,10 +40,13 @@ def _findings(network: Mapping[str, Any]) -> list[str]:
         return ["", "There is one host: no pair to measure. The collectives are those between its ranks."]
     compared = len(network["hosts"]) > 2
     known = any(host["link_mbit"] for host in network["hosts"])
-    what = [*(["slow beside the median host"] if compared else []), *(["below the speed of its link"] if known else [])]
-    if not what:
+    labels = [
+        *(["slow beside the median host"] if compared else []),
+        *(["below the speed of its link"] if known else []),
+    ]
+    if not labels:
         return ["", "Two hosts without a known link speed: there is nothing to compare their pair with."]
-    return ["", f"No host is {' or '.join(what)}."]
+    return ["", f"No host is {' or '.join(labels)}."]
 
 
 def _hosts(network: Mapping[str, Any]) -> list[str]:
@@ -69,11 +72,11 @@ def _collectives(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return []
     tools = list(dict.fromkeys((row["tool"], row["backend"]) for row in rows))
     names = [f"torch, {backend}" if tool == "torch" else "IMB-MPI1" for tool, backend in tools]
-    found = {(row["operation"], row["bytes"], row["tool"], row["backend"]): row["microseconds"] for row in rows}
+    times_by_tool = {(row["operation"], row["bytes"], row["tool"], row["backend"]): row["microseconds"] for row in rows}
     table = [["collective", "bytes", *[f"{name} (ms)" for name in names]]]
     order = list(dict.fromkeys(row["operation"] for row in rows))
-    for operation, number in sorted({key[:2] for key in found}, key=lambda key: (order.index(key[0]), key[1])):
-        times = [found.get((operation, number, *tool)) for tool in tools]
+    for operation, number in sorted({key[:2] for key in times_by_tool}, key=lambda key: (order.index(key[0]), key[1])):
+        times = [times_by_tool.get((operation, number, *tool)) for tool in tools]
         table.append([operation, data_size(number), *["-" if time is None else _ms(time) for time in times]])
     return ["", *columns(table)]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What exchanging gradients will cost, from all_reduce as it was measured."""
+"""Predicted cost of exchanging gradients, from measured all_reduce."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What repeated measurements say: their median, how far they lie apart, and what follows from that at which level."""
+"""Statistics of repeated measurements: median, spread, and conclusions with their level."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ def spread(values: Sequence[float]) -> Spread | None:
     return {"median": statistics.median(values), "low": min(values), "high": max(values), "count": len(values)}
 
 
-def ratio(one: Spread | None, other: Spread | None) -> Spread | None:
-    """Return how many times as large as `other` `one` is: at the medians, at the least and at the most.
+def ratio(numerator: Spread | None, other: Spread | None) -> Spread | None:
+    """Return how many times as large as `other` `numerator` is: at the medians, at the least and at the most.
 
     None where one of them is missing, or a median is not above 0.
     """
-    if not one or not other or min(other["median"], other["low"]) <= 0:
+    if not numerator or not other or min(other["median"], other["low"]) <= 0:
         return None
     return {
-        "median": one["median"] / other["median"],
-        "low": one["low"] / other["high"],
-        "high": one["high"] / other["low"],
+        "median": numerator["median"] / other["median"],
+        "low": numerator["low"] / other["high"],
+        "high": numerator["high"] / other["low"],
     }
 
 
-def scaled(one: Spread | None, factor: float) -> Spread | None:
+def scaled(values: Spread | None, factor: float) -> Spread | None:
     """Return a ratio of which each value is `factor` (above 0) times as large."""
-    return one and {name: value * factor for name, value in one.items()}
+    return values and {name: value * factor for name, value in values.items()}
 
 
 @dataclass(frozen=True)
 class Outliers:
-    """Who takes longer than the others of other groups: {name: times as long}, and what could have been noticed.
+    """Ranks significantly slower than ranks in other groups: {name: times as long}, and the least that is detectable.
 
     detectable: the excess over the others that would be named with probability POWER.
     """
@@ -86,18 +86,18 @@ def outliers(runs: Mapping[str, Sequence[Sequence[float]]], groups: Mapping[str,
     quantile = student_t(1 - LEVEL / 2 / len(squares), freedom)
     number = len({groups[name] for name in runs}) - 1
     # Of the median of so many other groups' means: the ranks of a group may be slow together.
-    more = 1 + (1 / number if number < 3 else math.pi / 2 / number)
-    error = math.sqrt(variance * more)
-    found = {}
+    widening = 1 + (1 / number if number < 3 else math.pi / 2 / number)
+    error = math.sqrt(variance * widening)
+    slow = {}
     for name, own in squares.items():
         excess = own.mean - statistics.median(
             other.mean for key, other in squares.items() if groups[key] != groups[name]
         )
-        own_error = math.sqrt(own.blocks / (length * (length - 1) * count) * more)
+        own_error = math.sqrt(own.blocks / (length * (length - 1) * count) * widening)
         if excess > max(quantile * max(error, own_error), math.log1p(LEAST)):
-            found[name] = math.exp(excess)
+            slow[name] = math.exp(excess)
     certain = student_t(POWER, freedom) * error
-    return Outliers(found, math.expm1(certain + max(quantile * error, math.log1p(LEAST))))
+    return Outliers(slow, math.expm1(certain + max(quantile * error, math.log1p(LEAST))))
 
 
 class _Squares:
@@ -132,7 +132,7 @@ def _pooled(squares: Sequence[_Squares], runs: int, blocks: int) -> tuple[float,
 
 @dataclass(frozen=True)
 class Paired:
-    """How many times as large as its partner the second of each pair is: the mean, and a confidence interval."""
+    """Ratio of the second to the first of each pair: the mean, and a confidence interval."""
 
     ratio: float
     low: float
@@ -146,7 +146,7 @@ def paired(pairs: Sequence[tuple[float, float]]) -> Paired | None:
     """
     if len(pairs) < 2:
         return None
-    logarithms = [math.log(other / one) for one, other in pairs]
+    logarithms = [math.log(other / first) for first, other in pairs]
     low, high = interval(logarithms)
     return Paired(math.exp(statistics.fmean(logarithms)), math.exp(low), math.exp(high))
 
@@ -175,25 +175,25 @@ def _below(value: float, freedom: float) -> float:
     return 1 - _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + value * value)) / 2
 
 
-def _incomplete_beta(one: float, other: float, at: float) -> float:
+def _incomplete_beta(first: float, other: float, at: float) -> float:
     """Return the regularised incomplete beta function, by its continued fraction (Lentz's method)."""
     if at <= 0 or at >= 1:
         return float(at >= 1)
-    if at > (one + 1) / (one + other + 2):
-        return 1 - _incomplete_beta(other, one, 1 - at)
-    logarithm = math.lgamma(one + other) - math.lgamma(one) - math.lgamma(other)
-    logarithm += one * math.log(at) + other * math.log1p(-at)
-    upper, lower = 1.0, 1 / (1 - (one + other) * at / (one + 1))
+    if at > (first + 1) / (first + other + 2):
+        return 1 - _incomplete_beta(other, first, 1 - at)
+    logarithm = math.lgamma(first + other) - math.lgamma(first) - math.lgamma(other)
+    logarithm += first * math.log(at) + other * math.log1p(-at)
+    upper, lower = 1.0, 1 / (1 - (first + other) * at / (first + 1))
     fraction = lower
     for term in range(1, 500):
-        both = one + 2 * term
+        order = first + 2 * term
         for part in (
-            term * (other - term) * at / ((both - 1) * both),
-            -(one + term) * (one + other + term) * at / (both * (both + 1)),
+            term * (other - term) * at / ((order - 1) * order),
+            -(first + term) * (first + other + term) * at / (order * (order + 1)),
         ):
             lower = 1 / (1 + part * lower)
             upper = 1 + part / upper
             fraction *= lower * upper
         if abs(lower * upper - 1) < 1e-12:
             break
-    return math.exp(logarithm) * fraction / one
+    return math.exp(logarithm) * fraction / first

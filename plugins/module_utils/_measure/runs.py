@@ -67,13 +67,13 @@ def samples_per_second(outcome: Mapping[str, Any]) -> float | None:
 
 
 def includes_warmup(outcome: Mapping[str, Any]) -> bool:
-    """Tell whether the samples per second of a run are those of its script, which count the warm-up steps, too."""
+    """Return whether the samples per second of a run are those of its script, which count the warm-up steps, too."""
     measured = outcome.get("measured") or {}
     return not measured.get("samples_per_second") and samples_per_second(outcome) is not None
 
 
 def without_throughput(output: str) -> str:
-    """Say what a job must do so that its speed is known. output: the directory of what its script writes."""
+    """Return what a job must do so that its speed is known. output: the directory of what its script writes."""
     return (
         f"its results have no throughput: train with transformers' Trainer (kind: trainer) and write its metrics to "
         f"{output}/all_results.json, or have the script write {THROUGHPUT} there"
@@ -82,10 +82,10 @@ def without_throughput(output: str) -> str:
 
 def global_batch(tried: Mapping[str, Any]) -> int | None:
     """Return the samples of a step over all ranks; None where the script does not tell."""
-    told = (tried.get("progress") or {}).get("samples_per_step")
-    if not told:
-        told = ((tried.get("outcome") or {}).get("measured") or {}).get("samples_per_step")
-    return int(told) if told else None
+    samples = (tried.get("progress") or {}).get("samples_per_step")
+    if not samples:
+        samples = ((tried.get("outcome") or {}).get("measured") or {}).get("samples_per_step")
+    return int(samples) if samples else None
 
 
 def samples_per_epoch(progress: Mapping[str, Any]) -> int | None:
@@ -103,7 +103,7 @@ def samples_per_epoch(progress: Mapping[str, Any]) -> int | None:
 def differences(
     earlier: Mapping[str, Any], wanted: Mapping[str, Any], version: int, playbook: str, more_hosts: bool = False
 ) -> list[str]:
-    """Say what keeps earlier runs of a job from being continued as others, a line for each.
+    """Return what keeps earlier runs of a job from being continued as others, a line for each.
 
     Both have `version` and `request`: {job: its fields, contents: {name: digest} of its files, hosts, and what else
     must be the same}. version: of what this code writes. playbook: what wrote it. more_hosts: whether there may be more
@@ -112,21 +112,21 @@ def differences(
     if earlier.get("version") != version or not isinstance(earlier.get("request"), Mapping):
         return [f"it was not written by this version of {playbook}"]
     before, after = earlier["request"], wanted["request"]
-    found = []
+    problems = []
     for name in sorted({*before["job"], *after["job"]}):
-        one, other = before["job"].get(name), after["job"].get(name)
-        if one != other:
-            found.append(f"the job's {name} differs: {_short(one)}, now {_short(other)}")
+        own, other = before["job"].get(name), after["job"].get(name)
+        if own != other:
+            problems.append(f"the job's {name} differs: {_short(own)}, now {_short(other)}")
     for name in sorted({*before["contents"], *after["contents"]}):
         if before["contents"].get(name) != after["contents"].get(name):
-            found.append(f"the content of {name} differs")
+            problems.append(f"the content of {name} differs")
     if "hosts" in after:
-        one, other = before["hosts"], after["hosts"]
-        common = min(len(one), len(other)) if more_hosts else None
-        if one[:common] != other[:common]:
-            found.append(f"the hosts differ: {', '.join(one)}, now {', '.join(other)}")
+        own, other = before["hosts"], after["hosts"]
+        common = min(len(own), len(other)) if more_hosts else None
+        if own[:common] != other[:common]:
+            problems.append(f"the hosts differ: {', '.join(own)}, now {', '.join(other)}")
     others = [name for name in after if name not in ("job", "contents", "hosts") and before.get(name) != after[name]]
-    return found + [f"{name} differs: {before.get(name)}, now {after[name]}" for name in others]
+    return problems + [f"{name} differs: {before.get(name)}, now {after[name]}" for name in others]
 
 
 def _short(value: object, most: int = 60) -> str:

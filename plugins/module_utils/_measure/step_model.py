@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How long a step takes while gradients travel: what computes, what moves, and on whose cores.
+"""Model of a step's time while gradients are exchanged: computation, communication, and their cores.
 
 A step is the forward pass, the backward pass, in which buckets of gradients become complete one after another, and the
 update of the weights, which needs all of them. Buckets are exchanged in their order, one at a time, while the backward
@@ -52,7 +52,7 @@ class Moving:
 
     @property
     def seconds(self) -> float:
-        """How long it takes where nothing else runs: a link and a processor work at the same time."""
+        """Return the time where nothing else runs: a link and a processor work at the same time."""
         return max(self.wire, self.processor)
 
 
@@ -65,20 +65,20 @@ def transformer(hidden: int, layers: int, vocabulary: int, layer_weights: int, b
     square = hidden * hidden
     parts = [square] * (layer_weights // square) + ([layer_weights % square] if layer_weights % square else [])
     total = layers * layer_weights
-    found = [Weight(part * bytes_each, part / total) for _layer in range(layers) for part in parts]
-    return [*found, Weight(vocabulary * hidden * bytes_each, 0.0)]
+    weights = [Weight(part * bytes_each, part / total) for _layer in range(layers) for part in parts]
+    return [*weights, Weight(vocabulary * hidden * bytes_each, 0.0)]
 
 
 def buckets(weights: Sequence[Weight], size: int = BUCKET) -> list[Weight]:
     """Return DistributedDataParallel's buckets: tensors are added until a bucket has its size, and never divided."""
-    found: list[Weight] = []
+    filled: list[Weight] = []
     collected, work = 0, 0.0
     for weight in weights:
         collected, work = collected + weight.size, work + weight.work
-        if collected >= (size if found else min(size, FIRST_BUCKET)):
-            found.append(Weight(collected, work))
+        if collected >= (size if filled else min(size, FIRST_BUCKET)):
+            filled.append(Weight(collected, work))
             collected, work = 0, 0.0
-    return [*found, Weight(collected, work)] if collected else found
+    return [*filled, Weight(collected, work)] if collected else filled
 
 
 def all_reduce(

@@ -34,7 +34,7 @@ ENVIRONMENT = ("stack", "precision", "backend")
 
 @dataclass(frozen=True)
 class Count(Document):
-    """What the runs on one number of hosts say together. failed: of `repeats` runs. split: shares of a step's time."""
+    """Summary of the runs on one number of hosts. failed: of `repeats` runs. split: shares of a step's time."""
 
     hosts: int
     ranks: int | None
@@ -86,7 +86,7 @@ class Sweep(Document):
 
 def new(job: Job, usable: Sequence[str], request: Request, contents: Mapping[str, str], now: str) -> Sweep:
     """Return a sweep of which no run has been made. contents: {name: digest} of the files of the job."""
-    asked = request.to_json()
+    settings = request.to_json()
     return Sweep(
         version=VERSION,
         job=job.name,
@@ -96,7 +96,7 @@ def new(job: Job, usable: Sequence[str], request: Request, contents: Mapping[str
         backend=None,
         launcher=job.launcher,
         cpu=None,
-        **{name: asked[name] for name in (*COMPARED, "repeats")},
+        **{name: settings[name] for name in (*COMPARED, "repeats")},
         samples_per_epoch=None,
         state="incomplete",
         started=now,
@@ -107,7 +107,7 @@ def new(job: Job, usable: Sequence[str], request: Request, contents: Mapping[str
             "job": compared(job, "hosts"),
             "contents": dict(contents),
             "hosts": list(usable[: request.counts[-1]]),
-            **{name: asked[name] for name in COMPARED},
+            **{name: settings[name] for name in COMPARED},
         },
     )
 
@@ -162,10 +162,10 @@ def recorded(sweep: Sweep, tried: Mapping[str, Any], now: str) -> tuple[Sweep, s
     """
     name, plan = tried["job"], tried.get("plan") or {}
     first = bool(sweep.sanity and sweep.sanity.job == name) or len(left(sweep)) == len(sweep.runs)
-    found = run_records.record(tried)
+    record = run_records.record(tried)
     stop = ""
-    if first and found["state"] == "failed":
-        stop = f"The sanity run {name} failed, nothing else was started: {found['reason']}"
+    if first and record["state"] == "failed":
+        stop = f"The sanity run {name} failed, nothing else was started: {record['reason']}"
     elif first and sweep.stack:
         before = {key: getattr(sweep, key) for key in ENVIRONMENT}
         changed = [f"{key} {own}, now {plan[key]}" for key, own in before.items() if plan.get(key) not in (None, own)]
@@ -175,10 +175,10 @@ def recorded(sweep: Sweep, tried: Mapping[str, Any], now: str) -> tuple[Sweep, s
                 "mixed: add -e again=true to start it anew; what there is is moved aside."
             )
     if stop:  # the run is made again when the sweep is continued
-        return _with(sweep, name, {"state": "pending", "reason": found["reason"], "started": None}), stop
-    succeeded = found["state"] == "succeeded"
+        return _with(sweep, name, {"state": "pending", "reason": record["reason"], "started": None}), stop
+    succeeded = record["state"] == "succeeded"
     samples = run_records.samples_per_epoch(tried.get("progress") or {}) if succeeded else None
-    values = {**found, "started": found["started"] or now}
+    values = {**record, "started": record["started"] or now}
     if succeeded:
         outcome = tried.get("outcome") or {}
         values["warmup_included"] = run_records.includes_warmup(outcome)
@@ -208,7 +208,7 @@ def _with(sweep: Sweep, name: str, values: Mapping[str, Any]) -> Sweep:
 
 
 def one_process_is_one_host(sweep: Sweep) -> bool:
-    """Tell whether the job on one host is one process on all its cores already, so that it need not be run twice."""
+    """Return whether the job on one host is one process on all its cores already, so that it need not be run twice."""
     on_one = any(run.hosts == 1 and not run.baseline for run in sweep.runs)
     return on_one and sweep.layout == {"ranks_per_node": 1, "communication_cores": 0}
 
@@ -237,14 +237,14 @@ def summarised(sweep: Sweep, link_mbit: float | None = None) -> Sweep:
             groups.setdefault(run.hosts, []).append(run)
     counts = [_count(groups[count]) for count in sorted(groups)]
     alone = [run for run in sweep.runs if run.baseline == ONE_PROCESS and run.state != "pending"]
-    one = _count(alone) if alone else None
-    if not one and one_process_is_one_host(sweep):
-        one = next((entry for entry in counts if entry.hosts == 1), None)
+    one_process = _count(alone) if alone else None
+    if not one_process and one_process_is_one_host(sweep):
+        one_process = next((entry for entry in counts if entry.hosts == 1), None)
     base = next((entry for entry in counts if entry.samples_per_second), None)
-    compared = [_compared(entry, base, one) for entry in counts]
-    if one:
-        one = _compared(one, None, one) if alone else compared[counts.index(one)]
-    sweep = replace(sweep, counts=compared, one_process=one, limits=_limits(groups, compared, link_mbit))
+    compared = [_compared(entry, base, one_process) for entry in counts]
+    if one_process:
+        one_process = _compared(one_process, None, one_process) if alone else compared[counts.index(one_process)]
+    sweep = replace(sweep, counts=compared, one_process=one_process, limits=_limits(groups, compared, link_mbit))
     return replace(sweep, notes=_notes(sweep, base))
 
 
@@ -263,7 +263,7 @@ def _count(group: Sequence[Run]) -> Count:
     )
 
 
-def _compared(entry: Count, base: Count | None, one: Count | None) -> Count:
+def _compared(entry: Count, base: Count | None, alone: Count | None) -> Count:
     """Return an entry beside the job on the fewest hosts, and beside one process."""
     if base:
         # The fewest hosts count as perfect: with 1 they are.
@@ -271,7 +271,7 @@ def _compared(entry: Count, base: Count | None, one: Count | None) -> Count:
         entry, own = replace(entry, speedup=speedup, efficiency=repeated.scaled(speedup, 1 / entry.hosts)), entry
     else:
         own = entry
-    return replace(entry, speedup_over_one_process=_beside(own, one)) if one else entry
+    return replace(entry, speedup_over_one_process=_beside(own, alone)) if alone else entry
 
 
 def _beside(entry: Count, other: Count) -> Spread | None:
@@ -298,7 +298,7 @@ def _limits(
 
 
 def _notes(sweep: Sweep, base: Count | None) -> list[str]:
-    """Say what must be known to read the figures."""
+    """Return notes that are needed to read the figures."""
     notes = []
     if sweep.limits and sweep.limits["undecided"]:
         notes.append(sweep.limits["undecided"])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a sweep requests: the same job on several numbers of hosts, checked before any host is contacted."""
+"""Request of a sweep: the same job on several numbers of hosts, checked before any host is contacted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEED = 42
 
 @dataclass(frozen=True)
 class Request(Document):
-    """How often, how long and on how many hosts a job is run.
+    """Request of a sweep: how often, how long and on how many hosts a job is run.
 
     counts: numbers of hosts, ascending. steps, warmup_steps: of each run; the first warmup_steps are not measured. With
     these repeats and steps, a host that is 20 % slower is found where the steps of a rank vary by 30 %.
@@ -137,7 +137,7 @@ def _counts(value: object, usable: Sequence[str], job: Job) -> list[int]:
 
 
 def _constant_batch(job: Job, counts: Sequence[int], scaling: str) -> list[str]:
-    """Say why the global batch cannot be the same on each of these numbers of hosts."""
+    """Return why the global batch cannot be the same on each of these numbers of hosts."""
     if scaling == WEAK:
         return ["constant_global_batch: is for strong scaling; with weak scaling the work grows with the hosts"]
     if not job.of_kind().takes_trainer_arguments:
@@ -168,13 +168,13 @@ def runs(job: Job, usable: Sequence[str], request: Request) -> list[Run]:
     is the one on all hosts, as it is the sanity run, too.
     """
     first_largest = not job.of_kind().takes_trainer_arguments
-    found = []
+    made = []
     for repeat in range(1, request.repeats + 1):
         each: list[tuple[int, str | None]] = [(1, ONE_PROCESS), *((count, None) for count in request.counts)]
         if (repeat % 2 == 0) != first_largest:
             each.reverse()
-        found += [_run(job, usable, count, repeat, baseline) for count, baseline in each]
-    return found
+        made += [_run(job, usable, count, repeat, baseline) for count, baseline in each]
+    return made
 
 
 def sanity(job: Job, usable: Sequence[str], request: Request) -> Run | None:
@@ -208,11 +208,11 @@ def trial(job: Job, request: Request, run: Run, ranks_per_node: int) -> dict[str
     if run.baseline:
         fields.update(ranks_per_node=1, comm_cores="auto")
     if request.constant_global_batch:
-        one = batches.of_arguments(job.args, 1)
+        batch = batches.of_arguments(job.args, 1)
         if run.baseline:
-            fields["args"] = {batches.ACCUMULATION: one.accumulation * ranks_per_node}
+            fields["args"] = {batches.ACCUMULATION: batch.accumulation * ranks_per_node}
         else:
-            fields["args"] = batches.kept(one, run.hosts).arguments()
+            fields["args"] = batches.kept(batch, run.hosts).arguments()
     seeds = _seeds(job, run.repeat)
     if seeds:
         fields["args"] = {**fields.get("args", {}), **seeds}

@@ -17,9 +17,9 @@ def table(sweep: Sweep, path: str) -> str:
     facts = ", ".join(str(value) for value in (sweep.stack, sweep.precision, sweep.backend) if value)
     lines = [f"Job {sweep.job}: {scaling}, {facts or 'nothing measured yet'}", ""]
     rows = [["hosts", "ranks", "samples/s", "speed-up", "efficiency", "over one process", "time per epoch"]]
-    one = sweep.one_process
-    if one and any(run.baseline for run in sweep.runs):
-        rows.append(_row("1, one process", one))
+    alone = sweep.one_process
+    if alone and any(run.baseline for run in sweep.runs):
+        rows.append(_row("1, one process", alone))
     rows += [_row(str(entry.hosts), entry) for entry in sweep.counts]
     lines += columns(rows) if len(rows) > 1 else ["No run has ended."]
     lines.append("")
@@ -89,7 +89,7 @@ def _split(sweep: Sweep) -> str:
 
 
 def line(run: Run, step: int, steps: int) -> str:
-    """Say in one line what came of a run, the `step`th of `steps`."""
+    """Return the outcome of a run in one line, the `step`th of `steps`."""
     place = f"[{step}/{steps}] {run.job} on {count(run.hosts, 'host')}"
     if run.state == "failed":
         return f"{place} failed: {' '.join(run.reason.split())[:300]}"

@@ -23,7 +23,7 @@ VARIABLES = Path("group_vars", "cluster.yml")
 
 @dataclass(frozen=True)
 class Change:
-    """How a file is to be changed: the diff, and its text after it. name: of the file in the diff."""
+    """Change of a file: the diff, and its text after it. name: of the file in the diff."""
 
     path: Path
     name: str
@@ -31,24 +31,24 @@ class Change:
     after: str
 
 
-def diff(content: tuning.Tuning, job: Job) -> str:
+def diff(state: tuning.Tuning, job: Job) -> str:
     """Return the diff that makes the winner of a job file; empty where there is none. Raises as changes() does."""
-    return "".join(change.diff for change in changes(content, job))
+    return "".join(change.diff for change in changes(state, job))
 
 
-def changes(content: tuning.Tuning, job: Job, variables: Path | None = None) -> list[Change]:
+def changes(state: tuning.Tuning, job: Job, variables: Path | None = None) -> list[Change]:
     """Return how the files are to be changed that make the winner of a job; none where nothing was faster.
 
     variables: the inventory's file, if its settings are to be there; what keeps the global batch stays in the job
     file. Raises OSError, and ValueError where a file cannot be changed by lines.
     """
-    fields = tuning.changes(content, job)
-    found = []
+    fields = tuning.changes(state, job)
+    changed = []
     if variables is not None:
         of_inventory = tuning.variables(fields)
         fields = {name: value for name, value in fields.items() if name not in VARIED}
-        found.append(_change(variables, f"{variables.parent.name}/{variables.name}", of_inventory))
-    return [change for change in (*found, of_job(job, fields)) if change.diff]
+        changed.append(_change(variables, f"{variables.parent.name}/{variables.name}", of_inventory))
+    return [change for change in (*changed, of_job(job, fields)) if change.diff]
 
 
 def of_job(job: Job, fields: Mapping[str, Any]) -> Change:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a tuning requests: how long, and how its trials are made; checked before any host is contacted."""
+"""Request of a tuning: how long, and how its trials are made; checked before any host is contacted."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def _env_values(given: object, job: Job) -> dict[str, list[str]]:
     """Return the values of each variable that are tried. given: {variable: values}. Raises ValueError."""
     if not isinstance(given, Mapping):
         raise ValueError(f"env_values: {given!r} is not a mapping such as {{CCL_ALLREDUCE: [ring, rabenseifner]}}")
-    found: dict[str, list[str]] = {}
+    by_variable: dict[str, list[str]] = {}
     for name, values in given.items():
         for value in listed(values):
             try:
@@ -123,8 +123,8 @@ def _env_values(given: object, job: Job) -> dict[str, list[str]]:
             except ValueError as error:
                 raise ValueError(f"env_values: {error}") from None
             if job.env.get(name) != checked_env[name]:
-                found.setdefault(str(name), []).append(checked_env[name])
-    return found
+                by_variable.setdefault(str(name), []).append(checked_env[name])
+    return by_variable
 
 
 def backends(job: Job, inventory: str) -> dict[str, list[str]]:
@@ -132,18 +132,18 @@ def backends(job: Job, inventory: str) -> dict[str, list[str]]:
 
     inventory: the inventory's backend, for jobs that leave it open.
     """
-    found: dict[str, list[str]] = {}
+    by_stack: dict[str, list[str]] = {}
     for stack, there in BACKENDS.items():
         try:
             own = Run(job, Settings("", backend=inventory)).backend(stack)
         except ValueError:
-            found[stack] = []
+            by_stack[stack] = []
             continue
         usable = [name for name in there if name in LAUNCHERS[job.launcher].backends]
         # Gradients are compressed by the backend mpi alone.
         others = [] if job.gradient_compression != "none" else [name for name in usable if name != own]
-        found[stack] = [own, *others]
-    return found
+        by_stack[stack] = [own, *others]
+    return by_stack
 
 
 def optimizes(job: Job, inventory: Any, stack: Mapping[str, Any], vary: Sequence[str]) -> list[Any]:

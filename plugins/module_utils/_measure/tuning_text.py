@@ -30,19 +30,19 @@ WRITE = {
 }
 
 
-def table(content: Tuning, path: str, wrote: str = "", to: str = "job") -> str:
+def table(tuning: Tuning, path: str, wrote: str = "", to: str = "job") -> str:
     """Return the trials of a tuning, what came of it and the diff.
 
     wrote: the files, if the diff was applied to them. to: `inventory` if its variables are to hold the winner.
     """
     lines = [
-        f"Job {content.job}: {content.used_minutes:.1f} of {content.budget_minutes:g} min used",
+        f"Job {tuning.job}: {tuning.used_minutes:.1f} of {tuning.budget_minutes:g} min used",
         "",
     ]
-    names = [name for name in NAMES if any(name in trial.settings for trial in content.trials)]
+    names = [name for name in NAMES if any(name in trial.settings for trial in tuning.trials)]
     header = ["round", *(NAMES[name] for name in names), "steps", "samples/s", ""]
-    batch = [trial for trial in content.trials if batches.PER_DEVICE in trial.settings]
-    plain = [trial for trial in content.trials if trial not in batch]
+    batch = [trial for trial in tuning.trials if batches.PER_DEVICE in trial.settings]
+    plain = [trial for trial in tuning.trials if trial not in batch]
     if plain:
         lines += [*columns([header, *(_row(trial, names) for trial in plain)]), ""]
     else:
@@ -52,49 +52,49 @@ def table(content: Tuning, path: str, wrote: str = "", to: str = "job") -> str:
             [f"{trial.settings[batches.PER_DEVICE]} samples for each rank", *_row(trial, [])[1:]] for trial in batch
         ]
         lines += ["Other batch sizes, which change what the job learns:", *columns(rows), ""]
-    lines += wrapped("", verdict(content))
-    for note in content.notes:
+    lines += wrapped("", verdict(tuning))
+    for note in tuning.notes:
         lines += wrapped("- ", note)
-    for trial in content.trials:
+    for trial in tuning.trials:
         if trial.state == "failed":
             lines += wrapped(f"- {trial.job} failed: ", " ".join(trial.reason.split())[:400])
-    if content.diff:
-        lines += ["", content.diff.rstrip(), ""]
+    if tuning.diff:
+        lines += ["", tuning.diff.rstrip(), ""]
         if to == "inventory":
             lines += wrapped("", "Jobs that do not set these take the variables of the inventory, too.")
         lines.append(f"Written to {wrote}." if wrote else WRITE[to])
-    elif to == "inventory" and content.verdict == "faster":
+    elif to == "inventory" and tuning.verdict == "faster":
         lines += ["", "The inventory has these settings already."]
     return "\n".join([*lines, f"All figures: {path}"])
 
 
-def planned(content: Tuning) -> str:
+def planned(tuning: Tuning) -> str:
     """Return what a tuning would try, for check mode."""
-    default, *others = content.candidates
+    default, *others = tuning.candidates
     lines = wrapped(
         "Would be tried: ",
         f"the job's own settings, {settings(default)}, and as many of {count(len(others), 'other')} as "
-        f"{content.budget_minutes:g} min allow, of which {content.used_minutes:.1f} are used:",
+        f"{tuning.budget_minutes:g} min allow, of which {tuning.used_minutes:.1f} are used:",
     )
     return "\n".join([*lines, *(f"  {settings(each)}" for each in others)])
 
 
-def verdict(content: Tuning) -> str:
-    """Say in one sentence what came of a tuning."""
-    gain = content.gain
+def verdict(tuning: Tuning) -> str:
+    """Return the outcome of a tuning in one sentence."""
+    gain = tuning.gain
     level = f"at a level of {1 - FASTER:.0%}"
-    if content.verdict == "faster":
-        pairs = len((content.final or {})["winner"])
+    if tuning.verdict == "faster":
+        pairs = len((tuning.final or {})["winner"])
         return (
-            f"Faster {level}: {settings(content.winner or {})} reaches {gain:.2f} x the samples/s of the job as it is "
-            f"(at least {content.gain_low:.2f} x), over {pairs} pairs of runs."
+            f"Faster {level}: {settings(tuning.winner or {})} reaches {gain:.2f} x the samples/s of the job as it is "
+            f"(at least {tuning.gain_low:.2f} x), over {pairs} pairs of runs."
         )
-    if content.verdict == "no difference":
+    if tuning.verdict == "no difference":
         if not gain:
             return "No difference: no other settings are faster than those of the job as it is."
         return (
             f"No difference {level}: the best other settings reached {gain:.2f} x the samples/s of the job as it is "
-            f"({content.gain_low:.2f} to {content.gain_high:.2f})."
+            f"({tuning.gain_low:.2f} to {tuning.gain_high:.2f})."
         )
     return "Unfinished: the same command continues, with a larger budget where this one is used up."
 
@@ -105,7 +105,7 @@ def settings(chosen: Mapping[str, Any]) -> str:
 
 
 def line(trial: Trial) -> str:
-    """Say in one line what came of a trial."""
+    """Return the outcome of a trial in one line."""
     if trial.state != "succeeded":
         return f"{trial.job} failed: {' '.join(trial.reason.split())[:300]}"
     return f"{trial.job} ({settings(trial.settings)}): {trial.samples_per_second:.1f} samples/s"

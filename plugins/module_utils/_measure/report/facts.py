@@ -34,12 +34,12 @@ EXTRAPOLATED = "The time of an epoch is extrapolated from the measured steps."
 
 def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> list[tuple[str, str]]:
     """Return (value, caption) of further figures, at most MOST."""
-    found = [*_of_sweep(tables["scaling"], price)]
+    entries = [*_of_sweep(tables["scaling"], price)]
     if sources.of("job"):
-        found += _of_job(sources.of("job")[0], price, bool(found))
+        entries += _of_job(sources.of("job")[0], price, bool(entries))
     if sources.of("inference"):
-        found += _of_inference(tables)
-    return found[:MOST]
+        entries += _of_inference(tables)
+    return entries[:MOST]
 
 
 def _of_sweep(scaling: Table, price: Price | None) -> list[tuple[str, str]]:
@@ -49,54 +49,54 @@ def _of_sweep(scaling: Table, price: Price | None) -> list[tuple[str, str]]:
     if not rows:
         return []
     best = max(rows, key=lambda row: float(row["samples_per_second"]))
-    found = [(f"{figure(best['samples_per_second'])}/s", f"samples, on {count(best['hosts'], 'host')}")]
+    entries = [(f"{figure(best['samples_per_second'])}/s", f"samples, on {count(best['hosts'], 'host')}")]
     timed = [row for row in rows if row["epoch_seconds"] is not None]
     if timed:
         first, last = (choose(timed, key=lambda row: int(row["hosts"])) for choose in (min, max))
         on_last = f"an epoch on {count(last['hosts'], 'host')}"
         if first["hosts"] != last["hosts"]:
-            found.append((shown(first["epoch_seconds"], "seconds"), f"an epoch on {count(first['hosts'], 'host')}"))
-        found.append((shown(last["epoch_seconds"], "seconds"), on_last))
+            entries.append((shown(first["epoch_seconds"], "seconds"), f"an epoch on {count(first['hosts'], 'host')}"))
+        entries.append((shown(last["epoch_seconds"], "seconds"), on_last))
         if price and last["cost_per_epoch"] is not None:
-            found.append((price.shown(last["cost_per_epoch"]), f"cost of {on_last}"))
+            entries.append((price.shown(last["cost_per_epoch"]), f"cost of {on_last}"))
     over = [row for row in rows if row["speedup_over_one_process"] is not None]
     if over:
-        found.append((shown(over[-1]["speedup_over_one_process"], "ratio"), "over one process on one host"))
-    return found
+        entries.append((shown(over[-1]["speedup_over_one_process"], "ratio"), "over one process on one host"))
+    return entries
 
 
 def _of_job(job: Source, price: Price | None, after_sweep: bool) -> list[tuple[str, str]]:
     metrics = mapping(job.content.get("metrics"))
-    found = []
+    entries = []
     if not after_sweep:
         training, steps = number(metrics.get("train_runtime")), number(job.content.get("steps"))
         if training is not None:
-            found.append((shown(training, "seconds"), f"training, {steps:.0f} steps" if steps else "training"))
+            entries.append((shown(training, "seconds"), f"training, {steps:.0f} steps" if steps else "training"))
         hosts, seconds = number(job.content.get("hosts")), number(job.content.get("seconds"))
         attempts = [mapping(attempt) for attempt in job.content.get("attempts") or []]
         cost = price.of(1, host_seconds(attempts, hosts, seconds)) if price else None
         if price and cost is not None:
-            found.append((price.shown(cost), "cost of the job (estimate)"))
+            entries.append((price.shown(cost), "cost of the job (estimate)"))
     for key, name in (("eval_accuracy", "accuracy"), ("eval_f1", "F1"), ("eval_loss", "evaluation loss")):
-        value, before = (figure_or_name(metrics.get(one)) for one in (key, key.replace("eval_", "eval_before_")))
+        value, before = (figure_or_name(metrics.get(name)) for name in (key, key.replace("eval_", "eval_before_")))
         if value is not None:
-            found.append((shown(value, "figure"), f"{name}, {shown(before, 'figure')} before" if before else name))
+            entries.append((shown(value, "figure"), f"{name}, {shown(before, 'figure')} before" if before else name))
     restarts = number(job.content.get("restarts"))
     if restarts:
-        found.append((f"{restarts:.0f}", "restart" if restarts == 1 else "restarts"))
-    return found
+        entries.append((f"{restarts:.0f}", "restart" if restarts == 1 else "restarts"))
+    return entries
 
 
 def _of_inference(tables: Mapping[str, Table]) -> list[tuple[str, str]]:
     """Return what lower precision gains of the first result's first model, and what it costs."""
     best = measured_cells(tables["inference_throughput"].rows)
     mine = [row for row in best if (row["results"], row["model"]) == (best[0]["results"], best[0]["model"])]
-    found = [
+    entries = [
         (shown(row["over_fp32"], "ratio"), f"{row['precision']} over fp32, {row['model']}")
         for row in mine
         if row["over_fp32"] and row["precision"] != "fp32"
     ]
-    return found + [
+    return entries + [
         (shown(row["equal"], "share"), f"equal to fp32, {row['precision']}")
         for row in tables["inference_agreement"].rows
         if mine and (row["results"], row["model"]) == (mine[0]["results"], mine[0]["model"])
@@ -105,31 +105,31 @@ def _of_inference(tables: Mapping[str, Table]) -> list[tuple[str, str]]:
 
 def notes(sources: Sources, tables: Mapping[str, Table]) -> list[str]:
     """Return what is to be known of the figures, each once."""
-    found: list[str] = []
+    texts: list[str] = []
     for source in sources.all:
         given = source.content.get("notes")
         own = [text(note) for note in given] if isinstance(given, list) else []
-        found += own or (_of_a_sweep_without(source, tables["scaling"]) if source.kind == "sweep" else [])
-        found.append(text(mapping(source.content.get("prediction")).get("text")))
+        texts += own or (_of_a_sweep_without(source, tables["scaling"]) if source.kind == "sweep" else [])
+        texts.append(text(mapping(source.content.get("prediction")).get("text")))
     training = [source for source in sources.all if source.kind not in ("network", "inference")]
     for compared in (training, sources.of("inference")):
-        for what in ("job", "model", "stack", "precision", "backend"):
-            values = sorted({_value(source, what) for source in compared} - {""})
+        for attribute in ("job", "model", "stack", "precision", "backend"):
+            values = sorted({_value(source, attribute) for source in compared} - {""})
             if len(values) > 1:
-                found.append(f"These results differ in {what}: {', '.join(values)}.")
-    return [note for note in dict.fromkeys(found) if note]
+                texts.append(f"These results differ in {attribute}: {', '.join(values)}.")
+    return [note for note in dict.fromkeys(texts) if note]
 
 
 def _of_a_sweep_without(sweep: Source, scaling: Table) -> list[str]:
     """Return what a sweep is to say of itself, where it says nothing."""
-    found = []
+    texts = []
     if sweep.content.get("scaling") == "strong" and sweep.content.get("constant_global_batch") is False:
-        found.append(GROWING_BATCH)
+        texts.append(GROWING_BATCH)
     if any(row["epoch_extrapolated"] and row["results"] == sweep.label for row in scaling.rows):
-        found.append(EXTRAPOLATED)
-    return found
+        texts.append(EXTRAPOLATED)
+    return texts
 
 
-def _value(source: Source, what: str) -> str:
-    value: Any = getattr(source, what) if what in ("job", "model", "stack") else source.content.get(what)
+def _value(source: Source, attribute: str) -> str:
+    value: Any = getattr(source, attribute) if attribute in ("job", "model", "stack") else source.content.get(attribute)
     return text(value)

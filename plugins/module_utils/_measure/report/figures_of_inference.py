@@ -49,7 +49,7 @@ def throughput(table: Table) -> Drawn | None:
     if len(results) > 1:
         style.legend(made, panels)
     there = measured(table.rows)
-    said = "; ".join(
+    sentence = "; ".join(
         ", ".join(filter(None, [row["results"] if len(results) > 1 else "", row["model"], row["precision"]]))
         + f": {figure(row['samples_per_second'])} samples/s"
         + (f", {shown(row['over_fp32'], 'ratio')} fp32" if row["over_fp32"] and row["precision"] != "fp32" else "")
@@ -58,7 +58,7 @@ def throughput(table: Table) -> Drawn | None:
     slow = any(row["within_limit"] is False for row in there)
     note = "Of each model and precision the fastest setting. Error bars: 95 % confidence interval."
     note += " Pale: no setting keeps the limit of the latency." if slow else ""
-    return Drawn("inference_throughput", "Throughput", f"Samples per second. {said}.", made, table, note)
+    return Drawn("inference_throughput", "Throughput", f"Samples per second. {sentence}.", made, table, note)
 
 
 def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
@@ -87,8 +87,8 @@ def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
         for part, row in zip(bars, mine):
             part.set_alpha(PALE if row["within_limit"] is False else None)
             over = row["over_fp32"] if row["precision"] != "fp32" else None
-            said = figure(row["samples_per_second"]) + (f" ({shown(over, 'ratio')})" if over else "")
-            style.note(axes, said, (row["samples_per_second_high"], places[id(row)]), (6, 0), va="center")
+            caption = figure(row["samples_per_second"]) + (f" ({shown(over, 'ratio')})" if over else "")
+            style.note(axes, caption, (row["samples_per_second_high"], places[id(row)]), (6, 0), va="center")
     for row in rows:
         if not measured([row]):
             axes.text(0, places[id(row)], f" {row['state']}", va="center", fontsize=9, color=colour("bad"))
@@ -103,7 +103,7 @@ def _bars(axes: Any, rows: Sequence[Row], results: Sequence[str]) -> None:
 
 def latencies(table: Table) -> list[Drawn]:
     """Latency against throughput as instances grow, a figure for each model."""
-    found = []
+    figures = []
     for model, rows in grouped(table.rows, "model").items():
         lines = by_instances(rows)
         drawn = _curves(
@@ -116,13 +116,13 @@ def latencies(table: Table) -> list[Drawn]:
         if drawn:
             fixed = ", ".join(dict.fromkeys(_without_instances(line[0]) for line in lines))
             note = f"Beside each point: instances on each host. Lines: p99, dashed: p50. Measured with {fixed}."
-            found.append(replace(drawn, note=note))
-    return _numbered(found)
+            figures.append(replace(drawn, note=note))
+    return _numbered(figures)
 
 
 def rates(open_loop: Table, cells: Table) -> list[Drawn]:
     """Latency at given rates of requests, a figure for each model."""
-    found = []
+    figures = []
     for model, rows in grouped(open_loop.rows, "model").items():
         lines = by_rate(rows, cells)
         drawn = _curves(
@@ -134,13 +134,13 @@ def rates(open_loop: Table, cells: Table) -> list[Drawn]:
         )
         if drawn:
             fixed = ", ".join(dict.fromkeys(setting(line[0]) for line in lines))
-            found.append(replace(drawn, note=f"Lines: p99, dashed: p50. Measured with {fixed}."))
-    return _numbered(found)
+            figures.append(replace(drawn, note=f"Lines: p99, dashed: p50. Measured with {fixed}."))
+    return _numbered(figures)
 
 
 @dataclass(frozen=True)
 class Curves:
-    """What curves of latencies are about. name: of the figure. x: the key of their x axis. unit: of x in words."""
+    """Labels of curves of latencies. name: of the figure. x: the key of their x axis. unit: of x in words."""
 
     name: str
     title: str
@@ -150,7 +150,7 @@ class Curves:
 
 
 def _curves(
-    what: Curves, model: str, lines: Sequence[Sequence[Row]], table: Table, mark: Callable[[Row], str] | None
+    curves: Curves, model: str, lines: Sequence[Sequence[Row]], table: Table, mark: Callable[[Row], str] | None
 ) -> Drawn | None:
     """Draw p99 and p50 of each line, and the limit of p99. mark: what is written beside a point."""
     rows = [row for line in lines for row in line]
@@ -162,27 +162,27 @@ def _curves(
     results = list(grouped(rows, "results"))
     several = len(results) > 1
     precisions = list(dict.fromkeys(row["precision"] for row in rows))
-    said = []
+    sentences = []
     for place, line in enumerate(lines):
         first = line[0]
         parts = [first["results"] if several else "", first["precision"] if len(precisions) > 1 or not several else ""]
         label = ", ".join(filter(None, parts))
         shade = of_series(results.index(first["results"]) if several else place)
         look = {"color": shade, "marker": style.MARKERS[precisions.index(first["precision"]) % 8]}
-        x = [row[what.x] for row in line]
+        x = [row[curves.x] for row in line]
         # With several results the legend has their colours, and the markers of the precisions.
         name = f"_{label}" if several else label
         axes.plot(x, [row["p99_ms"] for row in line], linewidth=2, markersize=6, label=name, **look)
         axes.plot(x, [row["p50_ms"] for row in line], linewidth=1.2, markersize=3.5, linestyle=(0, (4, 2)), **look)
         for row in line if mark else ():
-            at = (row[what.x], row["p99_ms"])
+            at = (row[curves.x], row["p99_ms"])
             style.note(axes, mark(row) if mark else "", at, (0, 6), ha="center", fontsize=8, color=shade)
         points = ", ".join(
             (f"{instances(row)} " if mark else "")
-            + f"{figure(row[what.x])} {what.unit} p50 {figure(row['p50_ms'])} ms p99 {figure(row['p99_ms'])} ms"
+            + f"{figure(row[curves.x])} {curves.unit} p50 {figure(row['p50_ms'])} ms p99 {figure(row['p99_ms'])} ms"
             for row in line
         )
-        said.append(f"{label}: {points}" if label else points)
+        sentences.append(f"{label}: {points}" if label else points)
     if several:
         for place, label in enumerate(results):
             axes.plot([], [], color=of_series(place), linewidth=2, label=style.short(label))
@@ -202,17 +202,19 @@ def _curves(
         axes.set_ylim(0, max([highest, *limits]) * 1.12)
     axes.set_xlim(left=0)
     axes.margins(x=0.08)
-    style.labels(axes, what.axis, "latency, ms")
+    style.labels(axes, curves.axis, "latency, ms")
     style.legend(made, axes)
-    return Drawn(what.name, f"{what.title}: {model}", f"{model}. {'; '.join(said)}.", made, replace(table, rows=rows))
+    return Drawn(
+        curves.name, f"{curves.title}: {model}", f"{model}. {'; '.join(sentences)}.", made, replace(table, rows=rows)
+    )
 
 
 def _without_instances(row: Row) -> str:
     return setting({**row, "instances_per_node": None})
 
 
-def _numbered(found: Sequence[Drawn]) -> list[Drawn]:
+def _numbered(figures: Sequence[Drawn]) -> list[Drawn]:
     """Return figures of several models under names that tell them apart."""
-    if len(found) < 2:
-        return list(found)
-    return [replace(one, name=f"{one.name}_{place}") for place, one in enumerate(found, 1)]
+    if len(figures) < 2:
+        return list(figures)
+    return [replace(figure, name=f"{figure.name}_{place}") for place, figure in enumerate(figures, 1)]

@@ -20,7 +20,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._measure.report.tables
 )
 from ansible_collections.amx.cluster.plugins.module_utils._text import duration, names
 
-# With more hosts than this, lines are told apart by nothing but the least busy one.
+# With more hosts than this, only the line of the least busy one is named.
 LINES = 8
 # With more hosts than this, a heat map has no figures in its cells.
 CELLS = 9
@@ -37,13 +37,13 @@ def losses(table: Table) -> Drawn | None:
     by_epoch = len(groups) > 1 and all(row["epoch"] is not None for rows in groups.values() for row in rows)
     key = "epoch" if by_epoch else "step"
     made, (axes,) = style.figure(3.3)
-    said = []
+    sentences = []
     for place, (label, rows) in enumerate(groups.items()):
         for name, look in (("loss", "-"), ("eval_loss", "none")):
             points = [row for row in rows if row[name] is not None and row[key] is not None]
             if not points:
                 continue
-            what = "training" if name == "loss" else "evaluation"
+            kind = "training" if name == "loss" else "evaluation"
             axes.plot(
                 [row[key] for row in points],
                 [row[name] for row in points],
@@ -54,16 +54,16 @@ def losses(table: Table) -> Drawn | None:
                 markerfacecolor=colour("paper"),
                 markeredgewidth=2,
                 color=of_series(place),
-                label=style.short(f"{label}, {what}" if len(groups) > 1 else what),
+                label=style.short(f"{label}, {kind}" if len(groups) > 1 else kind),
                 zorder=3 + (name == "eval_loss"),
                 clip_on=False,  # a marker on an axis is drawn whole
             )
             ends = " to ".join(figure(point[name]) for point in (points[0], points[-1])[: len(points)])
-            said.append(f"{label}, {what}: {ends}")
+            sentences.append(f"{label}, {kind}: {ends}")
     axes.set_ylim(bottom=0)
     style.labels(axes, key, "loss")
     style.legend(made, axes, 2)
-    return Drawn("losses", "Loss", f"Loss by {key}. {'; '.join(said)}.", made, table)
+    return Drawn("losses", "Loss", f"Loss by {key}. {'; '.join(sentences)}.", made, table)
 
 
 def _has_loss(row: Row) -> bool:
@@ -71,7 +71,7 @@ def _has_loss(row: Row) -> bool:
 
 
 def utilization(table: Table, attempts: Table, label: str) -> Drawn | None:
-    """What the hosts of one job used over time, with its restarts and faults on the time line."""
+    """Draw what the hosts of one job used over time, with its restarts and faults on the time line."""
     groups = {
         host: rows
         for host, rows in grouped([row for row in table.rows if row["results"] == label], "host").items()
@@ -91,12 +91,12 @@ def utilization(table: Table, attempts: Table, label: str) -> Drawn | None:
     scale, unit = (60.0, "minutes") if end >= 300 else (1.0, "seconds")
     means = {host: _mean([_share(row) for row in rows]) for host, rows in groups.items()}
     least = min(means, key=lambda host: means[host])
-    for one, (title, value, form) in zip(axes, panels):
+    for axis, (title, value, form) in zip(axes, panels):
         for place, (host, rows) in enumerate(groups.items()):
             many = len(groups) > LINES
             points = [(row["seconds"] / scale, value(row)) for row in rows if value(row) is not None]
             marked = many and host == least
-            one.plot(
+            axis.plot(
                 [x for x, _y in points],
                 [y for _x, y in points],
                 linewidth=1.6 if not many or marked else 0.8,
@@ -104,24 +104,24 @@ def utilization(table: Table, attempts: Table, label: str) -> Drawn | None:
                 label=(f"{host}, least busy" if marked else None) if many else style.short(host, 18),
                 zorder=3 if marked else 2,
             )
-        one.set_ylim(bottom=0)
-        one.margins(x=0.01)
+        axis.set_ylim(bottom=0)
+        axis.margins(x=0.01)
         if form and percent:
-            one.yaxis.set_major_formatter(form)
-        style.labels(one, "", title)
-        one.yaxis.label.set_fontsize(8)
+            axis.yaxis.set_major_formatter(form)
+        style.labels(axis, "", title)
+        axis.yaxis.label.set_fontsize(8)
     marks = _marks(axes, [row for row in attempts.rows if row["results"] == label], scale)
     made.align_ylabels(axes)
     axes[-1].set_xlabel(f"{unit} since the start", color=colour("muted"), fontsize=9)
     style.legend(made, axes[0], 4)
-    told = ", ".join(
+    averages = ", ".join(
         f"{host} {means[host] * 100:.0f} %" if percent else f"{host} {figure(means[host])} CPUs" for host in groups
     )
     most = f"{names(list(groups), LINES)}; least busy {least} with {means[least] * 100:.0f} %"
     return Drawn(
         "utilization",
         "Hosts over time",
-        f"CPUs of the ranks that were busy, on average: {told if len(groups) <= LINES else most}."
+        f"CPUs of the ranks that were busy, on average: {averages if len(groups) <= LINES else most}."
         f" Over {duration(end)}.{marks}",
         made,
         table,
@@ -145,15 +145,15 @@ def _mean(values: Sequence[float | None]) -> float:
 
 def _marks(axes: Sequence[Any], attempts: Sequence[Row], scale: float) -> str:
     """Draw the end of each attempt that failed and the beginning of the next; return them in words."""
-    said: list[str] = []
+    sentences: list[str] = []
     for row in attempts:
         at = row["ended_seconds"]
         if row["reason"] and at is not None:
-            for one in axes:
-                one.axvline(at / scale, color=colour("bad"), linewidth=1.2, linestyle=(0, (4, 2)), zorder=4)
+            for panel in axes:
+                panel.axvline(at / scale, color=colour("bad"), linewidth=1.2, linestyle=(0, (4, 2)), zorder=4)
             style.note(
                 axes[0],
-                f"fault {len(said) + 1}",
+                f"fault {len(sentences) + 1}",
                 (at / scale, 1),
                 (0, 2),
                 xycoords=("data", "axes fraction"),
@@ -163,29 +163,29 @@ def _marks(axes: Sequence[Any], attempts: Sequence[Row], scale: float) -> str:
                 color=colour("bad"),
                 zorder=5,
             )
-            said.append(f"fault after {duration(at)}: {row['reason']}")
+            sentences.append(f"fault after {duration(at)}: {row['reason']}")
         if row["attempt"] > 1 and row["began_seconds"] is not None:
-            for one in axes:
-                one.axvline(row["began_seconds"] / scale, color=colour("c3"), linewidth=1.2, linestyle=(0, (2, 2)))
-    return f" {'; '.join(said)}." if said else ""
+            for panel in axes:
+                panel.axvline(row["began_seconds"] / scale, color=colour("c3"), linewidth=1.2, linestyle=(0, (2, 2)))
+    return f" {'; '.join(sentences)}." if sentences else ""
 
 
 def pairs(table: Table, label: str) -> Drawn | None:
     """Bandwidth between every pair of hosts of one measurement as a heat map; failed pairs are crossed out."""
     rows = [row for row in table.rows if row["results"] == label]
     hosts = sorted({row[end] for row in rows for end in ("from", "to")})
-    found = [row for row in rows if row["bandwidth_mbyte_s"] is not None]
-    if len(hosts) < 2 or not found:
+    measured = [row for row in rows if row["bandwidth_mbyte_s"] is not None]
+    if len(hosts) < 2 or not measured:
         return None
     import matplotlib
 
     side = min(5.0, 1.6 + 0.55 * len(hosts))
     made, (axes,) = style.figure(side)
     grid: list[list[float]] = [[float("nan")] * len(hosts) for _host in hosts]
-    for row in found:
+    for row in measured:
         a, b = hosts.index(row["from"]), hosts.index(row["to"])
         grid[a][b] = grid[b][a] = row["bandwidth_mbyte_s"]
-    highest = max(row["bandwidth_mbyte_s"] for row in found)
+    highest = max(row["bandwidth_mbyte_s"] for row in measured)
     colours = matplotlib.colormaps["YlGnBu"]
     mesh = axes.pcolormesh(grid, cmap=colours, vmin=0, vmax=highest or 1, edgecolors=colour("paper"), linewidth=2)
     for row in rows:
@@ -220,13 +220,13 @@ def pairs(table: Table, label: str) -> Drawn | None:
     scale.outline.set_visible(False)
     scale.ax.tick_params(colors=colour("muted"), labelcolor=colour("ink"), labelsize=8, length=2)
     scale.set_label("MB/s", color=colour("muted"), fontsize=9)
-    worst = min(found, key=lambda row: row["bandwidth_mbyte_s"])
-    best = max(found, key=lambda row: row["bandwidth_mbyte_s"])
+    worst = min(measured, key=lambda row: row["bandwidth_mbyte_s"])
+    best = max(measured, key=lambda row: row["bandwidth_mbyte_s"])
     lost = [f"{row['from']} and {row['to']}" for row in rows if row["bandwidth_mbyte_s"] is None]
     return Drawn(
         "network_pairs",
         "Bandwidth between hosts",
-        f"Bandwidth of {len(found)} pairs of hosts: {worst['from']} and {worst['to']} are the slowest with "
+        f"Bandwidth of {len(measured)} pairs of hosts: {worst['from']} and {worst['to']} are the slowest with "
         f"{figure(worst['bandwidth_mbyte_s'])} MB/s, {best['from']} and {best['to']} the fastest with "
         f"{figure(best['bandwidth_mbyte_s'])} MB/s." + (f" Failed: {'; '.join(lost)}." if lost else ""),
         made,
@@ -247,7 +247,7 @@ def collectives(table: Table, label: str) -> Drawn | None:
     panels = grouped([{**row, "panel": f"{row['tool']}, {row['backend']}"} for row in rows], "panel")
     operations = list(dict.fromkeys(row["operation"] for row in rows))
     made, axes = style.figure(1.0 + 2.5 * len(panels), len(panels))
-    for one, (title, mine) in zip(axes, panels.items()):
+    for panel, (title, mine) in zip(axes, panels.items()):
         for operation, points in grouped(mine, "operation").items():
             place = operations.index(operation)
             points = sorted(points, key=lambda row: float(row["bytes"]))
@@ -255,12 +255,12 @@ def collectives(table: Table, label: str) -> Drawn | None:
             below = [max(0.0, middle - (row["low"] or middle)) for middle, row in zip(median, points)]
             above = [max(0.0, (row["high"] or middle) - middle) for middle, row in zip(median, points)]
             sizes = [row["bytes"] for row in points]
-            style.line(one, sizes, median, [below, above], place, operation, markersize=4, linewidth=1.5, capsize=2)
-        one.set_xscale("log", base=2)
-        one.set_yscale("log")
-        one.yaxis.set_major_formatter(lambda value, _place: _micro(value))
-        one.minorticks_off()
-        style.labels(one, "", f"{title}: time")
+            style.line(panel, sizes, median, [below, above], place, operation, markersize=4, linewidth=1.5, capsize=2)
+        panel.set_xscale("log", base=2)
+        panel.set_yscale("log")
+        panel.yaxis.set_major_formatter(lambda value, _place: _micro(value))
+        panel.minorticks_off()
+        style.labels(panel, "", f"{title}: time")
     sizes = sorted({row["bytes"] for row in rows})
     step = max(1, -(-len(sizes) // 7))
     axes[-1].set_xticks(sizes[::step], [data_size(size) for size in sizes[::step]])
@@ -270,12 +270,12 @@ def collectives(table: Table, label: str) -> Drawn | None:
         max(points, key=lambda row: float(row["bytes"]))
         for points in grouped(rows, "tool", "backend", "operation").values()
     ]
-    said = "; ".join(
+    sentence = "; ".join(
         f"{row['operation']} ({row['tool']}, {row['backend']}) of {data_size(row['bytes'])} "
         f"{_micro(row['microseconds'])}"
         for row in largest
     )
-    return Drawn("collectives", "Collectives", f"Time of collectives by size. {said}.", made, table)
+    return Drawn("collectives", "Collectives", f"Time of collectives by size. {sentence}.", made, table)
 
 
 def _micro(value: float) -> str:

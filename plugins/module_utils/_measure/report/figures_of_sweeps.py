@@ -40,8 +40,8 @@ def values_text(rows: Sequence[Row], name: str) -> str:
     """Return a column's values by number of hosts, in words."""
     parts = []
     for label, mine in grouped(rows, "results").items():
-        said = ", ".join(f"{count(row['hosts'], 'host')} {shown(row[name], FORMS[name])}" for row in mine)
-        parts.append(f"{label}: {said}")
+        figures = ", ".join(f"{count(row['hosts'], 'host')} {shown(row[name], FORMS[name])}" for row in mine)
+        parts.append(f"{label}: {figures}")
     return "; ".join(parts) + "."
 
 
@@ -112,7 +112,7 @@ def _failed_text(hosts: Sequence[int]) -> str:
 
 def _reference(axes: Any, published: Sequence[Row], hosts: Sequence[int], value: Callable[[Row], float]) -> str:
     """Draw published results as thin lines as far as the measured ones go; return them in words."""
-    said: list[str] = []
+    sentences: list[str] = []
     for name, rows in grouped([row for row in published if row.get("speedup") is not None], "series").items():
         mine = [row for row in rows if row["hosts"] <= max(hosts)]
         if len(mine) < 2:
@@ -126,10 +126,10 @@ def _reference(axes: Any, published: Sequence[Row], hosts: Sequence[int], value:
             marker="o",
             markersize=2.5,
             zorder=1,
-            label="published results" if not said else None,
+            label="published results" if not sentences else None,
         )
-        said.append(f"{name} {shown(mine[-1]['speedup'], 'ratio')} on {mine[-1]['hosts']}")
-    return f" Published results: {'; '.join(said)}." if said else ""
+        sentences.append(f"{name} {shown(mine[-1]['speedup'], 'ratio')} on {mine[-1]['hosts']}")
+    return f" Published results: {'; '.join(sentences)}." if sentences else ""
 
 
 def speedup(table: Table, published: Sequence[Row]) -> Drawn | None:
@@ -143,7 +143,7 @@ def speedup(table: Table, published: Sequence[Row]) -> Drawn | None:
     top = max(ticks)
     _series(axes, rows, "speedup")
     axes.plot([1, top], [1, top], color=colour("muted"), linewidth=1, label="ideal", zorder=2)
-    said = _reference(axes, published, ticks, lambda row: float(row["speedup"]))
+    sentence = _reference(axes, published, ticks, lambda row: float(row["speedup"]))
     _last_values(axes, rows, "speedup")
     over = False
     for place, mine in enumerate(grouped(rows, "results").values()):
@@ -168,7 +168,7 @@ def speedup(table: Table, published: Sequence[Row]) -> Drawn | None:
     return Drawn(
         "speedup",
         "Speed-up",
-        f"Speed-up by number of hosts. {values_text(rows, 'speedup')}{failed}{said}",
+        f"Speed-up by number of hosts. {values_text(rows, 'speedup')}{failed}{sentence}",
         made,
         table,
         "Error bars: slowest and fastest repeat." + (" Circles: over one process on one host." if over else ""),
@@ -184,7 +184,7 @@ def efficiency(table: Table, published: Sequence[Row]) -> Drawn | None:
     ticks = _hosts_axis(axes, [*rows, *(row for row in table.rows if not row["baseline"])])
     _series(axes, rows, "efficiency")
     axes.axhline(1, color=colour("muted"), linewidth=1, label="ideal", zorder=2)
-    said = _reference(axes, published, ticks, lambda row: float(row["speedup"]) / row["hosts"])
+    sentence = _reference(axes, published, ticks, lambda row: float(row["speedup"]) / row["hosts"])
     _last_values(axes, rows, "efficiency")
     failed = _failed(axes, table)
     highest = max([1.0, *(row["efficiency_high"] for row in rows)])
@@ -195,7 +195,7 @@ def efficiency(table: Table, published: Sequence[Row]) -> Drawn | None:
     return Drawn(
         "efficiency",
         "Efficiency",
-        f"Share of the ideal speed-up. {values_text(rows, 'efficiency')}{failed}{said}",
+        f"Share of the ideal speed-up. {values_text(rows, 'efficiency')}{failed}{sentence}",
         made,
         table,
         "100 %: twice the hosts, twice the speed.",
@@ -236,8 +236,8 @@ def _bars(table: Table, name: str, title: str, axis: str, scale: float, note: st
     axes.set_ylim(0, highest * 1.14 or 1)
     style.labels(axes, "hosts", axis)
     style.legend(made, axes)
-    said = f"{title} by number of hosts. {values_text(rows, name)}{_failed_text(lost)}"
-    return Drawn(name, title, said, made, table, note)
+    sentence = f"{title} by number of hosts. {values_text(rows, name)}{_failed_text(lost)}"
+    return Drawn(name, title, sentence, made, table, note)
 
 
 def throughput(table: Table) -> Drawn | None:
@@ -310,18 +310,18 @@ def _stacked(table: Table, rows: Sequence[Row], colours: Mapping[str, str], titl
     axes.grid(visible=False)
     style.labels(axes, "share of a step")
     style.legend(made, axes, 4)
-    said = "; ".join(
+    sentence = "; ".join(
         (f"{row['results']}, " if several else "")
         + f"{name}: "
         + ", ".join(f"{share} {row[share] * 100:.0f} %" for share in colours if row[share])
         for name, row in zip(names, rows)
     )
-    return Drawn(table.name, title, f"Share of a step's time. {said}.", made, table, table.note)
+    return Drawn(table.name, title, f"Share of a step's time. {sentence}.", made, table, table.note)
 
 
 def _where(row: Row, rows: Sequence[Row]) -> str:
     host = row.get("host")
-    if not host or row["where"] == host or len({one.get("host") for one in rows}) == 1:
+    if not host or row["where"] == host or len({other.get("host") for other in rows}) == 1:
         return str(row["where"])
     return f"{style.short(str(host), 14)} {row['where']}"
 
@@ -353,7 +353,7 @@ def trials(table: Table) -> Drawn | None:
     axes.barh([place + 0.12 for place in range(len(speeds))], speeds, 0.44, color=colours)
     for place, row in enumerate(shown_rows):
         role = "winner: " if row["winner"] else "default: " if row["default"] else ""
-        role += "" if len({one["results"] for one in shown_rows}) == 1 else f"{row['results']}, "
+        role += "" if len({shown_row["results"] for shown_row in shown_rows}) == 1 else f"{row['results']}, "
         axes.text(
             0, place - 0.17, role + style.short(row["differing"], 66), fontsize=8, va="bottom", color=colour("ink")
         )
@@ -366,7 +366,7 @@ def trials(table: Table) -> Drawn | None:
     axes.grid(visible=False)
     style.labels(axes, "samples/s")
     lost = sum(row["state"] == "failed" for row in table.rows)
-    said = "; ".join(f"{row['settings']} {figure(row['samples_per_second'])} samples/s" for row in shown_rows)
+    sentence = "; ".join(f"{row['settings']} {figure(row['samples_per_second'])} samples/s" for row in shown_rows)
     left_out = len(rows) - len(shown_rows)
     alike = shown_rows[0]["alike"]
     note = " ".join(
@@ -378,4 +378,4 @@ def trials(table: Table) -> Drawn | None:
         ]
     )
     note = " ".join(note.split())
-    return Drawn("trials", "Trials", f"Throughput of the trials: {said}.", made, table, note)
+    return Drawn("trials", "Trials", f"Throughput of the trials: {sentence}.", made, table, note)

@@ -48,7 +48,7 @@ class Report:
 
     @property
     def drawn(self) -> list[Drawn]:
-        return [one for figures in self.figures.values() for one in figures]
+        return [figure for figures in self.figures.values() for figure in figures]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report for programs; its figures draw the rows of the tables that they name."""
@@ -62,13 +62,13 @@ class Report:
             "tables": {name: table.to_json() for name, table in self.tables.items()},
             "figures": [
                 {
-                    "name": one.name,
-                    "file": f"{one.name}.png",
-                    "title": one.title,
-                    "alt": one.alt,
-                    "table": one.table.name,
+                    "name": figure.name,
+                    "file": f"{figure.name}.png",
+                    "title": figure.title,
+                    "alt": figure.alt,
+                    "table": figure.table.name,
                 }
-                for one in self.drawn
+                for figure in self.drawn
             ],
         }
 
@@ -101,14 +101,14 @@ class Report:
         earlier = _io.read_json(to / DOCUMENT) or {}
         contents: dict[str, str] = {PAGE: self.html()}
         contents.update({f"{name}.csv": table.csv() for name, table in self.tables.items() if table.rows})
-        pictures = {f"{one.name}.png": style.png(one.figure) for one in self.drawn}
+        pictures = {f"{figure.name}.png": style.png(figure.figure) for figure in self.drawn}
         files = [*contents, *pictures, DOCUMENT]
         # What an earlier report has here and this one has not; other files in the directory stay.
         for name in earlier.get("files", []) if _ownership.is_own(to / DOCUMENT) else []:
             if isinstance(name, str) and name == Path(name).name and name not in files:
                 (to / name).unlink(missing_ok=True)
-        for name, content in contents.items():
-            _io.write_text(to / name, content)
+        for name, document in contents.items():
+            _io.write_text(to / name, document)
         for name, picture in pictures.items():
             (to / name).write_bytes(picture)
         _io.write_json(to / DOCUMENT, {"mark": _ownership.SIGNATURE, **self.to_json(), "files": files})
@@ -140,7 +140,7 @@ def make(sources: Sources, price: Price | None = None) -> Report:
     """Return the report of these sources; to be called, drawn and written within style.drawing()."""
     published = reference.load()
     jobs, runs = sources.of("job"), [run for sweep in sources.of("sweep") for run in named(sweep)]
-    found = [
+    all_tables = [
         tables_of_jobs.overview(sources.all, price),
         tables_of_sweeps.scaling(sources.of("sweep"), price),
         tables_of_sweeps.runs(sources.of("sweep")),
@@ -162,8 +162,8 @@ def make(sources: Sources, price: Price | None = None) -> Report:
         tables_of_jobs.environment(jobs),
     ]
     if sources.of("sweep"):
-        found.append(tables_of_jobs.reference(published))
-    tables = {table.name: table for table in found}
+        all_tables.append(tables_of_jobs.reference(published))
+    tables = {table.name: table for table in all_tables}
     tables.setdefault("reference", tables_of_jobs.reference({**published, "rows": []}))
     return Report(
         sources, tables, _figures(sources, tables, published["rows"]), verdict.of(sources, tables, price), published
@@ -204,7 +204,7 @@ def _figures(
             *_each(partial(figures_of_jobs.collectives, tables["collectives"]), sources.of("network")),
         ],
     }
-    return {section: [one for one in figures if one is not None] for section, figures in made.items()}
+    return {section: [figure for figure in figures if figure is not None] for section, figures in made.items()}
 
 
 def _each(draw: Callable[[str], Drawn | None], sources: Sequence[Source]) -> list[Drawn | None]:
@@ -213,6 +213,6 @@ def _each(draw: Callable[[str], Drawn | None], sources: Sequence[Source]) -> lis
     if len(sources) == 1:
         return drawn
     return [
-        one and replace(one, name=f"{one.name}_{place}", title=f"{one.title}: {source.label}")
-        for place, (one, source) in enumerate(zip(drawn, sources), 1)
+        figure and replace(figure, name=f"{figure.name}_{place}", title=f"{figure.title}: {source.label}")
+        for place, (figure, source) in enumerate(zip(drawn, sources), 1)
     ]

@@ -74,6 +74,6 @@ def core_maps(jobs: Sequence[Source]) -> dict[str, Any]:
 
 
 def _core_map(rows: Sequence[tuple[str, str, str]], isa: str, names: Sequence[str]) -> Mapping[str, Any]:
-    told = "; ".join(f"socket {socket}, NUMA node {node}: {letters}" for socket, node, letters in rows)
+    described = "; ".join(f"socket {socket}, NUMA node {node}: {letters}" for socket, node, letters in rows)
     hosts = ", ".join(names)
-    return {"title": f"{hosts} ({isa})" if isa else hosts, "label": f"Cores of {hosts}. {told}", "rows": rows}
+    return {"title": f"{hosts} ({isa})" if isa else hosts, "label": f"Cores of {hosts}. {described}", "rows": rows}

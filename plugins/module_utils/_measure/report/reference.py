@@ -18,14 +18,14 @@ def load() -> dict[str, Any]:
     """
     import yaml
 
-    content = yaml.safe_load(FILE.read_text(encoding="utf-8"))
-    rows = [dict(row) for row in content["rows"]]
+    document = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+    rows = [dict(row) for row in document["rows"]]
     first = {row["series"]: row["seconds"] for row in rows if row["hosts"] == 1}
     several = {row["series"] for row in rows if row["hosts"] > 1}
     for row in rows:
         row["speedup"] = first[row["series"]] / row["seconds"] if row["series"] in several else None
     return {
-        "sources": {source["id"]: source for source in content["sources"]},
-        "disagreements": list(content["disagreements"]),
+        "sources": {source["id"]: source for source in document["sources"]},
+        "disagreements": list(document["disagreements"]),
         "rows": rows,
     }

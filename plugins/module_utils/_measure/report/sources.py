@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is measured, read from directories of results: jobs, sweeps, tuning, inference and networks.
+"""Measured results, read from their directories: jobs, sweeps, tuning, inference and networks.
 
 Files are read as they are: a part that is missing, or is not what it should be, is left out of the report.
 """
@@ -64,7 +64,7 @@ def text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """One result. kind: a value of KINDS. content: the file that makes it this kind. label: its name in the report."""
+    """A result. kind: a value of KINDS. content: the file that makes it this kind. label: its name in the report."""
 
     kind: str
     path: Path
@@ -124,16 +124,16 @@ def of_job(name: str, results: Path) -> list[Path]:
 
     results: the directory into which results are fetched. Raises ValueError when none is there.
     """
-    found = [results / f"{name}{suffix}" for suffix in ("", "-scale", "-tune", "-inference")]
-    found = [path for path in found if _kinds(path)]
+    directories = [results / f"{name}{suffix}" for suffix in ("", "-scale", "-tune", "-inference")]
+    directories = [path for path in directories if _kinds(path)]
     network = read_json(results / "network" / "network.json") or {}
     if network.get("job") == name:
-        found.append(results / "network")
-    if not found:
+        directories.append(results / "network")
+    if not directories:
         raise ValueError(
             f"there are no results of job {name} in {results}: fetch them with playbooks/results.yml -e job={name}"
         )
-    return found
+    return directories
 
 
 def read(paths: Iterable[Path], mixed: bool = False) -> Sources:
@@ -144,23 +144,23 @@ def read(paths: Iterable[Path], mixed: bool = False) -> Sources:
     directories = list(dict.fromkeys(Path(path) for path in paths))
     if not directories:
         raise ValueError("a report of nothing: add -e job=NAME, or -e of=DIRECTORY,... with results")
-    errors, found = [], list[Source]()
+    errors, sources = [], list[Source]()
     for path in directories:
         kinds = _kinds(path)
         if not kinds:
             errors.append(_none(path))
         for name in kinds:
-            content = read_json(path / name)
-            if content is None:
+            document = read_json(path / name)
+            if document is None:
                 errors.append(f"{path / name} is not JSON: fetch or measure it again")
             else:
-                found.append(_source(KINDS[name], path, content))
+                sources.append(_source(KINDS[name], path, document))
     if errors:
         raise ValueError("\n".join(errors))
-    refused = "" if mixed else _mixed(found)
+    refused = "" if mixed else _mixed(sources)
     if refused:
         raise ValueError(refused)
-    return Sources(_labelled(found))
+    return Sources(_labelled(sources))
 
 
 def _kinds(path: Path) -> list[str]:
@@ -173,36 +173,36 @@ def _none(path: Path) -> str:
     return f"{path} has no results: none of {', '.join(KINDS)} is in it"
 
 
-def _mixed(found: Sequence[Source]) -> str:
+def _mixed(sources: Sequence[Source]) -> str:
     """Return what differs among results that are to be of the same work; an empty string when nothing does."""
     # Inference is a job of its own, which is not compared with training.
-    inferences = [source for source in found if source.kind == "inference"]
-    others = [source for source in found if source.kind != "inference"]
+    inferences = [source for source in sources if source.kind == "inference"]
+    others = [source for source in sources if source.kind != "inference"]
     return _differing(others) or _differing(inferences)
 
 
-def _differing(found: Sequence[Source]) -> str:
-    for what in ("job", "model", "stack"):
+def _differing(sources: Sequence[Source]) -> str:
+    for attribute in ("job", "model", "stack"):
         by_value: dict[str, list[str]] = {}
-        for source in found:
+        for source in sources:
             # The model as the job's end has recorded it: a name read elsewhere may be written otherwise.
-            value = text(source.content.get(what))
+            value = text(source.content.get(attribute))
             if value:
                 by_value.setdefault(value, []).append(str(source.path))
         if len(by_value) > 1:
-            told = "; ".join(f"{value} ({names(paths)})" for value, paths in by_value.items())
+            described = "; ".join(f"{value} ({names(paths)})" for value, paths in by_value.items())
             return (
-                f"these results are of different {what}s and cannot be compared as they are: {told}. Make a report of "
-                "each, or add -e mixed=true"
+                f"these results are of different {attribute}s and cannot be compared as they are: {described}. Make a "
+                "report of each, or add -e mixed=true"
             )
     return ""
 
 
-def _labelled(found: Sequence[Source]) -> tuple[Source, ...]:
+def _labelled(sources: Sequence[Source]) -> tuple[Source, ...]:
     """Return the sources with labels that tell them apart: by CPU, where that differs, or by directory."""
     made = []
-    for source in found:
-        same = [other for other in found if other.kind == source.kind]
+    for source in sources:
+        same = [other for other in sources if other.kind == source.kind]
         cpus = {other.processor for other in same}
         jobs = {other.job for other in same}
         parts = [source.job or source.path.name] if len(jobs) > 1 or len(cpus) == 1 or not source.processor else []
@@ -219,7 +219,7 @@ def _labelled(found: Sequence[Source]) -> tuple[Source, ...]:
 
 
 def _told_apart(label: str, source: Source, made: Sequence[tuple[Source, str]]) -> str:
-    same = [other.path for other, one in made if one == label and other.kind == source.kind]
+    same = [other.path for other, used in made if used == label and other.kind == source.kind]
     directory = source.path.name if len({path.name for path in same}) == len(same) else str(source.path)
     return f"{label} ({directory})"
 
@@ -240,25 +240,25 @@ def _model(job: Any) -> str:
     return text(mapping(mapping(job).get("args")).get("model_name_or_path"))
 
 
-def _source(kind: str, path: Path, content: Mapping[str, Any]) -> Source:
+def _source(kind: str, path: Path, document: Mapping[str, Any]) -> Source:
     if kind == "sweep":
-        runs = [text(run.get("job")) for run in entries(content.get("runs"))]
+        runs = [text(run.get("job")) for run in entries(document.get("runs"))]
         places = [place / name for name in runs if name for place in (path, path.parent)]
         there = {place: read_json(place / "results.json") for place in dict.fromkeys(places)}
         jobs = [_source("job", place, result) for place, result in there.items() if result is not None]
-        return Source(kind, path, content, runs=tuple(jobs))
+        return Source(kind, path, document, runs=tuple(jobs))
     if kind != "job":
-        return Source(kind, path, content)
+        return Source(kind, path, document)
     beside = ("plan.json", "status.json", "progress.json", "job.json", "utilization.json", "stack.json")
     files = {name: read_json(path / name) or {} for name in beside}
     launch = path / "launch.sh"
     return Source(
         kind,
         path,
-        content,
+        document,
         files=files,
         launch=launch.read_text(encoding="utf-8", errors="replace") if launch.is_file() else "",
-        losses=tuple(_losses(path, content)),
+        losses=tuple(_losses(path, document)),
     )
 
 
@@ -288,7 +288,7 @@ def _losses(path: Path, results: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _points(logged: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the losses among the entries of a Trainer's history; of steps that were made again, the last."""
-    found: dict[tuple[Any, Any], dict[str, Any]] = {}
+    points: dict[tuple[Any, Any], dict[str, Any]] = {}
     for entry in logged:
         point: dict[str, Any] = {key: number(entry.get(key)) for key in ("step", "epoch", "loss", "eval_loss")}
         losses = (figure_or_name(entry.get(key)) for key in ("loss", "eval_loss"))
@@ -303,9 +303,9 @@ def _points(logged: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if point["step"] is None and point["epoch"] is None:
             continue
         key = (point["step"], point["epoch"])
-        kept = found.setdefault(key, point)
+        kept = points.setdefault(key, point)
         kept.update({name: value for name, value in point.items() if value is not None})
-    return sorted(found.values(), key=lambda point: (point["step"] or 0, point["epoch"] or 0))
+    return sorted(points.values(), key=lambda point: (point["step"] or 0, point["epoch"] or 0))
 
 
 def _printed(log: Path) -> list[dict[str, float]]:
@@ -315,13 +315,13 @@ def _printed(log: Path) -> list[dict[str, float]]:
     with log.open("rb") as stream:
         stream.seek(max(0, log.stat().st_size - SEARCHED))
         lines = stream.read().decode("utf-8", errors="replace").splitlines()
-    found = []
+    entries = []
     for line in lines:
         if not line.startswith("{'") or "loss'" not in line:
             continue
         try:
             entry = ast.literal_eval(line)
-            found.append({key: float(value) for key, value in entry.items()})
+            entries.append({key: float(value) for key, value in entry.items()})
         except (ValueError, SyntaxError, TypeError, AttributeError, MemoryError, RecursionError):
             continue
-    return found
+    return entries

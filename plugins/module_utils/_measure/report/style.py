@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How figures look: their colours in light and dark, their size, and what matplotlib makes of them.
+"""Style of figures: their colours in light and dark, their size, and their drawing by matplotlib.
 
 A figure is drawn once, in the colours of a light page. As a PNG it keeps them; in a page each colour becomes a CSS
 variable, so that the page's dark colours are the figure's, too. matplotlib is imported only when a figure is made.
@@ -87,7 +87,7 @@ def of_series(place: int) -> str:
 
 @contextlib.contextmanager
 def drawing() -> Iterator[None]:
-    """Have figures made and written in the report's style meanwhile. Raises ValueError without matplotlib."""
+    """Set the report's style for figures that are made and written meanwhile. Raises ValueError without matplotlib."""
     require()
     import matplotlib
 
@@ -106,8 +106,8 @@ def figure(height: float = 3.3, panels: int = 1, heights: Sequence[float] = ()) 
     made = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained", facecolor=colour("paper"))
     shares = {"height_ratios": list(heights)} if heights else {"sharex": True}
     axes = list(made.subplots(panels, 1, squeeze=False, **shares)[:, 0])
-    for one in axes:
-        plain(one)
+    for axis in axes:
+        plain(axis)
     return made, axes
 
 
@@ -148,7 +148,7 @@ def legend(made: Any, axes: Any, columns: int = 3) -> None:
     axes: those whose entries it has, one or a list of them.
     """
     every = axes if isinstance(axes, list) else [axes]
-    named = [entry for one in every for entry in zip(*one.get_legend_handles_labels())]
+    named = [entry for axis in every for entry in zip(*axis.get_legend_handles_labels())]
     entries = list({name: (handle, name) for handle, name in reversed(named)}.values())[::-1]
     if not entries:
         return

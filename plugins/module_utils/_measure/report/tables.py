@@ -35,25 +35,25 @@ class Column:
     form: str = "text"
     path: str = ""
 
-    def read(self, content: Mapping[str, Any]) -> Any:
+    def read(self, result: Mapping[str, Any]) -> Any:
         """Return the value in a result; what is not of the column's form is None, or an empty text."""
-        value: Any = content
+        value: Any = result
         for name in (self.path or self.key).split("."):
             value = mapping(value).get(name)
         return text(value) if self.form in ("text", "name") else number(value)
 
 
-def read_row(columns: Iterable[Column], content: Mapping[str, Any], **own: Any) -> dict[str, Any]:
+def read_row(columns: Iterable[Column], result: Mapping[str, Any], **own: Any) -> dict[str, Any]:
     """Return the row of a result. own: the values that are not read from it as they are."""
-    return {**{column.key: column.read(content) for column in columns if column.key not in own}, **own}
+    return {**{column.key: column.read(result) for column in columns if column.key not in own}, **own}
 
 
 def grouped(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
     """Return the rows by the value of a column, or by those of several, in their order."""
-    found: dict[Any, list[Row]] = {}
+    by_value: dict[Any, list[Row]] = {}
     for row in rows:
-        found.setdefault(row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys), []).append(row)
-    return found
+        by_value.setdefault(row[keys[0]] if len(keys) == 1 else tuple(row[key] for key in keys), []).append(row)
+    return by_value
 
 
 def named(*keys: str, form: str = "text") -> tuple[Column, ...]:

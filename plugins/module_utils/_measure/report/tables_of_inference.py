@@ -47,23 +47,23 @@ _SPEED = spread_columns("samples_per_second", "samples/s", "figure")
 
 def all_of(inferences: Sequence[Source]) -> list[Table]:
     """Return the tables of inference."""
-    found = cells(inferences)
+    measured = cells(inferences)
     return [
-        found,
-        best(found),
-        recommended(inferences, found),
-        agreement(found),
-        generation(inferences, found),
-        open_loop(inferences, found),
-        not_measured(found),
+        measured,
+        best(measured),
+        recommended(inferences, measured),
+        agreement(measured),
+        generation(inferences, measured),
+        open_loop(inferences, measured),
+        not_measured(measured),
     ]
 
 
 def _precision(cell: Mapping[str, Any]) -> str:
     """Return a cell's precision as it is shown: with int8's route, autocast, and whether the CPU had to emulate it."""
     name, route = text(cell.get("precision")), text(cell.get("int8"))
-    said = f"{name} {route}".strip() if name == "int8" else name + " autocast" * (cell.get("autocast") is True)
-    return f"{said}, emulated" if cell.get("emulated") is True else said
+    label = f"{name} {route}".strip() if name == "int8" else name + " autocast" * (cell.get("autocast") is True)
+    return f"{label}, emulated" if cell.get("emulated") is True else label
 
 
 def _latencies(given: object) -> dict[str, float | None]:
@@ -104,7 +104,9 @@ def cells(inferences: Sequence[Source]) -> Table:
     rows = []
     for source in inferences:
         limit = number(source.content.get("limit_p99_ms"))
-        chosen = {text(mapping(one).get("cell")) for one in mapping(source.content.get("recommended")).values()} - {""}
+        chosen = {
+            text(mapping(setting).get("cell")) for setting in mapping(source.content.get("recommended")).values()
+        } - {""}
         for cell in entries(source.content.get("cells")):
             speed = mapping(cell.get("throughput"))
             own: dict[str, Any] = {
@@ -128,11 +130,11 @@ def measured(rows: Iterable[Row]) -> list[Row]:
 
 def comparable(rows: Iterable[Row]) -> list[Row]:
     """Return the rows of the longest texts of each result and model: shorter ones are faster with any setting."""
-    found: list[Row] = []
+    comparable_rows: list[Row] = []
     for mine in grouped(rows, "results", "model").values():
         longest = max((row["sequence_length"] or 0 for row in measured(mine)), default=None)
-        found += [row for row in mine if longest is None or (row["sequence_length"] or 0) == longest]
-    return found
+        comparable_rows += [row for row in mine if longest is None or (row["sequence_length"] or 0) == longest]
+    return comparable_rows
 
 
 def fastest(rows: Sequence[Row]) -> Row | None:
@@ -147,10 +149,10 @@ def fastest_of_models(rows: Sequence[Row]) -> list[Row]:
     return [row for mine in grouped(rows, "model").values() if (row := fastest(mine))]
 
 
-def best(found: Table) -> Table:
+def best(table: Table) -> Table:
     """Return the fastest cell of each model and precision; where none was measured, why."""
     rows: list[dict[str, Any]] = []
-    for mine in grouped(comparable(found.rows), "results", "model", "precision").values():
+    for mine in grouped(comparable(table.rows), "results", "model", "precision").values():
         rows.append({**(fastest(mine) or mine[0]), "over_fp32": None})
     fp32 = {
         (row["results"], row["model"]): row["samples_per_second"]
@@ -190,22 +192,22 @@ def instances(row: Row) -> str:
     return f"{number_:.0f} instance{'s'[: number_ != 1]}{each} per host"
 
 
-def recommended(inferences: Sequence[Source], found: Table) -> Table:
+def recommended(inferences: Sequence[Source], measured: Table) -> Table:
     """Return the recommended setting of each model."""
     rows: list[Row] = []
     for source in inferences:
         for model, given in mapping(source.content.get("recommended")).items():
-            one = mapping(given)
-            cell = text(one.get("cell"))
-            there = [row for row in found.rows if (row["results"], row["cell"]) == (source.label, cell)]
+            setting = mapping(given)
+            cell = text(setting.get("cell"))
+            there = [row for row in measured.rows if (row["results"], row["cell"]) == (source.label, cell)]
             rows += [{**row, "model": text(model)} for row in there[:1]]
     columns = (*_WHICH, _SPEED[0], *_P50_P99, *_SETTINGS)
     return Table("inference_recommended", "Recommended settings", columns, rows)
 
 
-def agreement(found: Table) -> Table:
+def agreement(measured: Table) -> Table:
     """Return how far predictions agree with fp32, the least of all cells of a model, precision and engine."""
-    compared = [row for row in found.rows if row["equal"] is not None]
+    compared = [row for row in measured.rows if row["equal"] is not None]
     rows = []
     for mine in grouped(compared, "results", "model", "precision", "engine", "int8_route", "compared_on").values():
         least = min(mine, key=lambda row: float(row["equal"]))
@@ -223,17 +225,17 @@ def agreement(found: Table) -> Table:
     return Table("inference_agreement", "Agreement with fp32", columns, rows)
 
 
-def _of_cells(inferences: Sequence[Source], found: Table, part: str) -> list[tuple[Row, Any]]:
+def _of_cells(inferences: Sequence[Source], measured: Table, part: str) -> list[tuple[Row, Any]]:
     """Return the rows of cells with a part of their content, in their order."""
     given = [cell.get(part) for source in inferences for cell in entries(source.content.get("cells"))]
-    return [(row, content) for row, content in zip(found.rows, given) if content]
+    return [(row, value) for row, value in zip(measured.rows, given) if value]
 
 
-def generation(inferences: Sequence[Source], found: Table) -> Table:
+def generation(inferences: Sequence[Source], measured: Table) -> Table:
     """Return the time of the prompt and of each further token of cells that generate text."""
     rows = []
-    for row, content in _of_cells(inferences, found, "generation"):
-        part = mapping(content)
+    for row, timing in _of_cells(inferences, measured, "generation"):
+        part = mapping(timing)
         if part:
             times = {
                 f"{name}_{key}": value
@@ -254,16 +256,16 @@ def generation(inferences: Sequence[Source], found: Table) -> Table:
     return Table("inference_generation", "Token generation", columns, rows)
 
 
-def open_loop(inferences: Sequence[Source], found: Table) -> Table:
+def open_loop(inferences: Sequence[Source], measured: Table) -> Table:
     """Return the latency of cells at given rates of requests."""
     rows = []
-    for row, content in _of_cells(inferences, found, "open_loop"):
-        for one in entries(content):
-            rate = number(one.get("rate"))
+    for row, value in _of_cells(inferences, measured, "open_loop"):
+        for entry in entries(value):
+            rate = number(entry.get("rate"))
             if rate is not None:
-                speed = one.get("throughput")
+                speed = entry.get("throughput")
                 achieved = number(speed) if number(speed) is not None else number(mapping(speed).get("value"))
-                rows.append({**row, **_latencies(one.get("latency_ms")), "rate": rate, "achieved": achieved})
+                rows.append({**row, **_latencies(entry.get("latency_ms")), "rate": rate, "achieved": achieved})
     columns = (
         *_WHICH,
         *_SETTINGS,
@@ -274,10 +276,10 @@ def open_loop(inferences: Sequence[Source], found: Table) -> Table:
     return Table("inference_open_loop", "Latency at given rates of requests", columns, rows)
 
 
-def not_measured(found: Table) -> Table:
+def not_measured(measured: Table) -> Table:
     """Return why cells were not measured, those with the same reason together."""
     keys = ("results", "model", "precision", "engine", "state", "reason")
-    lost = [row for row in found.rows if row["state"] != "measured"]
+    lost = [row for row in measured.rows if row["state"] != "measured"]
     rows = [{**mine[0], "cells": len(mine)} for mine in grouped(lost, *keys).values()]
     columns = (*_WHICH, *named("engine", "state"), Column("cells", "cells", "int"), Column("reason", "reason"))
     return Table("inference_not_measured", "Not measured", columns, rows)
@@ -288,15 +290,15 @@ def by_instances(rows: Iterable[Row]) -> list[list[Row]]:
 
     Of several such series the one with the fastest cell, if it has two numbers of instances, else the longest.
     """
-    found = []
+    several = []
     for mine in grouped(measured(comparable(rows)), "results", "model", "precision").values():
-        series = [_one_each(one) for one in grouped(mine, *_OTHERWISE).values()]
+        series = [_one_each(group) for group in grouped(mine, *_OTHERWISE).values()]
         first = fastest(mine)
-        series = [one for one in series if len(one) > 1]
-        with_fastest = [one for one in series if first in one]
+        series = [group for group in series if len(group) > 1]
+        with_fastest = [group for group in series if first in group]
         if series:
-            found.append(with_fastest[0] if with_fastest else max(series, key=len))
-    return found
+            several.append(with_fastest[0] if with_fastest else max(series, key=len))
+    return several
 
 
 def _one_each(rows: Sequence[Row]) -> list[Row]:
@@ -306,13 +308,13 @@ def _one_each(rows: Sequence[Row]) -> list[Row]:
     return [fastest(groups[key]) or groups[key][0] for key in sorted(groups)]
 
 
-def by_rate(rows: Iterable[Row], found: Table) -> list[list[Row]]:
+def by_rate(rows: Iterable[Row], measured: Table) -> list[list[Row]]:
     """Return the rows of open_loop of each result, model and precision by rate: of its fastest cell that has them."""
     series = []
     there = [row for row in rows if row["p50_ms"] and row["p99_ms"]]
     for key, mine in grouped(there, "results", "model", "precision").items():
         of_cells = grouped(mine, "cell")
-        of_key = [row for row in found.rows if (row["results"], row["model"], row["precision"]) == key]
+        of_key = [row for row in measured.rows if (row["results"], row["model"], row["precision"]) == key]
         first = fastest([row for row in comparable(of_key) if row["cell"] in of_cells])
         chosen = of_cells[first["cell"]] if first else max(of_cells.values(), key=len)
         series.append(sorted(chosen, key=lambda row: float(row["rate"])))

@@ -45,9 +45,9 @@ def throughput(job: Source) -> float | None:
     of_steps = number(mapping(job.content.get("measured")).get("samples_per_second"))
     if of_steps is not None:
         return of_steps
-    said = number(mapping(job.content.get("metrics")).get("train_samples_per_second"))
+    speed = number(mapping(job.content.get("metrics")).get("train_samples_per_second"))
     steps, resumed = number(job.content.get("steps")), number(job.content.get("resumed_step"))
-    return said * (steps - resumed) / steps if said is not None and steps and resumed else said
+    return speed * (steps - resumed) / steps if speed is not None and steps and resumed else speed
 
 
 def overview(sources: Sequence[Source], price: Price | None) -> Table:
@@ -104,10 +104,10 @@ def metrics(jobs: Sequence[Source]) -> Table:
     """Return what the models learnt: a row for each job and metric, before training and after."""
     rows = []
     for job in jobs:
-        found = mapping(job.content.get("metrics"))
-        for key in sorted(found):
+        values = mapping(job.content.get("metrics"))
+        for key in sorted(values):
             name = key.removeprefix("eval_")
-            value = figure_or_name(found[key])
+            value = figure_or_name(values[key])
             learnt = (key.startswith("eval_") and not name.startswith("before_")) or key == "train_loss"
             if value is None or not learnt or any(word in name for word in _NOT_LEARNT):
                 continue
@@ -115,7 +115,7 @@ def metrics(jobs: Sequence[Source]) -> Table:
                 {
                     "results": job.label,
                     "metric": "training loss, mean" if key == "train_loss" else name,
-                    "before": figure_or_name(found.get(f"eval_before_{name}")),
+                    "before": figure_or_name(values.get(f"eval_before_{name}")),
                     "after": value,
                 }
             )
@@ -202,10 +202,10 @@ def operations(jobs: Sequence[Source]) -> Table:
             if sum(kinds.values()) <= 0:
                 continue
             name, faster = text(host.get("host")), profiles.as_on_amx({**host, "kinds": kinds})
-            for where, found in ((name, kinds), ("as on AMX (at most)", faster)):
-                if found:
-                    about = {"results": job.label, "host": name, "where": where, "step_seconds": sum(found.values())}
-                    rows.append({**about, **profiles.shares(found)})
+            for where, shares in ((name, kinds), ("as on AMX (at most)", faster)):
+                if shares:
+                    about = {"results": job.label, "host": name, "where": where, "step_seconds": sum(shares.values())}
+                    rows.append({**about, **profiles.shares(shares)})
     columns = (
         *named("results", "host", "where"),
         Column("step_seconds", "step", "milliseconds"),
@@ -273,7 +273,9 @@ def hosts(jobs: Sequence[Source]) -> Table:
         for host in entries(mapping(job.files.get("plan.json")).get("hosts")):
             maps = entries(mapping(host.get("map")).get("rows"))
             row = read_row(columns, host, results=job.label, ranks=len(entries(host.get("ranks"))) or None)
-            row.update(amx=row["amx"].replace("_", " "), cores=" | ".join(text(one.get("letters")) for one in maps))
+            row.update(
+                amx=row["amx"].replace("_", " "), cores=" | ".join(text(core_map.get("letters")) for core_map in maps)
+            )
             rows.append(row)
     return Table("hosts", "Hosts", columns, rows)
 

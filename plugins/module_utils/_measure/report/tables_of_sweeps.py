@@ -64,9 +64,9 @@ def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
     rows = []
     for sweep in sweeps:
         extrapolated = any(run.get("extrapolated") is True for run in entries(sweep.content.get("runs")))
-        one = mapping(sweep.content.get("one_process"))
+        alone = mapping(sweep.content.get("one_process"))
         counts = [(count, "") for count in entries(sweep.content.get("counts"))]
-        for count, baseline in [*([(one, "one process")] if one else []), *counts]:
+        for count, baseline in [*([(alone, "one process")] if alone else []), *counts]:
             hosts = number(count.get("hosts"))
             if hosts is None or hosts < 1:
                 continue
@@ -84,7 +84,7 @@ def scaling(sweeps: Sequence[Source], price: Price | None) -> Table:
 
 
 def _state(row: Mapping[str, Any]) -> str:
-    """Say whether the runs of a number of hosts gave a figure."""
+    """Return whether the runs of a number of hosts gave a figure, as a word."""
     if row["samples_per_second"] is None:
         return "failed" if row["failed"] else "not measured"
     return "measured, some runs failed" if row["failed"] else "measured"
@@ -206,15 +206,15 @@ def trials(tunings: Sequence[Source]) -> Table:
 def finals(tunings: Sequence[Source]) -> Table:
     """Return the runs with which the winner was compared with the default."""
     rows = [
-        {"results": tuning.label, "what": what, "run": place, "samples_per_second": value}
+        {"results": tuning.label, "what": setting, "run": place, "samples_per_second": value}
         for tuning in tunings
-        for what in ("default", "winner")
-        for place, value in enumerate(_numbers(mapping(tuning.content.get("final")).get(what)), 1)
+        for setting in ("default", "winner")
+        for place, value in enumerate(_numbers(mapping(tuning.content.get("final")).get(setting)), 1)
     ]
     columns = (RESULTS, Column("what", "plan"), Column("run", "run", "int"), SPEED)
     return Table("trials_final", "Winner and default, run again", columns, rows)
 
 
 def _numbers(values: Any) -> list[float]:
-    found: Iterable[float | None] = map(number, values) if isinstance(values, list) else ()
-    return [value for value in found if value is not None]
+    numbers: Iterable[float | None] = map(number, values) if isinstance(values, list) else ()
+    return [value for value in numbers if value is not None]

@@ -85,20 +85,20 @@ def of(sources: Sources, tables: Mapping[str, Table], price: Price | None) -> Ve
     ]
     value, unit = next(((value, unit) for value, unit, _sentence in heads if value), (MISSING, ""))
     learned = _learned(tables["metrics"], tables["losses"])
-    asked = bool(sources.of("job") or sources.of("sweep"))
+    trains = bool(sources.of("job") or sources.of("sweep"))
     return Verdict(
         value,
         unit,
         _measured(sources),
         [sentence for _value, _unit, sentence in heads],
-        learned or (NOT_LEARNT if asked else ""),
+        learned or (NOT_LEARNT if trains else ""),
         facts.of(sources, tables, price),
         facts.notes(sources, tables),
     )
 
 
 def _measured(sources: Sources) -> str:
-    """Say what was measured: the job, the model, the precision and the CPUs."""
+    """Return what was measured: the job, the model, the precision and the CPUs."""
     order = ("sweep", "job", "tuning", "inference", "network")
     first = next(source for kind in order for source in sources.of(kind))
     jobs = list(dict.fromkeys(source.job for source in sources.all if source.job))
@@ -136,26 +136,26 @@ def _sweep(sweep: Source, scaling: Table) -> tuple[str, str, str]:
         speed = figure(best["samples_per_second"])
         return speed, f"samples/s on {hosts}", f"{name}{hosts}: {speed} samples/s.{failed}"
     ideal = f"{best['efficiency'] * 100:.0f} % of ideal" if best["efficiency"] is not None else ""
-    said = ", ".join(filter(None, [f"{best['speedup']:.2f}x", ideal]))
+    figures = ", ".join(filter(None, [f"{best['speedup']:.2f}x", ideal]))
     limits = mapping(sweep.content.get("limits"))
     cause, why = text(limits.get("cause")), text(limits.get("text")).strip()
     held = f"; held back by {text(limits.get('host')) or CAUSES[cause]}" if cause in CAUSES else ""
-    sentence = f"{name}{hosts}: {said}{held}."
+    sentence = f"{name}{hosts}: {figures}{held}."
     sentence += f" {why.rstrip('.')}." if why else ""
     return shown(best["speedup"], "ratio"), ", ".join(filter(None, [f"on {hosts}", ideal])), sentence + failed
 
 
 def _job(job: Source, epochs: Table) -> tuple[str, str, str]:
-    content = job.content
+    result = job.content
     name = job.label or job.job or job.path.name
-    hosts, ranks = number(content.get("hosts")), number(content.get("ranks"))
+    hosts, ranks = number(result.get("hosts")), number(result.get("ranks"))
     where = ", ".join(
         count(int(value), noun) for value, noun in ((hosts, "host"), (ranks, "rank")) if value is not None
     )
-    seconds, speed = number(content.get("seconds")), throughput(job)
-    state = text(content.get("state")) or "has no state"
-    reason = text(content.get("reason"))
-    restarts = number(content.get("restarts"))
+    seconds, speed = number(result.get("seconds")), throughput(job)
+    state = text(result.get("state")) or "has no state"
+    reason = text(result.get("reason"))
+    restarts = number(result.get("restarts"))
     sentence = f"Job {name} {state}{f' ({reason})' if reason else ''}"
     sentence += f" on {where}" if where else ""
     sentence += f" in {duration(seconds)}" if seconds is not None else ""
@@ -172,22 +172,22 @@ def _job(job: Source, epochs: Table) -> tuple[str, str, str]:
 
 
 def _tuning(tuning: Source) -> tuple[str, str, str]:
-    content = tuning.content
-    said, gain = text(content.get("verdict")), number(content.get("gain"))
-    trials = count(len(entries(content.get("trials"))), "trial")
-    if said == "faster" and gain is not None:
-        winner = settings_text(content.get("winner"))
+    result = tuning.content
+    outcome, gain = text(result.get("verdict")), number(result.get("gain"))
+    trials = count(len(entries(result.get("trials"))), "trial")
+    if outcome == "faster" and gain is not None:
+        winner = settings_text(result.get("winner"))
         sentence = f"Tuning: {gain:.2f}x the throughput of the default with {winner} ({trials})."
         return shown(gain, "ratio"), "the throughput of the default plan", sentence
-    if said == "no difference":
+    if outcome == "no difference":
         sentence = f"Tuning: no difference between the default and the best of {trials}."
         return f"1{TIMES}", "no plan is faster than the default", sentence
     speeds = [
         (speed, settings_text(trial.get("settings")))
-        for trial in entries(content.get("trials"))
+        for trial in entries(result.get("trials"))
         if (speed := number(trial.get("samples_per_second"))) is not None
     ]
-    sentence = f"Tuning is {said or 'unfinished'} after {trials}"
+    sentence = f"Tuning is {outcome or 'unfinished'} after {trials}"
     if not speeds:
         return "", "", f"{sentence}."
     speed, settings = max(speeds)
@@ -202,22 +202,22 @@ def _inference(inference: Source, tables: Mapping[str, Table]) -> tuple[str, str
     rest += " The benchmark is incomplete." if inference.content.get("state") == "incomplete" else ""
     of = ("inference_recommended", "inference_throughput")
     rows = next(
-        filter(None, ([row for row in tables[one].rows if row["results"] == inference.label] for one in of)), []
+        filter(None, ([row for row in tables[name].rows if row["results"] == inference.label] for name in of)), []
     )
     rows = fastest_of_models(rows)
     if not rows:
         return "", "", f"{name}no setting was measured.{rest}"
-    said = "; ".join(
+    sentences = "; ".join(
         f"{row['model']} {figure(row['samples_per_second'])} samples/s"
         + (f" with p99 {figure(row['p99_ms'])} ms" if row["p99_ms"] else "")
         + f" ({row['precision']}, {setting(row)})"
         for row in rows[:MODELS]
     )
-    more = f"; {count(len(rows) - MODELS, 'further model')} below" if len(rows) > MODELS else ""
+    further = f"; {count(len(rows) - MODELS, 'further model')} below" if len(rows) > MODELS else ""
     first = rows[0]
     on = f" on {count(int(first['hosts']), 'host')}" if first["hosts"] else ""
     unit = f"samples/s, {first['model']} in {first['precision']}{on}"
-    return figure(first["samples_per_second"]), unit, f"{name}{said}{more}.{rest}"
+    return figure(first["samples_per_second"]), unit, f"{name}{sentences}{further}.{rest}"
 
 
 def _network(network: Source, findings: Table) -> tuple[str, str, str]:
@@ -237,17 +237,17 @@ def _network(network: Source, findings: Table) -> tuple[str, str, str]:
 
 
 def _learned(metrics: Table, losses: Table) -> str:
-    """Say how losses and metrics ended, those of all jobs side by side; an empty string where there are none."""
+    """Return the last losses and metrics, those of all jobs side by side; an empty string where there are none."""
     by_metric: dict[str, list[Mapping[str, Any]]] = {}
     for row in metrics.rows:
         by_metric.setdefault(str(row["metric"]), []).append(row)
     of_evaluation = {name: rows for name, rows in by_metric.items() if not name.startswith("training loss")}
-    said = [
+    sentences = [
         f"{name} " + ", ".join(_before_and_after(row, len(rows) > 1) for row in rows)
         for name, rows in (of_evaluation or by_metric).items()
     ]
-    if said:
-        words = "; ".join(said)
+    if sentences:
+        words = "; ".join(sentences)
         return f"Model quality: {words}."
     ends: dict[str, list[Any]] = {}
     for row in losses.rows:
