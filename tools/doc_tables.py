@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -198,11 +198,14 @@ def scripts_compared() -> str:
     return f"{len(results['rows'])} scripts of 20 steps, {machine}, {results['date']}:\n\n{table(rows)}"
 
 
-def role_metadata() -> dict[Path, str]:
-    """Return {path: text} of each role's meta/main.yml: the description that Galaxy shows in the list of roles."""
+def role_metadata(generated: Mapping[Path, str]) -> dict[Path, str]:
+    """Return {path: text} of each role's meta/main.yml: the description that Galaxy shows in the list of roles.
+
+    generated: {path: text} of files that are written.
+    """
     texts = {}
     for path in sorted(ROOT.glob("roles/*/meta/argument_specs.yml")):
-        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+        specs = yaml.safe_load(generated.get(path) or path.read_text(encoding="utf-8"))["argument_specs"]
         texts[path.with_name("main.yml")] = (
             "---\n# Written by `make docs` from argument_specs.yml, for the list of roles in Galaxy.\n"
             f"galaxy_info:\n  description: {specs['main']['short_description']}\n  standalone: false\n"

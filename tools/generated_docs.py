@@ -9,7 +9,8 @@ A block of a page is generated when the page has the two lines
     <!-- end NAME -->
 
 and BLOCKS has a function of that name, which returns the text between them. Generated files are the
-JSON Schema of job files, the picture of a server's cores, and meta/main.yml of the roles.
+JSON Schema of job files, the picture of a server's cores, and meta/main.yml of the roles. Blocks of
+defaults/main.yml and meta/argument_specs.yml are the options of commands (option_docs).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ sys.path.insert(0, str(ROOT / ".collections"))
 import core_map_picture
 import doc_tables
 import job_schema
+import option_docs
 import step_table
 
 # The generated blocks of README.md and docs/*.md by name: functions that return Markdown.
@@ -89,7 +91,8 @@ def main(arguments: list[str]) -> int:
     texts, problems = pages(ROOT, BLOCKS)
     texts[job_schema.FILE] = job_schema.text()
     texts[core_map_picture.FILE] = core_map_picture.text()
-    texts |= doc_tables.role_metadata()
+    texts |= option_docs.roles()
+    texts |= doc_tables.role_metadata(texts)
     for path, text in texts.items():
         name = path.relative_to(ROOT)
         if path.is_file() and path.read_text(encoding="utf-8") == text:

@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 from ansible.plugins.loader import module_loader
 from ansible_collections.amx.cluster.plugins.module_utils._cloud import aws, plan, request
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
-
-OPTIONS = ("cloud", "state", "images")
 
 
 class ActionModule(ControlNodeAction):
@@ -35,8 +34,7 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        if self._loader:
-            requested.refuse_misspelt(self._loader, OPTIONS)
+        requested.refuse_misspelt(self._loader, table.BY_NAME["cloud"].names)
         options = requested.plain(options)
         if not options["file"]:
             raise ValueError("cloud: is missing: add -e cloud=FILE, the file of the cluster (docs/cloud.md)")

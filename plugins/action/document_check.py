@@ -13,7 +13,7 @@ class ActionModule(ControlNodeAction):
     """Checks on the control node how a playbook is to report. No host is contacted."""
 
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        **{name: {"type": "str"} for name in document.DEFAULTS},
+        **{name: {"type": "str"} for name in document.ARGUMENTS},
         "reports": {"type": "bool"},
     }
 

@@ -28,16 +28,13 @@ NEVER_COMMIT = f"# The values of a job's secrets are never committed.\n{manifest
 class ActionModule(ControlNodeAction):
     """Renders the objects of a job on the control node. Neither a host nor a cluster is contacted."""
 
+    ROLE = "manifest"
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "job": {"type": "str", "default": ""},
-        "override": {"type": "raw"},
         "kubernetes": {"type": "raw", "required": True},
         "stack": {"type": "dict", "required": True},
         "backend": {"type": "str", "default": "auto"},
         "optimize": {"type": "raw", "default": "auto"},
         "job_env": {"type": "raw", "default": {}, "no_log": True},
-        "path": {"type": "path"},
-        "secret": {"type": "bool", "default": False},
         **document.ARGUMENTS,
     }
 
@@ -56,7 +53,7 @@ class ActionModule(ControlNodeAction):
         files = {name: manifest.to_yaml(one) for name, one in manifest.named(made).items()}
         secret = self.secret(options, derived, run)
 
-        directory = Path(options["path"] or Path("manifests", derived.name)).expanduser().absolute()
+        directory = Path(options["to"] or Path("manifests", derived.name)).expanduser().absolute()
         changed, stale = manifest.differences(directory, files)
         if not self._task.check_mode:
             directory.mkdir(parents=True, exist_ok=True)
@@ -84,7 +81,7 @@ class ActionModule(ControlNodeAction):
 
     def secret(self, options: dict[str, Any], derived: derivation.Derived, run: Run) -> str:
         """Return the file of the job's Secret where it is requested, else nothing."""
-        if not options["secret"] or not derived.secret:
+        if not options["with_secret"] or not derived.secret:
             return ""
         values = secrets(run.job, options["job_env"], options["override"])
         return manifest.to_yaml(objects.secret(derived, values))

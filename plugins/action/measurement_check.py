@@ -21,7 +21,7 @@ class ActionModule(ControlNodeAction):
         template = self._templar.template if self._templar else requested.plain
 
         def given(name: str) -> Any:
-            return requested.read(self._loader, name, task_vars, template)
+            return requested.read(self._loader, name, task_vars, template, None)
 
         shown = options.pop("format") == "text"
         options = requested.plain(measurements.requested(options, given, task_vars, template))

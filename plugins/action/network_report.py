@@ -19,9 +19,9 @@ REQUESTED = ("largest", "minutes", "model", "parameters", "step_compute_seconds"
 class ActionModule(ControlNodeAction):
     """Judges a measured network on the control node, shows it and writes network.json."""
 
+    ROLE = "network"
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        **{name: {"type": "str", "default": ""} for name in REQUESTED},
-        **{name: {"type": "str", "default": ""} for name in ("imb_log", "job", "started", "ended")},
+        **{name: {"type": "str", "default": ""} for name in ("imb_log", "name", "started", "ended")},
         "measured": {"type": "dict", "default": {}},
         "hosts": {"type": "list", "elements": "dict", "default": []},
         "models": {"type": "dict", "default": {}},
@@ -41,7 +41,7 @@ class ActionModule(ControlNodeAction):
             measured,
             options["hosts"],
             log,
-            options["job"],
+            options["name"],
             (options["started"], options["ended"]),
             options["gradient_compression"],
         )

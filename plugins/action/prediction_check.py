@@ -6,25 +6,18 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
 class ActionModule(ControlNodeAction):
     """Checks the request of a prediction on the control node."""
 
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        **predictions.ARGUMENTS,
-        "data": {"type": "str", "default": ""},
-        "predict_name": {"type": "str", "default": ""},
-        "output_file": {"type": "str", "default": ""},
-        "program": {"type": "path", "required": True},
-        "again": {"type": "bool", "default": False},
-    }
-    # What a user can set with -e.
-    OPTIONS = (*(set(ARGUMENTS) - {"hosts", "results", "program"}), "format", "query", "output")
+    ROLE = "predict"
+    ARGUMENTS: ClassVar[dict[str, Any]] = {**predictions.ARGUMENTS, "program": {"type": "path", "required": True}}
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        requested.refuse_misspelt(self._loader, self.OPTIONS)
+        requested.refuse_misspelt(self._loader, table.BY_NAME["predict"].names)
         wanted = predictions.read(options)
         refused = predictions.refusal(wanted, options["again"])
         if refused:

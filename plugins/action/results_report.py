@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.cost import Price
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._measure.report import make, sources
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
@@ -19,13 +20,11 @@ display = Display()
 class ActionModule(ControlNodeAction):
     """Makes a report of results on the control node. No host is contacted."""
 
+    ROLE = "report"
     ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "job": {"type": "str", "default": ""},
-        "of": {"type": "raw", "default": ""},
         "results": {"type": "path", "default": "results"},
-        "to": {"type": "path"},
+        # Of the inventory.
         "price": {"type": "raw", "default": ""},
-        "mixed": {"type": "bool", "default": False},
         "page_only": {"type": "bool", "default": False},
         **document.ARGUMENTS,
     }
@@ -35,10 +34,11 @@ class ActionModule(ControlNodeAction):
 
     def report(self, options: dict[str, Any]) -> dict[str, Any]:
         """Write the report with all its files, and show where it is and what it says."""
-        price = Price.read(options["price"])
+        price = Price.read(options["host_price_per_hour"] or options["price"])
         paths = [Path(word).expanduser() for word in words(options["of"])]
-        if options["job"]:
-            paths = [*sources.of_job(options["job"], Path(options["results"])), *paths]
+        if job := options["job"]:
+            name = load(Path(job)).name if job.endswith((".yml", ".yaml")) else job
+            paths = [*sources.of_job(name, Path(options["results"])), *paths]
         found = sources.read(paths, options["mixed"])
         to = Path(options["to"] or paths[0] / "report").expanduser().absolute()
         page = to / make.PAGE

@@ -3,28 +3,21 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import serving
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 
 class ActionModule(ControlNodeAction):
     """Checks on the control node what is to be served."""
 
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        **predictions.ARGUMENTS,
-        "serve_name": {"type": "str", "default": ""},
-        "serve_address": {"type": "str", "default": ""},
-        "serve_port": {"type": "raw"},
-        "serve_limits": {"type": "dict", "default": {}},
-    }
-    # What a user can set with -e.
-    OPTIONS = (*(set(ARGUMENTS) - {"hosts", "results"}), "format", "query", "output")
+    ROLE, ARGUMENTS = "serve", predictions.ARGUMENTS
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        requested.refuse_misspelt(self._loader, self.OPTIONS)
+        requested.refuse_misspelt(self._loader, table.BY_NAME["serve"].names)
         wanted = predictions.read_model(options, serving.SUFFIX, "server")
         address = serving.read_address(options["serve_address"])
         port = serving.read_port(options["serve_port"])

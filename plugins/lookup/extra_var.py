@@ -10,7 +10,7 @@ extends_documentation_fragment: amx.cluster.internal
 options:
   _terms:
     {type: list, elements: str, required: true, description: "Names of options, such as job for the variable amx_job"}
-  default: {type: raw, description: The value of a variable that the command line does not set}
+  default: {type: raw, description: "The value where the command line does not set it, instead of the option's"}
 """
 
 from typing import Any
@@ -23,8 +23,8 @@ from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 class LookupModule(LookupBase):
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[Any]:
         self.set_options(var_options=variables, direct=kwargs)
-        default = self.get_option("default")
+        given = [self.get_option("default")] if "default" in kwargs else []
         try:
-            return [requested.read(self._loader, term, variables, self._templar.template, default) for term in terms]
+            return [requested.read(self._loader, term, variables, self._templar.template, *given) for term in terms]
         except ValueError as error:
             raise AnsibleLookupError(str(error)) from error

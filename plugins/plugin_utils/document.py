@@ -22,9 +22,7 @@ display = Display()
 FORMATS = ("text", "json")
 # Where `amx` has kept its stdout for the document, while all else is printed on stderr.
 DESCRIPTOR = re.compile(r"/dev/fd/(\d+)")
-# The options of every action that reports. What a task leaves open, ControlNodeAction takes from the command line
-# (-e format, -e query, -e output), else from here.
-DEFAULTS: dict[str, Any] = {"format": "text", "query": "", "output": ""}
+# The options of every action that reports. What a task leaves open, ControlNodeAction takes from the command line.
 ARGUMENTS: dict[str, Any] = {
     "format": {"type": "str", "choices": list(FORMATS)},
     "query": {"type": "str"},

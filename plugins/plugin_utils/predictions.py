@@ -25,14 +25,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import 
 from ansible_collections.amx.cluster.plugins.module_utils._text import words
 from ansible_collections.amx.cluster.plugins.plugin_utils import requested
 
-# Of the actions that check which model is asked.
+# Of the actions that check which model is asked, besides the options of their commands.
 ARGUMENTS: dict[str, Any] = {
-    "job": {"type": "str", "default": ""},
-    "model": {"type": "str", "default": ""},
-    "setting": {"type": "raw"},
-    "task": {"type": "str", "default": ""},
-    "columns": {"type": "raw", "default": []},
-    "override": {"type": "raw"},
     "hosts": {"type": "list", "elements": "str", "required": True},
     "results": {"type": "path", "required": True},
 }
@@ -107,8 +101,8 @@ class Wanted(WantedModel):
 def read_model(options: Mapping[str, Any], suffix: str, this: str) -> WantedModel:
     """Check which model is to be asked, and how. Raises ValueError and OSError.
 
-    options: ARGUMENTS, and the name. suffix: as of
-    predictions.job_name. this: what it is called in messages.
+    options: those of the command, and ARGUMENTS. suffix: as of predictions.job_name. this: its name in
+    messages.
     """
     trained_by, model = _model(options, this)
     setting, where = _setting(options["setting"])

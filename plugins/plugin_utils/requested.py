@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +16,13 @@ from ansible import context
 from ansible.utils.display import Display
 from ansible.utils.vars import load_extra_vars
 from ansible_collections.amx.cluster.plugins.module_utils import _yaml
-from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import NAMES, OVERRIDE, PREFIX, STRUCTURED
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command.table import (
+    BY_OPTION,
+    NAMES,
+    OVERRIDE,
+    PREFIX,
+    STRUCTURED,
+)
 
 display = Display()
 
@@ -54,10 +61,8 @@ def deprecation(given: Iterable[str]) -> str:
     return f"{names} {', '.join(old)} of the command line: name {pronoun} {new}, or use the command `amx`."
 
 
-def read(
-    loader: Any, name: str, variables: Mapping[str, Any], template: Callable[[Any], Any], default: Any = None
-) -> Any:
-    """Return the value of an option that a user has set with -e; else the default. Raises ValueError.
+def read(loader: Any, name: str, variables: Mapping[str, Any], template: Callable[[Any], Any], *default: Any) -> Any:
+    """Return the value of an option that a user has set with -e; else `default`, or the option's. Raises ValueError.
 
     name: without the prefix. variables: those of the task or template, among which are those of the command line.
     template: evaluates templates in a value.
@@ -65,7 +70,7 @@ def read(
     found = given(loader)
     key = variable(name, found)
     if not key:
-        return default
+        return default[0] if default else copy.copy(BY_OPTION[name].default)
     if key in NAMES:
         # Ansible shows the same text once in a run.
         display.deprecated(deprecation(found), version=REMOVED_IN, collection_name="amx.cluster")

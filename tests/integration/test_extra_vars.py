@@ -77,8 +77,8 @@ def test_a_variable_of_the_command_line(tmp_path: Path, options: list[str], valu
 
 def test_what_no_command_line_says(tmp_path: Path) -> None:
     add_to_all(tmp_path)
-    assert show(tmp_path, "lookup('amx.cluster.extra_var', 'job') is none") == "True"
-    assert show(tmp_path, "lookup('amx.cluster.extra_var', 'columns', default=[])") == "[]"
+    assert show(tmp_path, "lookup('amx.cluster.extra_var', 'serve_port')") == "8000"
+    assert show(tmp_path, "lookup('amx.cluster.extra_var', 'job', default=none) is none") == "True"
 
 
 def test_nothing_is_removed_for_a_variable_of_the_inventory(tmp_path: Path) -> None:

@@ -73,13 +73,8 @@ def script(shell: str) -> str:
 
 def _case(command: Command) -> str:
     words = [word for one in command.arguments for word in one.choices]
-    files = (
-        "any"
-        if {table.CLOUD, table.DATA} & set(command.arguments)
-        else "jobs"
-        if table.JOB in command.arguments
-        else ""
-    )
+    names = {argument.name for argument in command.arguments}
+    files = "any" if {"cloud", "data"} & names else "jobs" if "job" in names else ""
     parts = [f'words="{" ".join(words)}"'] if words else []
     parts += [f'options="{" ".join(arguments.own_switches(command))}"'] if command.options else []
     parts += [f"files={files}"] if files else []

@@ -92,11 +92,7 @@ class Kubernetes(Runtime):
     @property
     def reads_volume(self) -> bool:
         """Whether the volume is read, also for jobs that the cluster has no objects of."""
-        return self.switch("kubernetes_volume", extra="volume")
-
-    def switch(self, name: str, default: bool = False, *, extra: str = "") -> bool:
-        """Return a variable that is on or off."""
-        return str(self.variable(name, default, extra=extra)).lower() in ("true", "yes", "on", "1")
+        return is_on(self.option("volume"))
 
     def found(self, job: str) -> jobs.JobInPods | None:
         """Return a job; None where the cluster has no object of it. Raises ValueError."""
@@ -147,7 +143,7 @@ class Kubernetes(Runtime):
             first,
             display.display,
             resume=request.resume,
-            check_nodes=self.switch("kubernetes_check_nodes", True),
+            check_nodes=is_on(self.variable("kubernetes_check_nodes", True)),
         )
 
     def start(self, request: Request) -> dict[str, Any]:
@@ -188,7 +184,7 @@ class Kubernetes(Runtime):
         if found is None and not self.reads_volume:
             raise ValueError(self.missing(job))
         try:
-            number = int(self.variable("kubernetes_pod", 0, extra="pod"))
+            number = int(self.option("pod"))
             with ended():
                 status = found and log.follow(self.api, found, number, display.display, self.show)
         except ApiError as error:
@@ -240,9 +236,9 @@ class Kubernetes(Runtime):
         With -e remove=true every object of it goes. The claim and the files on the volume stay.
         """
         found = self.the_job(job)
-        what = stop.plan(self.api, found, remove=self.switch("kubernetes_remove", extra="remove"))
+        what = stop.plan(self.api, found, remove=is_on(self.option("remove")))
         if not self.check_mode:
-            stop.run(self.api, what, float(self.variable("kubernetes_grace", 150, extra="grace")), display.display)
+            stop.run(self.api, what, float(self.option("grace")), display.display)
         lines = [f"{one['kind']} {one['metadata']['name']}" for one in what.objects]
         removed = "would be removed" if self.check_mode else "removed"
         place = f" in {found.directory}" if found.directory else ""
@@ -275,3 +271,8 @@ def object_name(job: str) -> str:
     with suppress(ValueError):
         return derivation.object_name(job)
     return job
+
+
+def is_on(value: Any) -> bool:
+    """Return whether a variable is on; text of a user's counts, too."""
+    return str(value).lower() in ("true", "yes", "on", "1")

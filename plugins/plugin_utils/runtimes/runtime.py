@@ -27,6 +27,7 @@ from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
+from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
 
 display = Display()
 
@@ -210,12 +211,17 @@ class Runtime(ABC):
     def check_mode(self) -> bool:
         return bool(self.action._task.check_mode)
 
-    def variable(self, name: str, default: Any = None, *, extra: str = "") -> Any:
-        """Return a variable of the task's host; else the option -e `extra`, where that is named; else the default."""
+    def variable(self, name: str, default: Any = None) -> Any:
+        """Return a variable of the task's host; else the default."""
+        return self.action._templar.template(self.variables[name]) if name in self.variables else default
+
+    def option(self, name: str) -> Any:
+        """Return an option of a command: its variable of the task's host; else what the command line has."""
+        (variable,) = table.BY_OPTION[name].variables
         template = self.action._templar.template
-        if name in self.variables:
-            return template(self.variables[name])
-        return requested.read(self.action._loader, extra, self.variables, template, default) if extra else default
+        if variable in self.variables:
+            return template(self.variables[variable])
+        return requested.read(self.action._loader, name, self.variables, template)
 
     def module(self, module: str, **options: Any) -> dict[str, Any]:
         """Return what a module returns on the task's host. Raises ValueError where it fails, with its message.

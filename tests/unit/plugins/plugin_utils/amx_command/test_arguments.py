@@ -40,7 +40,7 @@ def words(line: str) -> str:
         ("train --profile a.yml", "PLAYBOOK -e amx_job=a.yml -e amx_profile=true"),
         (
             "train --profile 10 a.yml --job-resume auto",
-            "PLAYBOOK -e amx_job=a.yml -e amx_profile=10 -e job_resume=auto",
+            "PLAYBOOK -e amx_job=a.yml -e job_resume=auto -e amx_profile=10",
         ),
         ("train a.yml --job-resume", "PLAYBOOK -e amx_job=a.yml -e job_resume=true"),
         ("predict demo rows.csv", "PLAYBOOK -e amx_job=demo -e amx_data=rows.csv"),

@@ -40,6 +40,8 @@ WITHOUT = {
     # Their jobs are those of the prediction and of the server.
     "predict": {"profile", "pod", "volume"},
     "serve": {"profile", "pod", "volume"},
+    # The page that it makes is that of the job.
+    "results": {"of", "to", "mixed", "host_price_per_hour"},
     # It rents, and removes nothing.
     "cloud-train": {"state", "images"},
 }
@@ -113,8 +115,8 @@ def of_runtimes() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for method in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
         calls = (node for node in ast.walk(method) if isinstance(node, ast.Call))
-        words = [each for call in calls for each in call.keywords if each.arg == "extra"]
-        found[method.name] = {str(each.value.value) for each in words if isinstance(each.value, ast.Constant)}
+        read = [call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "option"]
+        found[method.name] = {str(name.value) for name in read if isinstance(name, ast.Constant)}
         if any(isinstance(node, ast.Attribute) and node.attr == "reads_volume" for node in ast.walk(method)):
             found[method.name].add("volume")
     return found
@@ -124,6 +126,10 @@ def read_by(command: table.Command) -> set[str]:
     """The options that a playbook reads."""
     reached = Reached(command.playbook)
     found = reached.variables()
+    for action in re.findall(r"\bamx\.cluster\.(\w+):", reached.text):
+        path = ROOT / f"plugins/action/{action}.py"
+        for role in re.findall(r' ROLE(?:, ARGUMENTS)? = "(\w+)"', path.read_text() if path.exists() else ""):
+            found |= {option.name for _variable, option in table.of_role(role) if not option.of_role}
     if "inventory_reports: true" in reached.text:
         found |= set(document.ARGUMENTS)
     kinds = re.findall(r"^ *measure_kind: (.*)", reached.text, re.MULTILINE)
@@ -172,7 +178,7 @@ def test_every_option_of_a_runtime_is_one_of_a_command() -> None:
 
 
 def test_pieces_are_those_of_a_reset() -> None:
-    assert set(table.PIECES) == {*reset.PIECES, "all"}
+    assert set(table.RESET.choices) == {*reset.PIECES, "all"}
 
 
 @pytest.mark.parametrize("command", table.COMMANDS, ids=lambda command: command.name)
