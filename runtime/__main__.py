@@ -1,5 +1,8 @@
 """The collection's programs on hosts: python -S RUNTIME COMMAND [WORD ...]
 
+start DIRECTORY                 start the job that the standard input describes, on all of its hosts
+place HOST                      write the job directory that the standard input describes on this host
+restore DIRECTORY START         put back what a start has replaced that never began
 rank SCRIPT [ARGUMENT ...]      become one rank of the job in the working directory
 supervise [OPTION] JOB ...      supervise the job in a directory on its head, or look at its part on this host
 exchange                        exchange messages with the other hosts of the job in the working directory
@@ -22,11 +25,16 @@ COMMANDS = {
     "pod": f"{LIBRARY}._kubernetes.pod.main",
 }
 
+# Commands about jobs that print JSON.
+JOBS = ("start", "place", "restore")
+
 
 def main() -> None:
     command, words = "".join(sys.argv[1:2]), sys.argv[2:]
     if command in ("check", "install", "compile"):
         importlib.import_module(f"{LIBRARY}._jobs.archive").main([command, *words])
+    elif command in JOBS:
+        importlib.import_module(f"{LIBRARY}._jobs.commands").main(sys.argv[1:])
     elif command in COMMANDS:
         importlib.import_module(COMMANDS[command]).main(words)
     else:

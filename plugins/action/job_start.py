@@ -21,7 +21,14 @@ class ActionModule(RuntimeAction):
         "plan": {"type": "dict", "default": {}},
         "job_env": {"type": "raw", "default": {}, "no_log": True},
         "resume": {"type": "bool", "default": False},
-        "prepared": {"type": "bool", "default": False},
+        "prepared": {"type": "str", "default": ""},
+        "project": {"type": "dict", "default": {}},
+        "drawings": {"type": "dict", "default": {}},
+        "cached": {"type": "dict", "default": {}},
+        "linked": {"type": "dict", "default": {}},
+        "source": {"type": "str", "default": ""},
+        "keep_previous": {"type": "bool", "default": True},
+        "predicts": {"type": "bool", "default": False},
         "shows_results": {"type": "bool", "default": True},
         "until_ready": {"type": "bool", "default": False},
     }
@@ -29,16 +36,8 @@ class ActionModule(RuntimeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         run = Run.from_json(options["run"])
         runtime = known.named(LAUNCHERS[run.job.launcher].runtime, self, task_vars)
-        request = Request(
-            run,
-            options["override"],
-            options["plan"],
-            options["job_env"],
-            resume=options["resume"],
-            prepared=options["prepared"],
-            shows_results=options["shows_results"],
-            until_ready=options["until_ready"],
-        )
+        others = {name: value for name, value in options.items() if name not in ("run", "job_env")}
+        request = Request(run, env=options["job_env"], **others)
         runtime.plan(request)
         if self._task.check_mode:
             return {}

@@ -39,18 +39,24 @@ def run_action(
     execute_module: Callable[..., dict[str, Any]] | None = None,
     check: bool = False,
     variables: dict[str, Any] | None = None,
+    execute_command: Callable[..., dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Return what an action returns for these options, without Ansible's task queue.
 
-    execute_module: what it calls to have its module run on the host. check: whether it runs in check mode. variables:
-    those of the task, none of which is a template.
+    execute_module, execute_command: what it calls to have its module, or a command, run on the host. check: whether it
+    runs in check mode. variables: those of the task, none of which is a template.
     """
     task = SimpleNamespace(
-        args=copy.deepcopy(options), async_val=0, check_mode=check, diff=False, action=action.__name__
+        args=copy.deepcopy(options),
+        async_val=0,
+        check_mode=check,
+        diff=False,
+        action=action.__name__,
+        environment=None,
     )
     plugin = action.ActionModule(
         task=task,
-        connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None)),
+        connection=SimpleNamespace(_shell=SimpleNamespace(tmpdir=None, env_prefix=lambda: "")),
         play_context=None,
         loader=None,
         templar=SimpleNamespace(template=lambda value: value),
@@ -58,6 +64,8 @@ def run_action(
     )
     if execute_module:
         plugin._execute_module = execute_module
+    if execute_command:
+        plugin._low_level_execute_command = execute_command
     answer: dict[str, Any] = plugin.run(task_vars={"inventory_hostname": "node0", **(variables or {})})
     return answer
 

@@ -31,7 +31,6 @@ FILES = {
     "module_utils/test_ownership.py",
     "modules/test_doctor_modules.py",
     "modules/test_file_pass_on.py",
-    "modules/test_job_directory.py",
     "modules/test_job_host_info.py",
     "modules/test_ssh_modules.py",
     "modules/test_stack_modules.py",

@@ -17,6 +17,7 @@ import json
 import marshal
 import os
 import py_compile
+import shlex
 import subprocess
 import sys
 import zipfile
@@ -36,6 +37,8 @@ LEFT_OUT = ("_cloud/", "_kubernetes/control/")
 # All files have the time from which zip files count.
 BEGIN = (1980, 1, 1, 0, 0, 0)
 HEADER = 16  # bytes of a compiled module before its code
+LACKING = 66  # exit code of a host without the runtime
+COMPLETE = "complete"  # what `check` prints: Python runs an empty program, too, without an error
 
 
 def of_collection() -> dict[str, bytes]:
@@ -157,6 +160,21 @@ def command(plan: Mapping[str, Any], *words: str) -> list[str]:
     return [f"{plan['environment']}/bin/python", "-S", plan["runtime"], *words]
 
 
+def guarded(python: str, runtime: str, *words: str) -> list[str]:
+    """Return the command that runs one of the runtime's commands on a host, and ends with LACKING where the host lacks
+    the runtime, or has it damaged."""
+    own = [python, "-S", runtime]
+    check = f'[ "$({shlex.join([*own, "check"])} 2>/dev/null </dev/null)" = {COMPLETE} ] || exit {LACKING}'
+    return ["sh", "-c", f"{check}; exec {shlex.join([*own, *words])}"]
+
+
+def installing(python: str, runtime: str) -> list[str]:
+    """Return the command that installs the runtime on a host from its archive, in the standard input."""
+    install = shlex.join(["-S", "X", "install", runtime]).replace("X", '"$place/runtime.zip"', 1)
+    steps = f'cat > "$place/runtime.zip" && {shlex.quote(python)} {install}'
+    return ["sh", "-c", f'place=$(mktemp -d) && {{ {steps}; code=$?; rm -rf "$place"; exit "$code"; }}']
+
+
 def unused(base: Path, leaving: Iterable[Path] = ()) -> list[Path]:
     """Return the archives below cluster_prefix that no job directory needs. leaving: job directories that do not count.
 
@@ -192,5 +210,7 @@ def main(words: Sequence[str]) -> None:
             _compile(own, Path(words[1]))
         elif not is_complete(own):
             raise ValueError(f"{own} is damaged")
+        else:
+            sys.stdout.write(f"{COMPLETE}\n")
     except (OSError, ValueError) as error:
         raise SystemExit(str(error)) from None

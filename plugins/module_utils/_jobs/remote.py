@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 import shlex
 import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 SECONDS = 10
 """How long a host has to answer a command."""
@@ -18,29 +20,37 @@ HANDSHAKE = re.compile(r"^Connection (timed out during banner exchange|to \S+ po
 """What ssh says of a host that took its connection, and whose sshd has not answered within ConnectTimeout."""
 
 
-def on_every_host(command: Sequence[str], hosts: Iterable[str], here: str) -> dict[str, tuple[int, str]]:
+def on_every_host(
+    command: Sequence[str], hosts: Iterable[str], here: str, sent: bytes = b"", seconds: int = SECONDS
+) -> dict[str, tuple[int, str]]:
     """Run a command on hosts at once: {host: (exit code, output)}; 255 where a host did not answer.
 
-    The output has the errors as well where the command failed, not otherwise: sshd may have a banner.
-    here: the name of this host, on which the command runs without SSH.
+    The output has the errors as well where the command failed, not otherwise: sshd may have a banner. "{host}" in the
+    command is the host's name. here: the name of this host, on which the command runs without SSH. sent: its standard
+    input. seconds: how long each host has to answer.
     """
     started, answers = {}, {}
-    for host in hosts:
-        words = list(command) if host == here else ssh(host, command)
-        try:
-            started[host] = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        except OSError as error:
-            answers[host] = (255, str(error))
+    with tempfile.TemporaryFile() as file:  # without a name: what is sent may be secret
+        file.write(sent)
+        file.flush()
+        for host in hosts:
+            own = [word.replace("{host}", host) for word in command]
+            words = own if host == here else ssh(host, own)
+            try:
+                with Path(f"/proc/self/fd/{file.fileno()}").open("rb") as stdin:
+                    started[host] = subprocess.Popen(
+                        words, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                    )
+            except OSError as error:
+                answers[host] = (255, str(error))
     for host, process in started.items():
         try:
-            output, errors = process.communicate(timeout=SECONDS)
+            output, errors = process.communicate(timeout=seconds)
             answers[host] = (process.returncode, output + errors if process.returncode else output)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
-            answers[host] = (255, LATE)
+            answers[host] = (255, LATE.replace(str(SECONDS), str(seconds)))
     return answers
 
 

@@ -66,7 +66,6 @@ GRACE = 10  # seconds that the launcher has to end its ranks after SIGTERM
 ALONE = 75  # seconds that ranks have to end when their supervisor has ended
 RETURN = 120  # seconds that hosts have to come back when too few are left for a restart
 PASS_ON = 60  # seconds within which two hosts must connect and transfer something of the prepared data
-LACKS_RUNTIME = "the runtime is missing or damaged"
 FETCH = 60  # seconds that fetching the output of a job that is stopped may take
 
 
@@ -253,35 +252,15 @@ class Supervisor(Supervision):
         if self.run.settings.shared_directory:
             return ""
         check = shlex.join(archive.command(self.plan, "check"))
-        command = f"cat {shlex.quote(str(self.folder))}/job.json && {{ {check} 2>&1 || echo {LACKS_RUNTIME}; }}"
+        command = f"cat {shlex.quote(str(self.folder))}/job.json && {{ {check} 2>&1; true; }}"
         asked = remote.on_every_host(["sh", "-c", command], names, self.here)
         there = {host: text for host, (code, text) in asked.items() if code == 0}
         other = [host for host, text in there.items() if self.run.settings.start not in text]
         if other:
             return f"another start of this job has replaced its directory on {', '.join(other)}: start it again"
-        lacking = [host for host, text in there.items() if text.rstrip().endswith(LACKS_RUNTIME)]
-        return self.install([host for host in lacking if host != self.here])
-
-    def install(self, hosts: Sequence[str]) -> str:
-        """Install the runtime of this job on hosts; return why that failed."""
-        if not hosts:
-            return ""
-        runtime, copied = Path(self.plan["runtime"]), self.folder / ".runtime.zip"
-        try:
-            copied.write_bytes(archive.pack(archive.of_directory(runtime)))
-            python = f"{self.plan['environment']}/bin/python"
-            steps = {}
-            for host in hosts:
-                problem = f"the runtime could not be installed on {host}"
-                unpacked = remote.ssh(host, [python, "-S", str(copied), "install", str(runtime)])
-                steps[host] = [
-                    transfers.push(host, [copied], "the runtime"),
-                    transfers.Step(unpacked, problem),
-                    transfers.Step(remote.ssh(host, ["rm", "-f", str(copied)]), problem),
-                ]
-            return "; ".join(transfers.run(steps, lambda: self.stop_wanted).values())
-        finally:
-            copied.unlink(missing_ok=True)
+        lacking = [host for host, text in there.items() if not text.rstrip().endswith(archive.COMPLETE)]
+        problems = transfers.install(self.plan, [host for host in lacking if host != self.here], self.here)
+        return "; ".join(problems.values())
 
     def prepare(self) -> tuple[str, int]:
         """Run the script that makes the job's data, and copy these to the other hosts.
@@ -707,28 +686,41 @@ def launch(folder: Path, umask: int) -> None:
     Supervisor(folder, umask).conclude(code)
 
 
-def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> None:
-    """Go on in a process of a session of its own, with no tie to the terminal or connection that started this one.
+def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> str:
+    """Start the supervisor in a session of its own, with no tie to the terminal or connection that started this one.
 
     umask: the one with which scripts run. start: which start of the job this is; any, where it is empty. prepared:
     whether its data have been prepared.
 
-    The process that was started ends when the other has written status.json, so that whoever looks then finds it.
+    Returns when the supervisor has written status.json, so that whoever looks then finds it, or why it did not start.
     """
     reader, writer = os.pipe()
-    if os.fork():
+    child = os.fork()
+    if child:
         os.close(writer)
-        problem = os.read(reader, 1000).decode()
-        started = not problem and (folder / "status.json").exists()
-        if not started:
-            sys.stderr.write(f"{problem or f'the supervisor did not start; {folder}/supervise.log tells why'}\n")
-        os._exit(0 if started else 1)
-    os.close(reader)
-    os.setsid()
-    with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
-        os.dup2(nothing.fileno(), 0)
-        os.dup2(own_log.fileno(), 1)
-        os.dup2(own_log.fileno(), 2)
+        with os.fdopen(reader, encoding="utf-8", errors="replace") as stream:
+            problem = stream.read()
+        if not problem and not (folder / "status.json").exists():
+            problem = f"the supervisor did not start; {folder}/supervise.log tells why"
+        return problem
+    code = 1
+    try:
+        os.close(reader)
+        os.setsid()
+        with (folder / "supervise.log").open("ab") as own_log, Path(os.devnull).open("rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+            os.dup2(own_log.fileno(), 1)
+            os.dup2(own_log.fileno(), 2)
+        os.chdir(folder)
+        _supervise(folder, umask, start, prepared, writer)
+        code = 0
+    except BaseException:  # this process is not to go on with what its parent does
+        traceback.print_exc()
+    os._exit(code)
+
+
+def _supervise(folder: Path, umask: int, start: str, prepared: bool, writer: int) -> None:
+    """Supervise the job to its end. writer: closed when it has begun; gets the reason where it cannot."""
     supervisor = Supervisor(folder, umask, prepared)
     # Before anyone can know the process to send it to.
     requested = ("stopped", "it was stopped on request")
@@ -738,15 +730,15 @@ def detach(folder: Path, umask: int, start: str, prepared: bool = False) -> None
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with directory.registering(folder.parent):
-            holding = supervisor.register(start)
+            lock = supervisor.register(start)
     except (OSError, ValueError) as error:
-        told = _io.disk_problem(str(error), supervisor.here, str(folder)) or str(error)
-        os.write(writer, told.encode()[:1000])
-        os._exit(1)
+        problem = _io.disk_problem(str(error), supervisor.here, str(folder)) or str(error)
+        os.write(writer, problem.encode()[:1000])
+        return
     os.close(writer)
     supervisor.supervise()
     place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    holding.close()
+    lock.close()
     if supervisor.host_lock:
         supervisor.host_lock.close()
     supervisor.after_the_end(Path(f"/proc/self/fd/{place}"))
@@ -782,4 +774,8 @@ def main(arguments: list[str]) -> None:
     elif arguments[0] == "--unmark":
         checkpoints.unmark(Path(arguments[1]) / "output", int(arguments[2]))
     else:
-        detach(Path(arguments[0]).resolve(), umask, "".join(arguments[1:2]), directory.PREPARED in arguments[2:])
+        problem = detach(
+            Path(arguments[0]).resolve(), umask, "".join(arguments[1:2]), directory.PREPARED in arguments[2:]
+        )
+        if problem:
+            raise SystemExit(problem)

@@ -12,11 +12,14 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import remote
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, remote
 
 # Hosts that are copied to at a time: they share the head's network card, and sshd starts so many at once anywhere.
 AT_ONCE = 8
+# Seconds that the installation of the runtime on a host may take.
+INSTALL = 300
 # Seconds that one command may take.
 LONGEST = 3600.0
 TRIES = 3
@@ -107,6 +110,24 @@ def push(host: str, paths: Sequence[Path], what: str) -> Step:
     """Return the step that copies files or directories, all of one directory, to the same place on another host."""
     command = ["scp", "-rqB", *map(str, paths), f"{host}:{paths[0].parent}/"]
     return Step(command, f"{what} could not be copied to {host}")
+
+
+def install(plan: Mapping[str, Any], hosts: Sequence[str], here: str) -> dict[str, str]:
+    """Install the runtime of a plan on hosts; return {host: why} of those where that failed. Raises OSError.
+
+    Nothing of the archive is left there.
+    """
+    if not hosts:
+        return {}
+    runtime = plan["runtime"]
+    packed = archive.pack(archive.of_directory(Path(runtime)))
+    command = archive.installing(f"{plan['environment']}/bin/python", runtime)
+    answers = remote.on_every_host(command, hosts, here, packed, INSTALL)
+    return {
+        host: f"the runtime could not be installed on {host}: {' '.join(output.split())[-400:] or f'exit code {code}'}"
+        for host, (code, output) in answers.items()
+        if code
+    }
 
 
 def fetch(host: str, folder: Path, stop: Callable[[], bool], before: str = "", wait: float = 2.0) -> str:

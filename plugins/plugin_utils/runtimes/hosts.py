@@ -12,9 +12,18 @@ from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleConnectionFailure
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, results, serving, status
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    directory,
+    provided,
+    results,
+    serving,
+    status,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import secrets, without_secrets
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.progress import first_failure
-from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, screen
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
+from ansible_collections.amx.cluster.plugins.plugin_utils import following, inventory_in_use, runtime_command, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import (
     Fetched,
     JobEnded,
@@ -61,11 +70,14 @@ class Hosts(Runtime):
         return directory.NO_JOB.format(job)
 
     def start(self, request: Request) -> dict[str, Any]:
-        """Start the supervisor in the job directory, which every host has, and follow the job."""
+        """Have the head write the job's directory on every host and start its supervisor, and follow the job."""
         job, folder = request.run.job.name, self.folder(request.run.job.name)
-        argv = archive.command(request.plan, "supervise", folder, request.run.settings.start)
-        argv += [directory.PREPARED] if request.prepared else []
-        self.module("ansible.legacy.command", argv=argv, chdir=folder)
+        document = start_document(request, self.jobs).to_json()
+        python = f"{request.plan['environment']}/bin/python"
+        answer = runtime_command.run(self.action, python, request.plan["runtime"], ["start", folder], document)
+        if answer.get("failed"):
+            full = disk_problem(answer["msg"], str(self.variables["inventory_hostname"]))
+            raise ValueError(full or answer["msg"])
         return self.follow(job, shows_results=request.shows_results, until_ready=request.until_ready)
 
     def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
@@ -184,6 +196,37 @@ class Hosts(Runtime):
         if environment:
             self.fetch_file(f"{environment}/amx-cluster.json", stack, required=False)
         return Fetched(seen["outcome"], files={stack.name: stack} if stack.exists() else {})
+
+
+def start_document(request: Request, jobs: str) -> Start:
+    """Return what the head needs to start a job. jobs: the directory of job directories.
+
+    Raises ValueError where the job file has changed since it was read, or the inventory lacks a secret, and OSError.
+    """
+    run, job = request.run, request.run.job
+    scripts = [job.script, *([job.prepare.script] if job.prepare else [])]
+    own = {script.name: script for script in scripts if script.is_absolute() and not job.project}
+    links = {host: provided.links(job.to_json(), names, request.linked) for host, names in request.cached.items()}
+    of_head = links.get(run.settings.head, {})
+    return Start(
+        jobs=jobs,
+        run=run,
+        plan=dict(request.plan),
+        files={
+            **{name: path.read_text(encoding="utf-8") for name, path in own.items()},
+            "job.yml": without_secrets(job.file),
+        },
+        files_of_head=dict(request.drawings),
+        links=of_head,
+        links_of={host: paths for host, paths in links.items() if paths != of_head},
+        project=dict(request.project),
+        secrets=secrets(job, request.env, request.override),
+        keep_previous=request.keep_previous,
+        resume=request.resume,
+        source=request.source,
+        prepared=request.prepared,
+        predicts=request.predicts,
+    )
 
 
 def pack(folder: str, to: str) -> Sequence[str]:

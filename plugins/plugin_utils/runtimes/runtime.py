@@ -41,7 +41,10 @@ class Request:
     run: the job and its settings. override: the fields that won over the job file's, of which secrets are read again.
     plan: as plan.make_plan returns it; empty for a runtime that plans where the ranks start. env: the inventory's
     variables for jobs that name them in env_from. resume: whether it goes on from its last complete checkpoint.
-    prepared: whether the data that its script `prepare` makes are there already.
+    prepared: the name of the job whose prepared data it uses; empty where it prepares its own. project: as
+    project_files.read returns it. drawings: the core maps of hosts, {file: content}. cached: {host: {name: directory}}
+    of its models, data and metrics. linked: further links of its directory. source: as readiness.resumption returns it.
+    keep_previous: whether the directory of the previous run is moved aside. predicts: whether it is a prediction.
     shows_results: whether they are printed when it has ended. until_ready: whether it is followed only until its ranks
     serve a model.
     """
@@ -51,7 +54,14 @@ class Request:
     plan: Mapping[str, Any] = field(default_factory=dict)
     env: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = False
-    prepared: bool = False
+    prepared: str = ""
+    project: Mapping[str, Any] = field(default_factory=dict)
+    drawings: Mapping[str, str] = field(default_factory=dict)
+    cached: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    linked: Mapping[str, str] = field(default_factory=dict)
+    source: str = ""
+    keep_previous: bool = True
+    predicts: bool = False
     shows_results: bool = True
     until_ready: bool = False
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, in_use, processes
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Measure, Prepare
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.on_end import OnEnd
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
@@ -788,14 +788,13 @@ def test_files_of_another_start_on_a_host(run: Run) -> None:
 
 def test_a_host_that_lacks_the_runtime_gets_it_from_the_head(run: Run) -> None:
     lacks = "cat job.json; echo the runtime is missing or damaged"
-    run.program("ssh", f'#!/bin/bash\ncase $* in *job.json*) {lacks} ;; *install*) echo "$*" >> installed ;; esac\n')
+    gets = 'cat > "$HOSTS/sent"; echo "$*" > "$HOSTS/installed"'
+    run.program("ssh", f"#!/bin/bash\ncase $* in *job.json*) {lacks} ;; *install*) {gets} ;; esac\n")
     world = WORLD.replace('"host": "node0"}]', '"host": "node1"}]')
     status = run.ends(world + TRAIN, ranks=(1, 1), settings={"start": "1a2b"})
     assert (status["state"], status["reason"]) == ("succeeded", "")
-    copied = f"{run.folder}/.runtime.zip"
-    assert (run.folder / "installed").read_text().rstrip().endswith(f"-S {copied} install {run.runtime}")
-    assert f".runtime.zip node1:{run.folder}/" in (run.hosts / "copies").read_text()
-    assert not (run.folder / ".runtime.zip").exists()
+    assert f"install {run.runtime}" in (run.hosts / "installed").read_text()
+    assert archive.unpack((run.hosts / "sent").read_bytes()) == archive.of_directory(run.runtime)
 
 
 def test_a_host_that_cannot_get_the_runtime(run: Run) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.action import job_directory, job_plan, job_read
+from ansible_collections.amx.cluster.plugins.action import job_plan, job_read
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from support.fabrics import facts
 from support.modules import run_action
 from support.runs import CCL_STACK, host
@@ -18,7 +20,7 @@ def test_hosts_with_a_fabric_exchange_messages_first(tmp_path: Path, capsys: pyt
     (tmp_path / "train.py").touch()
     (tmp_path / "demo.yml").write_text("name: demo\nscript: train.py\nkind: torch\n")
     run = run_action(job_read, {"file": str(tmp_path / "demo.yml"), "hosts": HOSTS})["run"]
-    answers = {name: {**host(name, 1), "venv": "/opt/env", "fabric": facts("infiniband_hdr")} for name in HOSTS}
+    answers = {name: {**host(name, 1), "venv": str(tmp_path), "fabric": facts("infiniband_hdr")} for name in HOSTS}
     for answer in answers.values():
         answer["allocation"]["ranks"][0].update(domain_cpus=[0, 1], numa_nodes=[0])
         del answer["host"]
@@ -26,13 +28,7 @@ def test_hosts_with_a_fabric_exchange_messages_first(tmp_path: Path, capsys: pyt
     options = {"run": run, "hosts": HOSTS, "answers": answers, "stack": stack, "fabric": "verbs"}
     plan = run_action(job_plan, options)["plan"]
     assert "stack native, fabric verbs\n" in capsys.readouterr().out
-    made: dict[str, Any] = {}
-
-    def keep(module_args: dict[str, Any], **_more: Any) -> dict[str, Any]:
-        made.update(module_args)
-        return {}
-
-    place = {"path": str(tmp_path / "jobs/demo"), "host": "node0"}
-    run_action(job_directory, {**place, "run": run, "plan": plan, "stack": stack}, keep)
-    assert "exchange.sh" in made["files"]
-    assert "FI_PROVIDER=verbs\n" in made["files"]["env"]
+    (tmp_path / "amx-cluster.json").write_text(json.dumps(stack))
+    files = Start(str(tmp_path / "jobs"), Run.from_json(run), plan).placement().files
+    assert "exchange.sh" in files
+    assert "FI_PROVIDER=verbs\n" in files["env"]

@@ -13,15 +13,16 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.amx.cluster.plugins.action import file_set as file_set_action
-from ansible_collections.amx.cluster.plugins.action import job_directory as job_directory_action
 from ansible_collections.amx.cluster.plugins.action import job_read
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, results
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, placing, results
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
-from ansible_collections.amx.cluster.plugins.modules import file_set, job_directory
+from ansible_collections.amx.cluster.plugins.modules import file_set
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import hosts
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import Request
 from support import modules, runtimes
 from support.runs import STACK, host, planned
 from support.stand_ins import make_wheel
@@ -57,24 +58,20 @@ def read(folder: Path, **fields: Any) -> dict[str, Any]:
 
 def make(folder: Path, seen: dict[str, Any]) -> Path:
     """Make the job directory of what was read, with the contents of its project in a store."""
-    taken: dict[str, Any] = {}
-
-    def take(module_args: dict[str, Any], **_others: Any) -> dict[str, Any]:
-        taken.update(module_args)
-        return {}
-
-    store, path = folder / "store", folder / "jobs/demo"
-    store.mkdir()
+    store, env = folder / "cache/projects/files", folder / "env"
+    store.mkdir(parents=True)
+    (env / "bin").mkdir(parents=True)
+    (env / "bin/python").symlink_to(sys.executable)
+    (env / "amx-cluster.json").write_text(json.dumps(STACK))
     for entry in seen["project"]["contents"]:
         shutil.copyfile(entry["source"], store / entry["file"])
-    plan = planned(Run.from_json(seen["run"]), STACK, [host("node0", 1)], env=sys.prefix, runtime=runtimes.installed())
-    options = {"path": str(path), "run": seen["run"], "plan": plan, "stack": STACK, "project": seen["project"]}
-    role = {"cached": {"models/mine": str(folder / "model")}}
-    answer = modules.run_action(job_directory_action, {**options, **role, "store": str(store)}, take)
-    assert not answer.get("failed"), answer
-    made = modules.run(job_directory, **taken)
-    assert not made.get("failed"), made
-    return path
+    run = Run.from_json(seen["run"])
+    plan = planned(run, STACK, [host("node0", 1)], env=str(env), runtime=runtimes.installed())
+    cached = {"node0": {"models/mine": str(folder / "model")}}
+    request = Request(run, plan=plan, project=seen["project"], cached=cached)
+    placement = hosts.start_document(request, str(folder / "jobs")).placement()
+    placing.place(placement, "node0")
+    return Path(placement.path)
 
 
 def test_a_rank_runs_in_its_project(folder: Path) -> None:

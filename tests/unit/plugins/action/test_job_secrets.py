@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.action import job_directory as job_directory_action
 from ansible_collections.amx.cluster.plugins.action import job_plan, job_read
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, placing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import without_secrets
-from ansible_collections.amx.cluster.plugins.modules import job_directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import hosts
+from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import Request
 from support import modules
 from support.runs import STACK, host
 
@@ -42,37 +43,28 @@ HIDDEN = (*VALUES.values(), "kept to itself", "pass%20word", "here-and-nowhere",
 
 
 class Played:
-    """The results of the role's tasks for one host, and what the last of them gave to its module."""
+    """The results of the role's tasks for one host, and what the last of them hands to the head."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "train.py").touch()
         (folder / "demo.yml").write_text(JOB)
         self.path = folder / "jobs" / "demo"
         self.read = self.run(job_read, file=str(folder / "demo.yml"), override=OVERRIDE, hosts=["node0"])
-        answer = {**host("node0", 1), "venv": "/opt/env", "tcmalloc": ""}
+        (folder / "env").mkdir(exist_ok=True)
+        (folder / "env/amx-cluster.json").write_text(json.dumps(STACK))
+        answer = {**host("node0", 1), "venv": str(folder / "env"), "tcmalloc": ""}
         answer["allocation"]["ranks"][0].update(domain_cpus=[0, 1], numa_nodes=[0])
         answers = {answer.pop("host"): answer}
         self.planned = self.run(
             job_plan, run=self.read["run"], hosts=["node0"], answers=answers, stack=STACK, job_env=JOB_ENV
         )
-        self.module_args: dict[str, Any] = {}
-        self.run(
-            job_directory_action,
-            path=str(self.path),
-            run=self.read["run"],
-            plan=self.planned["plan"],
-            stack=STACK,
-            override=OVERRIDE,
-            job_env=JOB_ENV,
-        )
-        self.made = modules.run(job_directory, **self.module_args, _ansible_diff=True)
+        request = Request(Run.from_json(self.read["run"]), OVERRIDE, self.planned["plan"], JOB_ENV)
+        self.document = hosts.start_document(request, str(self.path.parent))
+        self.made = placing.place(self.document.placement(), "node0")
 
-    def run(self, action: Any, **options: Any) -> dict[str, Any]:
-        return modules.run_action(action, options, self.take)
-
-    def take(self, module_args: dict[str, Any], **_others: Any) -> dict[str, Any]:
-        self.module_args = module_args
-        return {}
+    @staticmethod
+    def run(action: Any, **options: Any) -> dict[str, Any]:
+        return modules.run_action(action, options)
 
 
 def hidden_in(text: str) -> list[str]:
@@ -91,9 +83,8 @@ def test_values_are_in_one_file_that_only_its_user_reads(tmp_path: Path, capsys:
     assert [line.split() for line in shown.splitlines() if "***" in line] == [[name, "***"] for name in sorted(VALUES)]
     assert "Note: the job file has the value of WANDB_API_KEY, HTTPS_PROXY, OVERRIDE_PASSWORD in plain text" in shown
 
-    assert played.module_args["secrets"] == {**VALUES, **HOOK}
-    assert hidden_in(json.dumps({**played.module_args, "secrets": {}})) == []
-    assert not played.made.get("failed"), played.made
+    assert played.document.secrets == {**VALUES, **HOOK}
+    assert hidden_in(json.dumps({**played.document.to_json(), "secrets": {}})) == []
 
     files = [path for path in played.path.rglob("*") if path.is_file()]
     assert {path.name for path in files if hidden_in(path.read_text())} == {"secrets.json"}
@@ -125,6 +116,7 @@ def test_the_files_say_which_secrets_there_are(tmp_path: Path) -> None:
 
 def test_the_directory_of_an_earlier_run_keeps_no_secrets(tmp_path: Path) -> None:
     first = Played(tmp_path)
+    (first.path / "status.json").write_text('{"state": "succeeded"}')
     first.path.chmod(0o755)
     moved = Path(Played(tmp_path).made["moved_to"])
     assert (moved / "plan.json").exists()

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, fetched, reset
-from ansible_collections.amx.cluster.plugins.modules import job_directory
-from support import modules
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, fetched, placing, reset
 
 FULL = "No space left on device"
 
@@ -42,22 +40,22 @@ def fill(disk: Path) -> Path:
     return disk / "ballast"
 
 
-def start(path: Path, **options: Any) -> dict[str, Any]:
+def start(path: Path) -> dict[str, Any]:
     settings = {"head": "node0", "start": os.urandom(4).hex()}
     files = {"job.json": json.dumps({"settings": settings}), "lib/a": "a" * 9000}
-    return modules.run(job_directory, path=str(path), host="node0", files=files, **options)
+    return placing.place(placing.Placement(str(path), "node0", settings["start"], files), "node0")
 
 
 def test_a_start_without_room_leaves_the_model_of_the_previous_run(disk: Path) -> None:
     job = disk / "jobs/csv"
-    assert not start(job).get("failed")
+    start(job)
     (job / "output").mkdir()
     (job / "output/model").write_text("trained")
     (job / "status.json").write_text('{"state": "succeeded"}')
     ballast = fill(disk)
-    answer = start(job)
-    assert answer["msg"].startswith(f"the job directory {job} cannot be created: the file system of {job.parent} ")
-    assert answer["msg"].endswith("on node0 is full: free some of it")
+    with pytest.raises(ValueError, match=r"on node0 is full: free some of it$") as refused:
+        start(job)
+    assert str(refused.value).startswith(f"the job directory {job} cannot be created: the file system of {job.parent} ")
     assert (job / "output/model").read_text() == "trained"
     assert [path.name for path in job.parent.iterdir() if not path.name.endswith((".lock", ".json"))] == ["csv"]
     # With room it is moved aside, and stays the model of this name until a later run has succeeded.

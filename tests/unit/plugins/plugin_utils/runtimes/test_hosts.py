@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from ansible_collections.amx.cluster.plugins.action import job_fetch, job_log, job_start, job_stop
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import hosts, runtime
 from support.modules import run_action
 from support.runs import run
@@ -42,6 +43,14 @@ class Head:
         found: dict[str, Any] = answers.pop(0) if len(answers) > 1 else answers[0]
         return found
 
+    def command(self, words: str, in_data: bytes) -> dict[str, Any]:
+        """Answer a command of the runtime; LACKING where there is no answer."""
+        name = next(name for name in ("start", "install") if f" {name} " in words)
+        self.asked.append((name, {"words": words, "sent": in_data}))
+        answers = self.answers.get(name, [{}])
+        found = answers.pop(0) if len(answers) > 1 else answers[0]
+        return {"rc": 0, "stdout": json.dumps(found), "stderr": ""} if isinstance(found, dict) else found[0]
+
     def options(self, module: str) -> dict[str, Any]:
         return next(options for name, options in self.asked if name == module)
 
@@ -51,26 +60,26 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosts, "INTERVAL", 0)
 
 
-def start(head: Head, **options: Any) -> dict[str, Any]:
-    started = {"job": run().job.to_json(), "settings": {"head": "node0", "start": "42"}}
+def start(head: Head, folder: Path, **options: Any) -> dict[str, Any]:
+    for name in ("demo.yml", "train.py"):
+        (folder / name).write_text("name: demo\n")
+    job = run(file=folder / "demo.yml", script=folder / "train.py").job
+    started = {"job": job.to_json(), "settings": {"head": "node0", "start": "42"}}
     given = {"run": started, "shows_results": False, **options}
     given["plan"] = {"environment": "/opt/amx/envs/native", "runtime": "/opt/amx/runtime/0123"}
-    return run_action(job_start, given, head, variables=PREFIX)
+    return run_action(job_start, given, head, variables=PREFIX, execute_command=head.command)
 
 
-def test_a_job_is_started_and_followed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_is_started_and_followed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ended = look({**RUNNING, "state": "succeeded"}, outcome=OUTCOME)
     head = Head(job_info=[look(RUNNING, "step 1\n"), look({**RUNNING, "state": "succeeded"}, "step 2\n"), ended])
-    answer = start(head)
-    supervise = [
-        "/opt/amx/envs/native/bin/python",
-        "-S",
-        "/opt/amx/runtime/0123",
-        "supervise",
-        "/opt/amx/jobs/demo",
-        "42",
-    ]
-    assert head.options("command") == {"argv": supervise, "chdir": "/opt/amx/jobs/demo"}
+    answer = start(head, tmp_path, job_env={"HF_TOKEN": "kept"})
+    words = head.options("start")["words"]
+    assert "exec /opt/amx/envs/native/bin/python -S /opt/amx/runtime/0123 start /opt/amx/jobs/demo" in words
+    document = json.loads(head.options("start")["sent"])
+    assert (document["jobs"], document["run"]["settings"]["start"]) == ("/opt/amx/jobs", "42")
+    assert document["files"] == {"train.py": "name: demo\n", "job.yml": "name: demo\n"}
+    assert document["secrets"] == {}
     assert (answer["changed"], answer["outcome"]) == (True, OUTCOME)
     shown = capsys.readouterr().out
     assert shown.startswith(
@@ -90,10 +99,20 @@ def test_a_log_is_read_where_it_is_shown_alone() -> None:
     assert answer["msg"].endswith("ValueError: no")
 
 
-def test_a_job_that_cannot_be_started_is_not_followed() -> None:
-    head = Head(command={"failed": True, "msg": "non-zero return code", "stderr": "demo runs: playbooks/stop.yml\n"})
-    assert start(head)["msg"] == "demo runs: ansible-playbook playbooks/stop.yml"
-    assert [name for name, _options in head.asked] == ["command"]
+def test_a_job_that_cannot_be_started_is_not_followed(tmp_path: Path) -> None:
+    head = Head(start={"failed": True, "msg": "demo runs: playbooks/stop.yml"})
+    assert start(head, tmp_path)["msg"] == "demo runs: ansible-playbook playbooks/stop.yml"
+    assert [name for name, _options in head.asked] == ["start"]
+
+
+def test_a_head_that_lacks_the_runtime_gets_it(tmp_path: Path) -> None:
+    lacking = [{"rc": archive.LACKING, "stdout": "", "stderr": ""}]
+    head = Head(start=[lacking, {"failed": True, "msg": "no"}], install={})
+    assert start(head, tmp_path)["msg"] == "no"
+    assert [name for name, _options in head.asked] == ["start", "install", "start"]
+    assert archive.unpack(head.options("install")["sent"]) == archive.of_collection()
+    head = Head(start=[lacking], install=[[{"rc": 1, "stdout": "", "stderr": "No space left on device"}]])
+    assert start(head, tmp_path)["msg"] == "the file system on node0 is full: free some of it"
 
 
 def test_in_check_mode_nothing_is_started() -> None:

@@ -1,0 +1,122 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Write the directory of a job on one host, complete or not at all, beside the one that it replaces."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _ownership
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory
+
+
+@dataclass(frozen=True)
+class Placement(Document):
+    """What the directory of a job has on every host.
+
+    path: of the directory. head, start: of the run. files: {path in it: content}. links: {path in it: target} of the
+    hosts that are not in links_of, which has those of single ones. project: as project.Project.to_json returns it;
+    store: the directory with the contents of its files. secrets: {variable: value}. keep_previous: whether the
+    directory of the previous run is moved aside; that of a derived job is replaced otherwise. resume: whether the run
+    resumes from a checkpoint of it. data_of: the job directory whose prepared data are linked. predicts: whether the
+    job is a prediction, of which the chunks of earlier starts are linked.
+    """
+
+    path: str
+    head: str
+    start: str
+    files: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    links_of: dict[str, dict[str, str]] = field(default_factory=dict)
+    project: dict[str, Any] = field(default_factory=dict)
+    store: str = ""
+    secrets: dict[str, str] = field(default_factory=dict)
+    keep_previous: bool = True
+    resume: bool = False
+    data_of: str = ""
+    predicts: bool = False
+
+
+def place(placement: Placement, host: str) -> dict[str, Any]:
+    """Write the directory on this host; return {moved_to: of the previous run, chunks: numbers of those linked}.
+
+    host: this host's name in the inventory. Raises ValueError where that cannot be; then nothing is changed.
+    """
+    folder = Path(placement.path)
+    status = directory.running(folder)
+    if status:
+        raise ValueError(
+            f"the job {status['job']} is running since {status['started']} (process {status['pid']} on its head): "
+            "wait for its end, or give this job another name"
+        )
+    if directory.is_in_use(folder, host):
+        raise ValueError(
+            f"orphaned processes of the previous run in {folder} are on this host: end them with "
+            f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
+        )
+    if placement.resume and host == placement.head and not checkpoints.last_marked(folder / "output"):
+        refused = [(path.name, checkpoints.refusal(path)) for path in checkpoints.folders(folder / "output")]
+        why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)
+        raise ValueError(
+            f"{folder} has no complete checkpoint to resume from{why}: start the job from the beginning, without resume"
+        )
+    try:
+        with directory.replacing(folder, host, placement.start if placement.keep_previous else ""):
+            aside = _write(placement, folder, host)
+    except OSError as error:
+        full = disk_problem(str(error), host, str(folder.parent))
+        raise ValueError(f"the job directory {folder} cannot be created: {full or error}") from None
+    try:
+        linked = _link_earlier(placement, folder)
+    except (OSError, ValueError) as error:
+        directory.restore(folder, placement.start)
+        raise ValueError(str(error)) from None
+    return {"moved_to": str(aside) if aside else "", "chunks": linked}
+
+
+def _write(placement: Placement, folder: Path, host: str) -> Path | None:
+    """Write the directory; return where the previous run was moved to. Raises OSError and ValueError."""
+    replaced = not placement.keep_previous and directory.is_derived(folder)
+    aside = directory.set_aside(folder)
+    directory.create(
+        folder,
+        {**placement.files, "host": f"{host}\n"},
+        placement.links_of.get(host, placement.links),
+        checkpoints.folders(folder / "output") if aside and placement.resume else [],
+        placement.secrets,
+        (placement.project, Path(placement.store)) if placement.project else None,
+        directory.JOB if placement.keep_previous else directory.DERIVED,
+        aside,
+    )
+    if aside and replaced:
+        _ownership.remove(aside)
+        return None
+    if aside and _ownership.is_own(aside):
+        directory.close(aside)
+    return aside
+
+
+def _link_earlier(placement: Placement, folder: Path) -> list[int]:
+    """Link what earlier runs have made; return the numbers of the chunks among it. Raises OSError and ValueError."""
+    if placement.data_of:
+        if (folder / "data").is_symlink():
+            (folder / "data").unlink()
+        options = ["--archive", "--link", "--remove-destination", "--no-target-directory"]
+        words = ["cp", *options, f"{placement.data_of}/data", f"{folder}/data"]
+        copied = subprocess.run(words, capture_output=True, text=True, check=False)
+        if copied.returncode:
+            raise ValueError(f"the prepared data of {placement.data_of} cannot be linked: {copied.stderr.strip()}")
+    if not placement.predicts:
+        return []
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files  # slow to import
+
+    try:
+        return prediction_files.carry_over(folder, prediction_files.request_of(folder).get("digest", ""))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the chunks of {folder} cannot be linked: {error}") from None

@@ -1,0 +1,83 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A job that is to be started, as the control node hands it to the head: one document."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._data import project
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.placing import Placement
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run_files import run_files
+from ansible_collections.amx.cluster.plugins.module_utils._stacks.venv import MARKER
+
+
+@dataclass(frozen=True)
+class Start(Document):
+    """A job that is to be started, in one document.
+
+    jobs: the directory of job directories, the same on every host. plan: as plan.json has it. files: of the job
+    directory, beside those that follow from run and plan; files_of_head: of the head alone. links, links_of, project,
+    secrets, keep_previous, resume, predicts: as placing.Placement has them. source: the host from which the head,
+    which has none, copies the directory of the previous run; empty for none. prepared: the name of the job whose
+    prepared data are used; empty where the job prepares its own.
+    """
+
+    jobs: str
+    run: Run
+    plan: dict[str, Any]
+    files: dict[str, str] = field(default_factory=dict)
+    files_of_head: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict)
+    links_of: dict[str, dict[str, str]] = field(default_factory=dict)
+    project: dict[str, Any] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    keep_previous: bool = True
+    resume: bool = False
+    source: str = ""
+    prepared: str = ""
+    predicts: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return Path(self.jobs) / self.run.job.name
+
+    def placement(self) -> Placement:
+        """Return the directory that all hosts get. Raises OSError and ValueError."""
+        stack = json.loads(Path(self.plan["environment"], MARKER).read_text(encoding="utf-8"))
+        job = self.run.job
+        return Placement(
+            path=str(self.folder),
+            head=self.run.settings.head,
+            start=self.run.settings.start,
+            files={
+                **self.files,
+                **run_files(Plan.from_json(self.plan), self.run, stack),
+                **_project_files(self.project),
+            },
+            links=self.links,
+            links_of=self.links_of,
+            project=self.project,
+            store=f"{Path(self.jobs).parent}/cache/projects/files",
+            secrets=self.secrets,
+            keep_previous=self.keep_previous,
+            resume=self.resume,
+            data_of=f"{self.jobs}/{self.prepared}" if self.prepared and job.prepare else "",
+            predicts=self.predicts,
+        )
+
+
+def _project_files(content: dict[str, Any]) -> dict[str, str]:
+    """Return the files beside a project's tree: what is in it, and what an installation adds."""
+    if not content:
+        return {}
+    listed = {name: content[name] for name in ("digest", "directory", "files", "links")}
+    installed = {f"{project.DIRECTORY}/{name}": text for name, text in content["installed"].items()}
+    return {project.LISTING: json.dumps(listed, indent=1) + "\n", **installed}

@@ -1,0 +1,117 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Start a job on its head: write its directory on every host, then start its supervisor; or leave all as it was."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    archive,
+    directory,
+    placing,
+    remote,
+    supervisor,
+    transfers,
+)
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.placing import Placement
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import members
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
+
+# Seconds that a host has to write its job directory: a project has many files, a prediction many chunks.
+PLACE = 600
+# Copy the directory $3 in $2 of the host $1 to the same place here.
+COPY = 'set -o pipefail; mkdir -p "$2"; ssh -o BatchMode=yes "$1" tar -C "$2" -c "$3" | tar -C "$2" -x'
+# What a prediction reads of the chunks that other hosts have.
+ELSEWHERE = "output/predictions/elsewhere.json"
+
+
+def start(request: Start, umask: int) -> dict[str, Any]:
+    """Start a job; return {path, moved_to: where the previous run is now}.
+
+    umask: the one with which scripts run. Raises ValueError where the job does not start; then every host has what it
+    had before.
+    """
+    here = request.run.settings.head
+    try:
+        if request.source:
+            words = ["bash", "-c", COPY, "bash", request.source, request.jobs, request.folder.name]
+            copied = subprocess.run(words, capture_output=True, text=True, check=False)
+            if copied.returncode:
+                raise ValueError(f"{request.folder} cannot be copied from {request.source}: {copied.stderr.strip()}")
+        placement = request.placement()
+        on_head = replace(placement, files={**placement.files, **request.files_of_head})
+        moved = placing.place(on_head, here)  # first: the head knows whether the job was started elsewhere meanwhile
+    except OSError as error:
+        raise ValueError(_io.disk_problem(str(error), here, request.jobs) or str(error)) from None
+    shared = request.run.settings.shared_directory
+    names = [host["host"] for host in request.plan["hosts"]]
+    others = [] if shared else [host for host in members(request.run.settings, names) if host != here]
+    os.chdir(request.folder)  # by which others know that the start goes on
+    try:
+        chunks = place_on_others(request.plan, placement, others, here)
+        if request.predicts:
+            bring_chunks(request.folder, {here: moved["chunks"], **chunks}, others)
+        os.umask(0o077)
+        problem = supervisor.detach(request.folder, umask, placement.start, bool(request.prepared))
+        if problem:
+            raise ValueError(problem)
+    except BaseException:  # also Ctrl-C
+        os.chdir("/")
+        restore(request.plan, request.folder, placement.start, others, here)
+        raise
+    return {"path": str(request.folder), "moved_to": moved["moved_to"]}
+
+
+def place_on_others(
+    plan: dict[str, Any], placement: Placement, hosts: Sequence[str], here: str
+) -> dict[str, list[int]]:
+    """Write the directory on the other hosts, and install the runtime where it is missing; return their chunks.
+
+    Raises ValueError with what is wrong on which host.
+    """
+    words = archive.guarded(f"{plan['environment']}/bin/python", plan["runtime"], "place", "{host}")
+    sent = json.dumps(placement.to_json()).encode()
+    answers = remote.on_every_host(words, hosts, here, sent, PLACE)
+    lacking = [host for host, (code, _output) in answers.items() if code == archive.LACKING]
+    problems = transfers.install(plan, lacking, here)
+    answers.update(remote.on_every_host(words, [host for host in lacking if host not in problems], here, sent, PLACE))
+    chunks = {}
+    for host, (code, output) in answers.items():
+        if host in problems:
+            continue
+        try:
+            if code:
+                raise ValueError(" ".join(output.split())[-400:] or f"exit code {code}")
+            answer = json.loads(output.splitlines()[-1])
+            if answer.get("failed"):
+                raise ValueError(answer["msg"])
+            chunks[host] = answer["chunks"]
+        except (ValueError, IndexError) as error:
+            problems[host] = f"{host}: {error}"
+    if problems:
+        raise ValueError("; ".join(problems.values()))
+    return chunks
+
+
+def bring_chunks(folder: Path, chunks: dict[str, list[int]], others: Sequence[str]) -> None:
+    """Write on every host which chunks the others have: after a host was lost, they have some that would be its own."""
+    path = folder / ELSEWHERE
+    _io.write_json(path, chunks, 0o600)
+    problems = transfers.run({host: [transfers.push(host, [path], "the list of chunks")] for host in others})
+    if problems:
+        raise ValueError("; ".join(problems.values()))
+
+
+def restore(plan: dict[str, Any], folder: Path, start: str, others: Sequence[str], here: str) -> None:
+    """Put back what a start that failed has replaced, on every host that answers."""
+    if directory.restore(folder, start) and others:
+        remote.on_every_host(archive.command(plan, "restore", str(folder), start), others, here)

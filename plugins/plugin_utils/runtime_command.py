@@ -1,0 +1,51 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run a command of the runtime on the task's host, without a module: one program that is there already."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive
+
+
+def run(
+    action: ActionBase, python: str, runtime: str, words: Sequence[str], request: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the JSON that a command of the runtime prints on the host; {failed, msg} where it failed.
+
+    python: the host's interpreter of the virtual environment. runtime: the directory of the runtime there, which is
+    installed where it is missing or damaged. request: the command's standard input. Raises AnsibleConnectionFailure
+    where the host does not answer.
+    """
+    sent = json.dumps(request or {}).encode()
+    answer = execute(action, archive.guarded(python, runtime, *words), sent)
+    if answer["rc"] == archive.LACKING:
+        packed = archive.pack(archive.of_collection())
+        installed = execute(action, archive.installing(python, runtime), packed)
+        if installed["rc"]:
+            return {"failed": True, "msg": f"the runtime could not be installed in {runtime}: {_errors(installed)}"}
+        answer = execute(action, archive.guarded(python, runtime, *words), sent)
+    try:
+        content = json.loads(answer["stdout"].splitlines()[-1])
+    except (ValueError, IndexError):
+        content = None
+    if answer["rc"] or not isinstance(content, dict):
+        return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}"}
+    return content
+
+
+def execute(action: ActionBase, command: Sequence[str], sent: bytes) -> dict[str, Any]:
+    """Run a command on the task's host with a standard input; return {rc, stdout, stderr}."""
+    words = f"{action._compute_environment_string()} {shlex.join(command)}".strip()
+    return dict(action._low_level_execute_command(words, in_data=sent))
+
+
+def _errors(answer: Mapping[str, Any]) -> str:
+    lines = f"{answer['stderr']}\n{answer['stdout']}".strip().splitlines()
+    return " ".join(lines[-3:]) or f"exit code {answer['rc']}"

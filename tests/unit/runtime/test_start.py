@@ -1,0 +1,167 @@
+"""The command `start` on the head of two hosts with directories of their own (tests/support/separate_hosts.py)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
+from support import runs, runtimes
+from support.runs import STACK, host
+from support.separate_hosts import Hosts, can_mount
+
+pytestmark = pytest.mark.skipif(not can_mount(), reason="it takes root to mount directories")
+MPIRUN = "#!/bin/bash\nmkdir -p output\necho ran\necho '{}' > output/all_results.json\n"
+NAMES = ("node0", "node1")
+
+
+class Cluster(Hosts):
+    """Two hosts, and starts of the job `demo` on them."""
+
+    def __init__(self, base: Path, mpirun: str = MPIRUN) -> None:
+        own = base / "own"
+        (own / "bin").mkdir(parents=True)
+        (own / "bin/python").symlink_to(sys.executable)
+        (own / "amx-cluster.json").write_text(json.dumps(STACK))
+        super().__init__(base, own)
+        (self.bin / "mpirun").write_text(mpirun)
+        self.runtime: Path = runtimes.installed()
+
+    def document(self, start: str, **request: Any) -> Start:
+        run = runs.run({"head": "node0", "start": start}, kind="ranks", precision="fp32", env_from=["HF_TOKEN"])
+        answers = [{**host(name, 1), "address": "127.0.0.1", "interface": "lo"} for name in NAMES]
+        plan = runs.planned(run, STACK, answers, env=str(self.base / "env"), runtime=self.runtime)
+        return Start(str(self.base / "jobs"), run, plan, **{"files": {"train.py": f"# {start}\n"}, **request})
+
+    def starts(self, start: str, **request: Any) -> dict[str, Any]:
+        """Run the command; return what it prints."""
+        ran = subprocess.run(
+            [sys.executable, "-S", str(self.runtime), "start", str(self.folder)],
+            input=json.dumps(self.document(start, **request).to_json()),
+            env={**os.environ, "PATH": f"{self.bin}:{os.environ['PATH']}"},
+            cwd=self.base,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        answer: dict[str, Any] = json.loads(ran.stdout)
+        return answer
+
+    def scripts(self) -> list[str]:
+        """Return the script on each host, as far as it has one."""
+        paths = [place / "train.py" for place in self.places.values()]
+        return [path.read_text().strip("# \n") for path in paths if path.exists()]
+
+    def others(self) -> list[str]:
+        """Return what else is left among the job directories of the hosts."""
+        jobs = [place.parent for place in self.places.values()]
+        names = sorted(path.name for folder in jobs for path in folder.iterdir())
+        return [name for name in names if name not in ("demo", ".demo.lock", ".lock", ".amx-cluster.json")]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def test_every_host_gets_the_directory(cluster: Cluster) -> None:
+    cached = {"models/bert": "/opt/a"}
+    answer = cluster.starts(
+        "1a", secrets={"HF_TOKEN": "kept"}, links=cached, links_of={"node1": {"models/bert": "/opt/b"}}
+    )
+    assert answer == {"path": str(cluster.folder), "moved_to": ""}
+    assert cluster.ended()[0]["state"] == "succeeded"
+    assert cluster.scripts() == ["1a", "1a"]
+    assert [(place / "host").read_text() for place in cluster.places.values()] == ["node0\n", "node1\n"]
+    assert [str((place / "models/bert").readlink()) for place in cluster.places.values()] == ["/opt/a", "/opt/b"]
+    assert not any((place / "secrets.json").exists() for place in cluster.places.values())
+    assert all(place.stat().st_mode & 0o777 == 0o700 for place in cluster.places.values())
+    moved = cluster.starts("2b")["moved_to"]
+    assert (Path(moved) / "train.py").read_text() == "# 1a\n"
+    assert cluster.ended()[0]["state"] == "succeeded"
+    assert cluster.scripts() == ["2b", "2b"]
+
+
+def test_a_start_that_fails_leaves_what_was_there_on_every_host(cluster: Cluster) -> None:
+    cluster.starts("1a")
+    assert cluster.ended()[0]["state"] == "succeeded"
+    (cluster.base / "down.node1").touch()
+    assert cluster.starts("2b")["msg"].startswith("node1: ssh: connect to host node1")
+    assert (cluster.scripts(), cluster.others()) == (["1a", "1a"], [])
+    (cluster.base / "down.node1").unlink()
+    # The other host has been written when the head refuses: here, as another job has its hosts.
+    with other_job(cluster):
+        assert "are locked by job other of somebody" in cluster.starts("2b")["msg"]
+    assert (cluster.scripts(), [name for name in cluster.others() if name != "other"]) == (["1a", "1a"], [])
+    assert cluster.ended()[0]["state"] == "succeeded"
+
+
+def test_a_host_without_the_runtime_gets_it_and_nothing_else(cluster: Cluster) -> None:
+    """What node1 answers for the runtime is made up: it has no directory of its own here."""
+    ssh = cluster.bin / "ssh"
+    real = ssh.read_text().replace("#!/bin/bash\n", "", 1)
+    lacks = f'[ -e {cluster.base}/has ] || case $* in *" place "*) exit {archive.LACKING} ;; esac\n'
+    unpacks = f'case $* in *" install "*) cat > {cluster.base}/has; exit 0 ;; esac\n'
+    ssh.write_text(f"#!/bin/bash\n{lacks}{unpacks}{real}")
+    assert not cluster.starts("1a").get("failed")
+    assert archive.unpack((cluster.base / "has").read_bytes()) == archive.of_directory(cluster.runtime)
+    assert cluster.ended()[0]["state"] == "succeeded"
+    (cluster.base / "has").unlink()
+    ssh.write_text(f'#!/bin/bash\n{lacks}case $* in *" install "*) echo no room >&2; exit 1 ;; esac\n{real}')
+    assert cluster.starts("2b")["msg"] == "the runtime could not be installed on node1: no room"
+    assert (cluster.scripts(), cluster.others()) == (["1a", "1a"], [])
+
+
+def test_the_archive_is_installed_from_the_standard_input(tmp_path: Path) -> None:
+    runtime = runtimes.installed()
+    target = tmp_path / "runtime" / runtime.name
+    packed = archive.pack(archive.of_directory(runtime))
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    command = archive.installing(sys.executable, str(target))
+    subprocess.run(command, input=packed, env=env, check=True)
+    assert archive.is_complete(target)
+    cut = subprocess.run(
+        [*command[:2], command[2].replace(runtime.name, "b" * 16)], input=packed[:999], env=env, check=False
+    )
+    assert cut.returncode
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["runtime"]
+    check = archive.guarded(sys.executable, str(target), "check")
+    assert subprocess.run(check, check=False).returncode == 0
+    (target / "__main__.py").write_text("")
+    assert subprocess.run(check, check=False).returncode == archive.LACKING
+
+
+def test_a_job_that_runs_is_not_started_again(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "#!/bin/bash\nuntil [ -e go ]; do sleep 0.1; done\n" + MPIRUN)
+    cluster.starts("1a")
+    assert cluster.starts("2b")["msg"].startswith("the job demo is running since ")
+    assert directory.running(cluster.folder)
+    (cluster.folder / "go").touch()
+    assert cluster.ended()[0]["state"] == "succeeded"
+    assert cluster.scripts() == ["1a", "1a"]
+
+
+@contextlib.contextmanager
+def other_job(cluster: Cluster) -> Iterator[None]:
+    """Have a job run on both hosts."""
+    folder = cluster.base / "jobs/other"
+    folder.mkdir()
+    words = [sys.executable, "-c", "print(flush=True); input()", "supervise", str(folder)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        status = {"state": "running", "pid": process.pid, "job": "other", "started": "2026-11-20T13:00:00+00:00"}
+        (folder / "status.json").write_text(json.dumps(status))
+        (folder / "plan.json").write_text(json.dumps({"hosts": [{"host": name} for name in NAMES]}))
+        (folder / "job.json").write_text(json.dumps({"settings": {"user": "somebody", "since": "13:00"}}))
+        yield
+        process.communicate(b"\n")
