@@ -1,8 +1,14 @@
 """The collection's programs on hosts: python -S RUNTIME COMMAND [WORD ...]
 
 start DIRECTORY                 start the job that the standard input describes, on all of its hosts
+status [JOB]                    the status of all jobs that were started from this host, or of one
+log JOB, results JOB            the log of a job, its results
+wait JOB                        the results of a job, once it has ended
+stop JOB                        stop a job on all of its hosts
+                                (as JSON; with --text for a person)
 place HOST                      write the job directory that the standard input describes on this host
 restore DIRECTORY START         put back what a start has replaced that never began
+ask MODULE                      answer as a module does, with the options in the standard input
 rank SCRIPT [ARGUMENT ...]      become one rank of the job in the working directory
 supervise [OPTION] JOB ...      supervise the job in a directory on its head, or look at its part on this host
 exchange                        exchange messages with the other hosts of the job in the working directory
@@ -26,7 +32,7 @@ COMMANDS = {
 }
 
 # Commands about jobs that print JSON.
-JOBS = ("start", "place", "restore")
+JOBS = ("start", "status", "stop", "log", "results", "wait", "place", "restore", "ask")
 
 
 def main() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ansible.plugins.action import ActionBase
 from ansible_collections.amx.cluster.plugins.module_utils._data import file_set
+from ansible_collections.amx.cluster.plugins.plugin_utils import screen
 
 # Each file that is copied by itself takes a moment, however small: more than FEW of at most SMALL bytes are packed.
 FEW = 4
@@ -32,9 +33,18 @@ class ActionModule(ActionBase):
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         super().run(tmp, task_vars)
         options = dict(self._task.args)
-        source = options.pop("source", None)
+        source, name = options.pop("source", None), options.pop("name", "")
         if not source:
             return self._verify(options, task_vars)
+        seen = self._copy(options, source, task_vars)
+        if name and not seen.get("failed") and not seen.get("unreachable"):
+            on_host = (task_vars or {})["inventory_hostname"]
+            new = f"{len(seen['differences'])} of {len(options['files'])} files were new on {on_host}"
+            screen.show(f"{name}: {new}, {seen.get('sent_bytes', 0)} bytes")
+        return seen
+
+    def _copy(self, options: dict[str, Any], source: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        """Copy from the control node what the host lacks; return the result of the task."""
         seen = self._verify({**options, "strict": False}, task_vars)
         if seen.get("failed") or seen.get("unreachable"):
             return seen

@@ -10,11 +10,18 @@ from typing import Any, ClassVar
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.utils.display import Display
 from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import batches, memory_check, plan_text, readiness
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    batches,
+    memory_check,
+    plan_text,
+    purposes,
+    readiness,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import of_inventory
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer, make_plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
-from ansible_collections.amx.cluster.plugins.plugin_utils import document, screen
+from ansible_collections.amx.cluster.plugins.plugin_utils import document, inventory_in_use, screen
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
 display = Display()
@@ -27,20 +34,25 @@ class ActionModule(ControlNodeAction):
         "run": {"type": "dict", "required": True},
         "hosts": {"type": "list", "elements": "str", "required": True},
         "answers": {"type": "dict", "required": True},
-        "stack": {"type": "dict", "required": True},
         "job_env": {"type": "raw", "default": {}, "no_log": True},
         "fabric": {"type": "str", "choices": list(fabrics.VALUES), "default": fabrics.AUTO},
         "tcmalloc": {"type": "str", "choices": ["preferred", "required", "absent"], "default": "preferred"},
         "cache": {"type": "str", "default": "~/.cache/amx.cluster"},
         "resume": {"type": "raw", "default": False},
+        "requirements": {"type": "list", "elements": "str", "default": []},
         "refuse_memory": {"type": "bool", "default": True},
-        "full": {"type": "bool", "default": True},
+        "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.PLAN.name},
+        "verify_again": {"type": "bool", "default": True},
         **document.ARGUMENTS,
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        run, hosts = Run.from_json(options["run"]), options["hosts"]
-        answers = {host: Answer.from_json({"host": host, **values}) for host, values in options["answers"].items()}
+        run, hosts, purpose = Run.from_json(options["run"]), options["hosts"], purposes.PURPOSES[options["purpose"]]
+        head, answered = run.settings.head, {host: answer["host"] for host, answer in options["answers"].items()}
+        answers = {
+            host: Answer.of_host(host, answer["host"], answer["facts"], answer["network"])
+            for host, answer in options["answers"].items()
+        }
         if options["tcmalloc"] == "absent":
             answers = {host: replace(answer, tcmalloc="") for host, answer in answers.items()}
         refusal = readiness.refusal(run, hosts, answers, options["tcmalloc"])
@@ -48,35 +60,56 @@ class ActionModule(ControlNodeAction):
             raise ValueError(refusal)
         # Their values are looked up again when they are handed over: nothing of them is returned here.
         of_inventory(run.job, options["job_env"])
-        venv = answers[run.settings.head].venv
-        plan = make_plan(run, options["stack"], venv, [answers[host] for host in hosts], options["fabric"])
-        memory = {host: int(options["answers"][host].get("memory_bytes") or 0) for host in hosts}
+        stack = answered[head]["stack"]
+        plan = make_plan(run, stack, answers[head].venv, [answers[host] for host in hosts], options["fabric"])
+        memory = {host: int(answered[host].get("memory_bytes") or 0) for host in hosts}
         cache = Path(options["cache"]).expanduser()
-        packages, refuses = options["stack"].get("packages", {}), options["refuse_memory"]
-        plan = replace(plan, runtime=answers[run.settings.head].runtime)
+        packages, refuses = stack.get("packages", {}), options["refuse_memory"]
+        plan = replace(plan, runtime=answers[head].runtime)
         plan = replace(plan, memory=memory_check.check(run.job, plan, cache, memory, packages, refuses))
-        if options["format"] == "text":
-            full = options["full"] or display.verbosity > 0
-            text = plan_text.render(plan, colour=screen.current().colours, full=full)
-            if run.job.of_kind().takes_trainer_arguments:
-                text += f"\n{batches.text(run.job.args, plan.world_size)}"
-            screen.show(text)
-        else:
-            document.emit(plan.to_json(), options)
-        resume = options["resume"]
-        if resume != readiness.AUTO:
-            try:
-                resume = boolean(resume)
-            except TypeError:
-                raise ValueError(f"job_resume: {resume!r} is neither auto, true nor false") from None
-        previous = {host: values["previous"] for host, values in options["answers"].items()}
-        resumes, source = readiness.resumption(resume, run.settings.head, previous)
-        busy = {lock["job"] for values in options["answers"].values() for lock in values.get("locked_by") or []}
+        self.show(run, plan, purpose, options)
+        resumes, source = self.resumption(options["resume"], head, answered)
+        problem = readiness.without_example(run, answered)
+        if purpose.refuses_locked:
+            problem = problem or readiness.running(run.job.name, answered[head])
+            problem = problem or readiness.locked(run.job.name, hosts, answered, head)
+        if problem:
+            raise ValueError(problem)
+        due, note = True, ""
+        if purpose is purposes.VERIFY and not options["verify_again"]:
+            due, note = readiness.verification(plan.to_json(), answered, head)
+        if note:
+            screen.show(inventory_in_use.commands(note))
+        example = answered[head]["example"]
         maps = [(host, drawn) for host in hosts if (drawn := answers[host].core_map)]
         return {
             "plan": plan.to_json(),
             "drawings": plan_text.drawings(maps),
             "resumes": resumes,
             "source": source,
-            "busy": sorted(busy),
+            "examples": example.get("link", ""),
+            "requirements": [*options["requirements"], *example.get("requirements", [])],
+            "due": due and purpose.runs,
         }
+
+    @staticmethod
+    def show(run: Run, plan: Plan, purpose: purposes.Purpose, options: dict[str, Any]) -> None:
+        """Show the plan as text, in full where it is what the user requested; or emit it as a document."""
+        if options["format"] != "text":
+            document.emit(plan.to_json(), options)
+            return
+        full = purpose.shows_plan or display.verbosity > 0
+        text = plan_text.render(plan, colour=screen.current().colours, full=full)
+        if run.job.of_kind().takes_trainer_arguments:
+            text += f"\n{batches.text(run.job.args, plan.world_size)}"
+        screen.show(text)
+
+    @staticmethod
+    def resumption(resume: Any, head: str, answered: dict[str, Any]) -> tuple[bool, str]:
+        """Return what readiness.resumption does. Raises ValueError for a value that is none."""
+        if resume != readiness.AUTO:
+            try:
+                resume = boolean(resume)
+            except TypeError:
+                raise ValueError(f"job_resume: {resume!r} is neither auto, true nor false") from None
+        return readiness.resumption(resume, head, {host: answer["previous"] for host, answer in answered.items()})

@@ -29,6 +29,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._stacks import catalog
 from ansible_collections.amx.cluster.plugins.plugin_utils import inventory_in_use, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
 
+# What the path of a script begins with that is one of the transformers examples.
+EXAMPLES = "transformers/examples/"
+
 
 def check_notices(url: str) -> None:
     """Raise ValueError where cluster_spot_notices is no address of a metadata service."""
@@ -59,6 +62,7 @@ class ActionModule(ControlNodeAction):
         "purpose": {"type": "str", "choices": list(purposes.PURPOSES), "default": purposes.TRAIN.name},
         "settings": {"type": "dict", "default": {}},
         "derive": {"type": "dict", "default": {}},
+        "fact": {"type": "str", "default": ""},
         "measure_with": {
             "type": "dict",
             "options": {
@@ -111,6 +115,8 @@ class ActionModule(ControlNodeAction):
                 hosts = choose_hosts(job, options["hosts"])
                 request = cores(run, len(hosts))
                 result.update(hosts=hosts, members=members(settings, hosts), backends=backends(run), cores=request)
+        script = str(job.script)
+        result["example"] = script.removeprefix(EXAMPLES) if script.startswith(EXAMPLES) else ""
         fields = {name: {key: asdict(source) for key, source in getattr(job, name).items()} for name in provided.CACHED}
         result["sources"] = {name: provided.sources(fields, name) for name in fields}
         result["prepare"] = (
@@ -118,4 +124,7 @@ class ActionModule(ControlNodeAction):
             if job.prepare is not None
             else []
         )
+        if options["fact"]:
+            checked = {**{name: result[name] for name in ("job", "members", "hosts")}, "purpose": purpose.name}
+            result["ansible_facts"] = {options["fact"]: checked}
         return result

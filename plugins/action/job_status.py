@@ -26,8 +26,11 @@ class ActionModule(RuntimeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         job, there = job_name(options), known.configured(self, task_vars)
-        removed = options["removed"]
-        gathered = {host: {**said, "removed": removed.get(host)} for host, said in options["gathered"].items()}
+        removed = {} if self._task.check_mode else options["removed"]
+        gathered = {
+            host: {**seen, "removed": None if seen.get("unreachable") else removed.get(host)}
+            for host, seen in options["gathered"].items()
+        }
         seen = [(runtime, runtime.status(job, gathered)) for runtime in there]
         problems = [jobs.problem for _runtime, jobs in seen if jobs.problem]
         if job and not any(jobs.entries or jobs.text for _runtime, jobs in seen):

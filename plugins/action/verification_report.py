@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import asdict
 from typing import Any, ClassVar
 
@@ -13,16 +15,25 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action im
 
 
 class ActionModule(ControlNodeAction):
-    """Compares on the control node what ranks observed with their plan."""
+    """Compares on the control node what ranks observed, as their job directory on the task's host has it, with their
+    plan."""
 
+    _requires_connection = True
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "plan": {"type": "dict", "required": True},
-        "observed": {"type": "list", "elements": "dict", "required": True},
+        "observed": {"type": "list", "elements": "dict"},
+        "directory": {"type": "path"},
         **document.ARGUMENTS,
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         plan = Plan.from_json(options["plan"])
+        if options["observed"] is None:
+            source = {"src": f"{options['directory']}/{verification.OBSERVED}"}
+            read = self._execute_module(module_name="ansible.legacy.slurp", module_args=source, task_vars=task_vars)
+            if read.get("failed"):
+                return dict(read)
+            options["observed"] = json.loads(base64.b64decode(read["content"]))["ranks"]
         warnings = {
             "warnings": [
                 *verification.warnings(options["observed"]),

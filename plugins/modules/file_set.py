@@ -17,6 +17,7 @@ options:
   record: {type: path,
     description: "A file on the host that keeps the SHA-256 of the files, so that files that have not changed are not
     read again"}
+  name: {type: str, description: "What the files are, of which the action shows how many were new"}
   source: {type: path, description: The directory on the control node that has the files}
   archive: {type: path, description: "A tar file on the host with files of O(files), which are unpacked first"}
   strict: {type: bool, default: false, description: Whether to fail when a file is missing or damaged}
@@ -48,6 +49,7 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "files": {"type": "list", "elements": "dict", "required": True},
             "record": {"type": "path"},
+            "name": {"type": "str"},  # read by the action
             "source": {"type": "path"},
             "archive": {"type": "path"},
             "strict": {"type": "bool", "default": False},

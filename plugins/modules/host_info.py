@@ -279,59 +279,18 @@ host:
       returned: success
 """
 
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import fabrics, facts, links, login_shell
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import processes
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import installed, pythons
+from ansible_collections.amx.cluster.plugins.module_utils._hosts.facts import make_remote_tmp
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import host_facts
 
 
 def main() -> None:
-    module = AnsibleModule(
-        argument_spec={
-            "prefix": {"type": "path", "required": True},
-            "python": {"type": "list", "elements": "str"},
-            "amx_root": {"type": "path", "default": "/"},
-            "system_root": {"type": "path", "default": "/"},
-            "stack_python": {"type": "path"},
-            "fabric_root": {"type": "path", "default": "/"},
-            "address": {"type": "str", "default": ""},
-            "reached": {"type": "str", "default": ""},
-            "network": {"type": "str", "default": ""},
-            "interpreters": {"type": "bool", "default": True},
-            "software": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
-    options = module.params
-    facts.make_remote_tmp(module._remote_tmp)
+    module = AnsibleModule(argument_spec=host_facts.ARGUMENTS, supports_check_mode=True)
+    make_remote_tmp(module._remote_tmp)
     try:
-        prefix = Path(options["prefix"])
-        found = processes.find_in(prefix / "jobs")
-        own = facts.read(
-            prefix,
-            options["python"] or (),
-            options["amx_root"],
-            options["system_root"],
-            options["address"],
-            options["reached"],
-            options["network"],
-        )
-        fabric = fabrics.read(options["fabric_root"], own["memory_bytes"])
-        host = {
-            **own,
-            "stack": installed.describe(prefix / "env", options["software"]),
-            "links": links.read([address["interface"] for address in own["addresses"]], options["fabric_root"]),
-            "fabric": {**fabric, "providers": installed.unusable_fabrics(prefix / "env", fabrics.possible(fabric))},
-            **({"pythons": pythons.gather(options["stack_python"] or "")} if options["interpreters"] else {}),
-            "login_variables": login_shell.exported() if options["software"] else {},
-            "processes": found,
-            "running_jobs": processes.running_jobs(prefix / "jobs", found),
-        }
-    except (OSError, ValueError) as error:
-        module.fail_json(msg=f"facts about the host cannot be gathered: {error}")
-    module.exit_json(changed=False, host=host)
+        module.exit_json(changed=False, **host_facts.answer(**module.params))
+    except ValueError as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

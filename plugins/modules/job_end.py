@@ -17,13 +17,8 @@ options:
 """
 EXAMPLES = "\n# Internal\n"
 
-import contextlib
-import os
-import time
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import ending
 
 
 def main() -> None:
@@ -36,39 +31,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    folder = Path(module.params["path"])
-    grace = module.params["grace"]
-    status = directory.running(folder)
     try:
-        if module.check_mode:
-            ended = processes.find(folder)
-        else:
-            if status:
-                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
-                    os.kill(status["pid"], directory.STOP)
-                deadline = time.monotonic() + module.params["patience"]
-                while directory.running(folder) and time.monotonic() < deadline:
-                    time.sleep(0.2)
-            ended = processes.end(folder, grace)
-            directory.remove_secrets(folder)
-            # Where the supervisor had ended before, what has run launch.sh writes what came of the job.
-            deadline = time.monotonic() + module.params["patience"]
-            while directory.running(folder) and not status and time.monotonic() < deadline:
-                time.sleep(0.2)
-            if directory.running(folder):
-                raise TimeoutError(
-                    f"its supervisor (process {status['pid'] if status else '?'}) has not ended within "
-                    f"{module.params['patience']} s; {folder}/supervise.log may tell why. Run this again"
-                )
-    except (OSError, TimeoutError) as error:
-        module.fail_json(msg=f"the job in {folder} cannot be stopped: {error}")
-    module.exit_json(
-        changed=bool(status or ended),
-        known=folder.is_dir(),
-        was_running=status is not None,
-        ended=ended,
-        lines=[f"{module.params['host']} rank {process['rank']} (process {process['pid']})" for process in ended],
-    )
+        module.exit_json(**ending.end(**module.params, check=module.check_mode))
+    except ValueError as error:
+        module.fail_json(msg=str(error))
 
 
 if __name__ == "__main__":

@@ -15,20 +15,12 @@ options:
   starting: {type: str, required: true, description: "The name of the job, whose own locks are left out"}
   host: {type: str, required: true, description: "The host's name in what is returned"}
   runtime: {type: str, required: true, description: The name of the archive of programs that the job runs with}
+  example: {type: str, default: "", description: The path of the job's script among the transformers examples}
 """
 EXAMPLES = "\n# Internal\n"
 
-from pathlib import Path
-from typing import Any
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
-from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
-from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
-from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
-from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, processes
-from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import host_answer
 
 
 def main() -> None:
@@ -40,43 +32,14 @@ def main() -> None:
             "starting": {"type": "str", "required": True},
             "host": {"type": "str", "required": True},
             "runtime": {"type": "str", "required": True},
+            "example": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
-    options = module.params
-    prefix = Path(options["prefix"])
-    runtime = prefix / archive.DIRECTORY / options["runtime"]
     try:
-        path, stack = venv.active_stack(prefix)
-        jobs = directory.jobs(prefix / "jobs")
-        secrets_left = directory.ended_with_secrets(prefix / "jobs", options["host"])
-        locked = processes.locked(prefix / "jobs", options["host"], options["starting"])
-        previous = directory.previous(prefix / "jobs" / options["starting"])
+        module.exit_json(changed=False, **host_answer.answer(**module.params))
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    allocation: dict[str, Any] = {}
-    if options["request"] is not None:
-        backend = options["backends"][stack.get("backend", "gloo")]
-        try:
-            plan = allocate(read("/"), Request(**options["request"], backend=backend))
-            seen = memory.read(Path("/")).to_json()
-            allocation = {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json(), "memory": seen}
-        except ValueError as error:
-            allocation = {"failed": True, "msg": str(error)}
-    module.exit_json(
-        changed=False,
-        venv=path,
-        runtime=str(runtime),
-        has_runtime=archive.is_complete(runtime),
-        stack=stack,
-        allocation=allocation,
-        tcmalloc=loader.tcmalloc(),
-        memory_bytes=memory.total(Path("/")),
-        jobs=jobs,
-        secrets_left=secrets_left,
-        previous=previous,
-        **locked,
-    )
 
 
 if __name__ == "__main__":

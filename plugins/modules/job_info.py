@@ -11,10 +11,9 @@ extends_documentation_fragment: amx.cluster.internal
 options:
   path: {type: path, required: true, description: The job directory}
   log_offset: {type: int, default: 0, description: The byte of the log from which on it is returned}
+  wait: {type: float, default: 0, description: Seconds to wait for the end of a job that runs}
 """
 EXAMPLES = "\n# Internal\n"
-
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory
@@ -25,12 +24,12 @@ def main() -> None:
         argument_spec={
             "path": {"type": "path", "required": True},
             "log_offset": {"type": "int", "default": 0},
+            "wait": {"type": "float", "default": 0.0},
         },
         supports_check_mode=True,
     )
-    folder = Path(module.params["path"])
     try:
-        module.exit_json(changed=False, **directory.look(folder, module.params["log_offset"]))
+        module.exit_json(changed=False, **directory.answer(**module.params))
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
 

@@ -16,11 +16,8 @@ options:
 """
 EXAMPLES = "\n# Internal\n"
 
-from pathlib import Path
-
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, in_use
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.processes import find, locked, usage
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import in_use
 
 
 def main() -> None:
@@ -33,18 +30,8 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    folder = Path(module.params["path"])
     try:
-        seconds = module.params["seconds"]
-        processes = usage(None, seconds) if seconds else find()
-        module.exit_json(
-            changed=False,
-            jobs=directory.jobs(folder),
-            processes=[process for process in processes if process["kind"] == "rank"],
-            environments=in_use.environments_in_use(folder),
-            secrets_left=directory.ended_with_secrets(folder, module.params["host"]),
-            **locked(folder, module.params["host"], module.params["starting"]),
-        )
+        module.exit_json(changed=False, **in_use.answer(**module.params))
     except OSError as error:
         module.fail_json(msg=str(error))
 

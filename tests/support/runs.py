@@ -51,6 +51,22 @@ def host(name: str, ranks: int, domain: str = "[3,c]", isa: str = "amx", **alloc
     }
 
 
+def answer(name: str, ranks: int, stack: dict[str, Any] | None = None, **answered: Any) -> dict[str, Any]:
+    """Return a host's answer as the action job_plan gets it. answered: what of it differs."""
+    values = {**host(name, ranks), "fabric": None, **answered}
+    for rank in values["allocation"]["ranks"]:
+        rank.update(domain_cpus=[0, 1], numa_nodes=[0])
+    of_module = {"venv": "/opt/env", "tcmalloc": "", "runtime": "/opt/runtime/0123", "stack": stack or STACK}
+    none: dict[str, Any] = {"jobs": [], "locked_by": [], "locks": [], "elsewhere": {}, "verified": {}, "example": {}}
+    elsewhere = ("host", "isa", "fabric", "address", "interface")
+    mine = {key: value for key, value in values.items() if key not in elsewhere}
+    return {
+        "host": {**of_module, **none, **mine},
+        "facts": {"isa": values["isa"], "amx": {"reason": ""}, "fabric": values["fabric"]},
+        "network": {key: values[key] for key in ("address", "interface")},
+    }
+
+
 CCL_STACK: dict[str, Any] = {
     **STACK,
     "backend": "ccl",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import sys
@@ -13,6 +14,26 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, session
+
+TEXT = "--text"
+# What answers each question of the control node.
+ANSWERS = {"host_info": "host_facts", "job_host_info": "host_answer", "jobs_info": "in_use", "job_info": "directory"}
+
+
+def jobs() -> Path:
+    """Return the directory of the job directories, of the cluster_prefix in which this runtime is installed."""
+    return Path(sys.argv[0]).resolve().parents[1] / "jobs"
+
+
+def folder(words: Sequence[str]) -> Path:
+    """Return the directory of the job that a command names, by that or by its name. Raises ValueError."""
+    named = [word for word in words if not word.startswith("-")]
+    if len(named) != 1:
+        raise ValueError("name one job: the command status lists them")
+    path = jobs() / named[0]
+    if not (path / "status.json").exists():
+        raise ValueError(f"no job {path.name} was started from this host: the command status lists all jobs")
+    return path
 
 
 def start(words: Sequence[str]) -> dict[str, Any]:
@@ -40,15 +61,79 @@ def restore(words: Sequence[str]) -> dict[str, Any]:
     return {"changed": directory.restore(Path(words[0]), words[1])}
 
 
-COMMANDS: dict[str, Callable[[Sequence[str]], dict[str, Any]]] = {
-    command.__name__: command for command in (start, place, restore)
+def ask(words: Sequence[str]) -> dict[str, Any]:
+    """Return what the module of a name does, with the options in the standard input."""
+    module = importlib.import_module(f"{__package__}.{ANSWERS[words[0]]}")
+    answer: dict[str, Any] = module.answer(**json.load(sys.stdin))
+    return answer
+
+
+def status(words: Sequence[str]) -> dict[str, Any] | str:
+    """Return the status of all jobs that were started from this host, or of the one that is named."""
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import in_use
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import status as texts
+
+    seen = in_use.answer(str(jobs()), host=os.uname().nodename)
+    entries = texts.entries(seen["jobs"], {os.uname().nodename: seen["processes"]})
+    if any(not word.startswith("-") for word in words):
+        entries = [entry for entry in entries if entry["path"] == str(folder(words).resolve())]
+        return texts.details(entries[0]) if TEXT in words else entries[0]
+    return texts.overview(entries) if TEXT in words else {"jobs": entries}
+
+
+def log(words: Sequence[str]) -> dict[str, Any] | str:
+    """Return the log of a job."""
+    path = folder(words) / "log"
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    return text.rstrip("\n") if TEXT in words else {"log": text}
+
+
+def results(words: Sequence[str]) -> dict[str, Any] | str:
+    """Return the results of a job that has ended."""
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import results as texts
+
+    path = folder(words)
+    outcome: dict[str, Any] = directory.look(path, limit=0)["outcome"]
+    if not outcome:
+        raise ValueError(f"job {path.name} has no results yet: the command wait {path.name} returns them")
+    return texts.table(outcome) if TEXT in words else outcome
+
+
+def wait(words: Sequence[str]) -> dict[str, Any] | str:
+    """Wait for the end of a job, and return its results, or its status where it has none."""
+    path = folder(words)
+    seen = directory.answer(str(path), log_offset=1 << 42, wait=float("inf"))
+    return results(words) if seen["outcome"] else status(words)
+
+
+def stop(words: Sequence[str]) -> dict[str, Any] | str:
+    """Stop a job on all of its hosts."""
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import ending
+
+    path = folder(words)
+    ended = ending.end(str(path), host=os.uname().nodename)
+    done = "was stopped" if ended["was_running"] else "was not running"
+    return (
+        f"job {path.name} {done}; orphaned processes ended: {', '.join(ended['lines']) or 'none'}"
+        if (TEXT in words)
+        else ended
+    )
+
+
+COMMANDS: dict[str, Callable[[Sequence[str]], dict[str, Any] | str]] = {
+    command.__name__: command for command in (start, place, restore, ask, status, log, results, wait, stop)
 }
 
 
 def main(words: Sequence[str]) -> None:
-    """Run a command, and print what it returns; {failed, msg} where it cannot be done."""
+    """Run a command and print what it returns, as JSON; {failed, msg} where it cannot be done.
+
+    With TEXT it prints text for a person, and ends with an error where it cannot be done.
+    """
     try:
         answer = COMMANDS[words[0]](words[1:])
     except (OSError, ValueError) as error:
+        if TEXT in words:
+            raise SystemExit(str(error)) from None
         answer = {"failed": True, "msg": str(error)}
-    sys.stdout.write(f"{json.dumps(answer)}\n")
+    sys.stdout.write(f"{answer if isinstance(answer, str) else json.dumps(answer)}\n")

@@ -49,6 +49,8 @@ STARTED = 86400
 RESUMED = "resumed.json"
 # What the head knows of the parts of checkpoints on other hosts: {host: {checkpoint: [files]}}.
 PARTS = "parts.json"
+# In the directory of the job that verifies plans, on the head: the plan that its ranks were found to follow.
+VERIFIED = "verified.json"
 # What a job directory is by its mark. That of a derived job is made anew by the next one of its name. The mark also has
 # the names of what the directory was created with: other files in it are of the script.
 JOB, DERIVED = "job", "derived job"
@@ -482,6 +484,19 @@ def remove_ended_secrets(jobs: Path, host: str, known: Sequence[Mapping[str, Any
                 if not check:
                     path.unlink()
     return removed
+
+
+def answer(path: str, log_offset: int = 0, wait: float = 0) -> dict[str, Any]:
+    """Return how the job in a directory stands, as `look` does, once it has ended or after `wait` seconds.
+
+    Where there is much of its log to read, it is returned at once.
+    """
+    folder, end = Path(path), time.monotonic() + wait
+    while running(folder) and time.monotonic() < end:
+        if (folder / "log").exists() and (folder / "log").stat().st_size - log_offset > PIECE // 4:
+            break
+        time.sleep(0.1)
+    return look(folder, log_offset)
 
 
 def look(folder: Path, log_offset: int = 0, limit: int = PIECE) -> dict[str, Any]:

@@ -14,6 +14,23 @@ from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, processes
 
 
+def answer(path: str, seconds: float = 0.5, starting: str = "", host: str = "this host") -> dict[str, Any]:
+    """Return the jobs, ranks and locks on this host.
+
+    path: the directory of the job directories. seconds: how long CPU use is measured; with 0 it is not. starting: the
+    name of a job that starts, whose own locks are left out. host: this host's name in the inventory. Raises OSError.
+    """
+    folder = Path(path)
+    here = processes.usage(None, seconds) if seconds else processes.find()
+    return {
+        "jobs": directory.jobs(folder),
+        "processes": [process for process in here if process["kind"] == "rank"],
+        "environments": environments_in_use(folder),
+        "secrets_left": directory.ended_with_secrets(folder, host),
+        **processes.locked(folder, host, starting),
+    }
+
+
 def in_use(jobs: Path, host: str) -> list[dict[str, Any]]:
     """Return the jobs that run or are being started now: [{job, hosts, why}].
 

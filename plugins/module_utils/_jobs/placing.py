@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +26,8 @@ class Placement(Document):
     store: the directory with the contents of its files. secrets: {variable: value}. keep_previous: whether the
     directory of the previous run is moved aside; that of a derived job is replaced otherwise. resume: whether the run
     resumes from a checkpoint of it. data_of: the job directory whose prepared data are linked. predicts: whether the
-    job is a prediction, of which the chunks of earlier starts are linked.
+    job is a prediction, of which the chunks of earlier starts are linked. known: the jobs of the head, as
+    directory.jobs returns them.
     """
 
     path: str
@@ -41,6 +43,7 @@ class Placement(Document):
     resume: bool = False
     data_of: str = ""
     predicts: bool = False
+    known: list[Any] = field(default_factory=list)
 
 
 def place(placement: Placement, host: str) -> dict[str, Any]:
@@ -60,6 +63,9 @@ def place(placement: Placement, host: str) -> dict[str, Any]:
             f"orphaned processes of the previous run in {folder} are on this host: end them with "
             f"playbooks/stop.yml -e job={folder.name}, or give this job another name"
         )
+    # Secrets stay where a host did not answer at the end of its job: the head knows at once that it has ended.
+    with contextlib.suppress(OSError):
+        directory.remove_ended_secrets(folder.parent, host, placement.known)
     if placement.resume and host == placement.head and not checkpoints.last_marked(folder / "output"):
         refused = [(path.name, checkpoints.refusal(path)) for path in checkpoints.folders(folder / "output")]
         why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)

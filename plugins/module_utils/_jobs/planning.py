@@ -63,8 +63,17 @@ class Answer(Document):
     refusal: str = ""
 
     @classmethod
+    def of_host(
+        cls, host: str, answer: Mapping[str, Any], facts: Mapping[str, Any], network: Mapping[str, Any]
+    ) -> Answer:
+        """Return what a host has answered. answer: of the module job_host_info. facts: of host_info. network: its
+        interface on the cluster network."""
+        of_facts = {"isa": facts["isa"], "amx": facts["amx"]["reason"], "fabric": facts.get("fabric")}
+        return cls.from_json({**answer, **of_facts, **network, "host": host})
+
+    @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Answer:
-        """Return the answer that a host's facts and the module job_host_info give, with `host`, its name."""
+        """Return the answer with the allocation, if there is one, as the module job_host_info has it."""
         allocation = content.get("allocation") or {}
         facts = {name: value for name, value in content.items() if value is not None}
         return super().from_json({**facts, **allocation, "refusal": allocation.get("msg", "")})

@@ -13,17 +13,19 @@ class Purpose:
     """What follows from what a job is run for.
 
     named: a job has to be named; the others take one with every field by default. anywhere: any launcher will do; the
-    others need ranks on hosts of the inventory. refuses_locked: a host that another job has locked is refused. changes:
-    what the run leaves counts as a change, because somebody uses it afterwards. keeps_previous: the directory of the
-    previous run is moved aside, else replaced. provides_once: what such runs of a play have in common (models, data,
-    packages) is provided by the first one. until_ready: the job is followed until its ranks serve, and goes on then.
-    shows_plan, shows_results: the plan in full, or the table of results, is what the user requested.
+    others need ranks on hosts of the inventory. refuses_locked: a host that another job has locked is refused. runs:
+    ranks are started; else the job is planned only. changes: what the run leaves counts as a change, because somebody
+    uses it afterwards. keeps_previous: the directory of the previous run is moved aside, else replaced. provides_once:
+    what such runs of a play have in common (models, data, packages) is provided by the first one. until_ready: the job
+    is followed until its ranks serve, and goes on then. shows_plan, shows_results: the plan in full, or the table of
+    results, is what the user requested.
     """
 
     name: str
     named: bool = True
     anywhere: bool = False
     refuses_locked: bool = True
+    runs: bool = True
     changes: bool = True
     keeps_previous: bool = False
     provides_once: bool = False
@@ -38,7 +40,7 @@ SERVE = Purpose("serve", keeps_previous=True, until_ready=True)
 TRIAL = Purpose("trial", provides_once=True)
 MEASURE = Purpose("measure", named=False, changes=False)
 VERIFY = Purpose("verify", named=False, refuses_locked=False, changes=False)
-PLAN = Purpose("plan", named=False, changes=False, shows_plan=True)
-ESTIMATE = Purpose("estimate", changes=False)
+PLAN = Purpose("plan", named=False, refuses_locked=False, runs=False, changes=False, shows_plan=True)
+ESTIMATE = Purpose("estimate", refuses_locked=False, runs=False, changes=False)
 
 PURPOSES = {purpose.name: purpose for purpose in (TRAIN, PREDICT, SERVE, TRIAL, MEASURE, VERIFY, PLAN, ESTIMATE)}

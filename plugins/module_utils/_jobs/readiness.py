@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
@@ -67,3 +68,70 @@ def resumption(resume: bool | str, head: str, previous: Mapping[str, Mapping[str
     if resume != AUTO:
         return True, source
     return (own["checkpoint"] or bool(others)) and own["state"] != "succeeded", source
+
+
+def running(job: str, head: Mapping[str, Any]) -> str:
+    """Return why a job cannot be started that runs already; empty where it does not. head: what the head answered.
+
+    Before any host moves the directory of its last run aside: only the head knows whether that has ended.
+    """
+    now = [run for run in head["jobs"] if run["status"]["state"] == "running" and Path(run["path"]).name == job]
+    if not now:
+        return ""
+    users, since = ("".join(words) for words in zip(*((run["user"], run["status"]["started"]) for run in now)))
+    does = "being prepared" if any("preparing" in run["status"] for run in now) else "running"
+    return (
+        f"Job {job} of {users} is {does} since {since}: follow it (playbooks/logs.yml -e job={job}), wait for its end, "
+        f"stop it (playbooks/stop.yml -e job={job}), or give this job another name."
+    )
+
+
+def locked(job: str, hosts: Sequence[str], answers: Mapping[str, Mapping[str, Any]], head: str) -> str:
+    """Return why a job cannot be started whose hosts other jobs have locked; empty where none has.
+
+    answers: what each member of the job answered.
+    """
+    elsewhere = answers[head]["elsewhere"]
+    lines = [*(line for host in hosts for line in answers[host]["locks"])]
+    lines += [line for host in hosts for line in elsewhere.get(host, [])]
+    if not lines:
+        return ""
+    return "\n".join(
+        [
+            f"Job {job} was not started:",
+            *(f"- {line}" for line in dict.fromkeys(lines)),
+            "Wait for its end (wait: true in the job file does, or -e '{override: {wait: true}}'), stop it "
+            "(playbooks/stop.yml -e job=NAME), or name free hosts (hosts in the job file, or in override).",
+        ]
+    )
+
+
+def without_example(run: Run, answers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return why a job cannot run one of the transformers examples; empty where it can, or runs none."""
+    without = [host for host, answer in answers.items() if answer["example"] and not answer["example"]["exists"]]
+    if not without:
+        return ""
+    advice = (
+        "it is not among the examples of the version in use; correct script in the job file, or"
+        if answers[run.settings.head]["example"]["examples"]
+        else "the transformers examples are not there;"
+    )
+    return (
+        f"Job {run.job.name} runs {run.job.script}, which is missing on {', '.join(without)}: {advice} run site.yml "
+        "with torch_stack_examples set to git, archive or directory."
+    )
+
+
+def verification(plan: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]], head: str) -> tuple[bool, str]:
+    """Return whether a plan is to be verified that may have been verified before, and why it is not.
+
+    answers: what each member of the job answered, of which the head knows the last plan that was verified. Ranks of a
+    verification would take the cores of a running job.
+    """
+    if answers[head]["verified"] == plan:
+        return False, "The ranks are not started again to verify this plan, as they were found to follow it before."
+    busy = sorted({lock["job"] for answer in answers.values() for lock in answer["locked_by"]})
+    if not busy:
+        return True, ""
+    jobs = f"{', '.join(busy)} {'is' if len(busy) == 1 else 'are'} running"
+    return False, f"The plan is not verified, because {jobs}: run playbooks/verify.yml afterwards."

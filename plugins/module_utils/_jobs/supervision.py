@@ -22,7 +22,9 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     measured,
     profiles,
     utilization,
+    verification,
 )
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.plan import Plan
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.watch import Watch
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import PROGRESS, WORLD
@@ -110,6 +112,9 @@ class Supervision:
         results = self.results()
         if results["cost"]:
             self.status["cost"] = results["cost"]
+        observed = read_json(self.folder / verification.OBSERVED)
+        if observed and not verification.differences(Plan.from_json(self.plan), observed["ranks"]):
+            self.keep(directory.VERIFIED, self.plan)
         end = time.monotonic() + ROOM
         self.keep_utilization()
         (self.folder / RESERVE).unlink(missing_ok=True)

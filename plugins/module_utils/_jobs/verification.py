@@ -21,6 +21,9 @@ MEMORY = "memory"
 OWN_MEMORY = 0.9
 """Of a rank's memory, on the NUMA nodes that it prefers: the kernel may need some of theirs for something else."""
 
+# In the job directory: what the ranks observed.
+OBSERVED = "observed.json"
+
 
 @dataclass(frozen=True)
 class Finding:

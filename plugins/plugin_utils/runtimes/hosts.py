@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -91,32 +90,33 @@ class Hosts(Runtime):
         progress = following.Progress(job, restarts_only=shows_log)
         come_back = f"Ctrl-C leaves job {job} running. Its log: playbooks/logs.yml -e job={job}"
         reads = shows_log or display.verbosity > 0
-        offset, log = 0 if reads else BEHIND, ""
+        offset, log, wait = 0 if reads else BEHIND, "", 0.0
         with contextlib.closing(progress):
             while True:
-                seen = self._look(job, offset)
+                seen = self._look(job, offset, wait)
                 ended = seen["status"]["state"] != "running"
                 if come_back and not ended:
                     self.show(come_back)
                 come_back = ""
                 for line in seen["log"].splitlines():
                     (display.display if shows_log else display.v)(line)
-                pause = 0.0 if len(seen["log"]) > directory.PIECE // 4 else INTERVAL  # else there may be more of it
                 offset, log = seen["log_offset"], (log + seen["log"])[-TOLD:]
                 progress.show(seen)
                 if ended and not seen["log"]:
                     break
                 if until_ready and not ended and serving.is_ready(seen["ranks"], int(seen["status"]["ranks"])):
                     return {key: seen[key] for key in ("status", "outcome", "progress")}
-                if not ended:
-                    time.sleep(pause)
+                wait = INTERVAL
         if not reads and seen["status"]["state"] == "failed":
             log = self._look(job, -TOLD)["log"]
         return self._conclude(seen, log, shows_results=shows_results)
 
-    def _look(self, job: str, offset: int) -> dict[str, Any]:
+    def _look(self, job: str, offset: int, wait: float = 0) -> dict[str, Any]:
+        """Return how a job stands, once it has ended or after so many seconds, and its log from an offset on."""
         try:
-            return self.module("amx.cluster.job_info", path=self.folder(job), log_offset=offset)
+            options = {"path": self.folder(job), "log_offset": offset, "wait": wait}
+            answer = runtime_command.ask(self.action, self.jobs.removesuffix("/jobs"), "job_info", options)
+            return answer if answer and "status" in answer else self.module("amx.cluster.job_info", **options)
         except AnsibleConnectionFailure as error:
             words = f"The job does not need this connection; playbooks/status.yml -e job={job} shows its status."
             raise AnsibleConnectionFailure(inventory_in_use.commands(f"{error}\n{words}")) from None

@@ -11,7 +11,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request import Start
 from support.fabrics import facts
 from support.modules import run_action
-from support.runs import CCL_STACK, host
+from support.runs import CCL_STACK, answer
 
 HOSTS = ["node0", "node1"]
 
@@ -20,12 +20,10 @@ def test_hosts_with_a_fabric_exchange_messages_first(tmp_path: Path, capsys: pyt
     (tmp_path / "train.py").touch()
     (tmp_path / "demo.yml").write_text("name: demo\nscript: train.py\nkind: torch\n")
     run = run_action(job_read, {"file": str(tmp_path / "demo.yml"), "hosts": HOSTS})["run"]
-    answers = {name: {**host(name, 1), "venv": str(tmp_path), "fabric": facts("infiniband_hdr")} for name in HOSTS}
-    for answer in answers.values():
-        answer["allocation"]["ranks"][0].update(domain_cpus=[0, 1], numa_nodes=[0])
-        del answer["host"]
     stack = CCL_STACK | {"arguments": {}}
-    options = {"run": run, "hosts": HOSTS, "answers": answers, "stack": stack, "fabric": "verbs"}
+    fabric = facts("infiniband_hdr")
+    answers = {name: answer(name, 1, stack, venv=str(tmp_path), fabric=fabric) for name in HOSTS}
+    options = {"run": run, "hosts": HOSTS, "answers": answers, "fabric": "verbs"}
     plan = run_action(job_plan, options)["plan"]
     assert "stack native, fabric verbs\n" in capsys.readouterr().out
     (tmp_path / "amx-cluster.json").write_text(json.dumps(stack))

@@ -15,7 +15,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.run import Run
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes import hosts
 from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime import Request
 from support import modules
-from support.runs import STACK, host
+from support.runs import STACK, answer
 
 VALUES = {
     "HF_TOKEN": "hf_from-the-inventory",
@@ -52,12 +52,8 @@ class Played:
         self.read = self.run(job_read, file=str(folder / "demo.yml"), override=OVERRIDE, hosts=["node0"])
         (folder / "env").mkdir(exist_ok=True)
         (folder / "env/amx-cluster.json").write_text(json.dumps(STACK))
-        answer = {**host("node0", 1), "venv": str(folder / "env"), "tcmalloc": ""}
-        answer["allocation"]["ranks"][0].update(domain_cpus=[0, 1], numa_nodes=[0])
-        answers = {answer.pop("host"): answer}
-        self.planned = self.run(
-            job_plan, run=self.read["run"], hosts=["node0"], answers=answers, stack=STACK, job_env=JOB_ENV
-        )
+        answers = {"node0": answer("node0", 1, venv=str(folder / "env"))}
+        self.planned = self.run(job_plan, run=self.read["run"], hosts=["node0"], answers=answers, job_env=JOB_ENV)
         request = Request(Run.from_json(self.read["run"]), OVERRIDE, self.planned["plan"], JOB_ENV)
         self.document = hosts.start_document(request, str(self.path.parent))
         self.made = placing.place(self.document.placement(), "node0")
@@ -116,7 +112,7 @@ def test_the_files_say_which_secrets_there_are(tmp_path: Path) -> None:
 
 def test_the_directory_of_an_earlier_run_keeps_no_secrets(tmp_path: Path) -> None:
     first = Played(tmp_path)
-    (first.path / "status.json").write_text('{"state": "succeeded"}')
+    (first.path / "status.json").write_text('{"state": "succeeded", "started": "2026-11-20T13:00:00+00:00"}')
     first.path.chmod(0o755)
     moved = Path(Played(tmp_path).made["moved_to"])
     assert (moved / "plan.json").exists()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from ansible_collections.amx.cluster.plugins.action import job_plan, job_read, job_status, verification_report
 from support.modules import run_action
-from support.runs import STACK, host
+from support.runs import answer
 
 JSON = {"format": "json"}
 
@@ -57,15 +57,12 @@ def test_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "train.py").touch()
     (tmp_path / "demo.yml").write_text("{name: demo, script: train.py, env: {A_TOKEN: hf_secret}}")
     read = run_action(job_read, {"file": str(tmp_path / "demo.yml"), "hosts": ["node0"]})
-    answer = {**host("node0", 2), "venv": "/opt/env", "tcmalloc": ""}
-    for rank in answer["allocation"]["ranks"]:
-        rank.update(domain_cpus=[0, 1], numa_nodes=[0])
-    given = {"run": read["run"], "hosts": ["node0"], "answers": {"node0": answer}, "stack": STACK}
-    answer["locked_by"] = [{"job": "other", "user": "ann", "since": ""}]
-    answer["previous"] = {"state": "failed", "checkpoint": True}
+    found = answer("node0", 2, previous={"state": "failed", "checkpoint": True})
+    given = {"run": read["run"], "hosts": ["node0"], "answers": {"node0": found}}
     planned, document = printed(capsys, job_plan, **given, resume="auto")
     assert planned["plan"] == document
-    assert (planned["busy"], planned["resumes"], planned["source"]) == (["other"], True, "")
+    assert (planned["due"], planned["resumes"], planned["source"]) == (False, True, "")
+    assert run_action(job_plan, {**given, "purpose": "train"})["due"]
     assert not run_action(job_plan, {**given, "resume": "no"})["resumes"]
     refused = run_action(job_plan, {**given, "resume": "banana"})
     assert refused["msg"] == "job_resume: 'banana' is neither auto, true nor false"
@@ -81,9 +78,9 @@ def test_verification(capsys: pytest.CaptureFixture[str]) -> None:
         "environment": "/opt/env",
         "hosts": [{"host": "node0", "isa": "amx", "env": {}, "ranks": [{"rank": 0}]}],
     }
-    answer, document = printed(capsys, verification_report, plan=plan, observed=[])
+    compared, document = printed(capsys, verification_report, plan=plan, observed=[])
     difference = "node0, rank 0, host: planned node0, observed missing"
-    assert (answer["failed"], document["differences"], document["observed"]) == (True, [difference], [])
+    assert (compared["failed"], document["differences"], document["observed"]) == (True, [difference], [])
     assert document["findings"][0] == {
         "host": "node0",
         "rank": 0,

@@ -50,7 +50,7 @@ def test_each_part_is_what_its_own_module_returns(tmp_path: Path, backend: str, 
     theirs = modules.run(venv_info, prefix=str(tmp_path))
     assert (found["venv"], found["stack"]) == (theirs["path"], theirs["stack"])
     assert found["tcmalloc"] == modules.run(loader_library_info)["path"]
-    assert (found["runtime"], found["has_runtime"]) == (f"{tmp_path}/runtime/0123", False)
+    assert found["runtime"] == f"{tmp_path}/runtime/0123"
     allocation = modules.run(core_allocation, backend=backend, **REQUEST)
     for key in ("ranks", "env", "system_cpus", "core_map", "topology"):
         assert found["allocation"][key] == allocation[key]

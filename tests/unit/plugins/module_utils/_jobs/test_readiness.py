@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.planning import Answer
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import refusal, resumption
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.readiness import (
+    locked,
+    refusal,
+    resumption,
+    running,
+    verification,
+    without_example,
+)
 from support.runs import run
 
 
@@ -79,3 +87,59 @@ def test_resumption(
 ) -> None:
     previous = {"node0": head, **{f"node{number}": run for number, run in enumerate(others, 1)}}
     assert resumption(resume, "node0", previous) == resumes
+
+
+def here(**answered: Any) -> dict[str, Any]:
+    """Return what the module job_host_info returns on a host, as far as it decides about a start."""
+    none = {"jobs": [], "locked_by": [], "locks": [], "elsewhere": {}, "verified": {}, "example": {}}
+    return {**none, **answered}
+
+
+def test_a_job_that_runs() -> None:
+    status = {"state": "running", "started": "2026-11-20T13:00:00+00:00"}
+    demo = {"path": "/opt/amx/jobs/demo", "user": "ann", "status": status}
+    assert running("demo", here(jobs=[{**demo, "path": "/opt/amx/jobs/my-demo"}])) == ""
+    assert running("demo", here(jobs=[{**demo, "status": {**status, "state": "failed"}}])) == ""
+    assert running("demo", here(jobs=[demo])) == (
+        "Job demo of ann is running since 2026-11-20T13:00:00+00:00: follow it (playbooks/logs.yml -e job=demo), wait "
+        "for its end, stop it (playbooks/stop.yml -e job=demo), or give this job another name."
+    )
+    demo["status"] = {**status, "preparing": "2026-11-20T13:00:01+00:00"}
+    assert "of ann is being prepared since" in running("demo", here(jobs=[demo]))
+
+
+def test_a_host_that_another_job_has_locked() -> None:
+    answers = {
+        "node0": here(elsewhere={"node1": ["node1 is locked by a", "node1 is locked by b"], "node2": ["not meant"]}),
+        "node1": here(locks=["node1 is locked by a"]),
+    }
+    lines = locked("demo", ["node0", "node1"], answers, "node0").splitlines()
+    assert lines[:3] == ["Job demo was not started:", "- node1 is locked by a", "- node1 is locked by b"]
+    assert lines[3].startswith("Wait for its end (wait: true in the job file does")
+    assert len(lines) == 4
+    assert locked("demo", ["node0"], answers, "node0") == ""
+
+
+def test_an_example_that_is_missing() -> None:
+    job = run(script=Path("transformers/examples/a.py"))
+    there = {"exists": True, "examples": True, "link": "/opt/examples", "requirements": []}
+    assert without_example(job, {"node0": here(example=there), "node1": here(example=there)}) == ""
+    assert without_example(run(), {"node0": here()}) == ""
+    missing = here(example={**there, "exists": False})
+    assert without_example(job, {"node0": here(example=there), "node1": missing}).startswith(
+        "Job demo runs transformers/examples/a.py, which is missing on node1: it is not among the examples of the "
+        "version in use; correct script in the job file, or run site.yml"
+    )
+    none = here(example={**there, "exists": False, "examples": False})
+    assert "node0, node1: the transformers examples are not there; run" in without_example(
+        job, {"node0": none, "node1": none}
+    )
+
+
+def test_a_plan_that_was_verified_before() -> None:
+    busy = here(locked_by=[{"job": "b"}, {"job": "a"}])
+    assert verification({"job": "+verify"}, {"node0": here(), "node1": here()}, "node0") == (True, "")
+    due, note = verification({"a": 1}, {"node0": here(verified={"a": 1}), "node1": busy}, "node0")
+    assert (due, "found to follow it before" in note) == (False, True)
+    due, note = verification({"a": 1}, {"node0": here(verified={"a": 2}), "node1": busy}, "node0")
+    assert (due, "because a, b are running: run playbooks/verify.yml" in note) == (False, True)

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Answer what the plan of a job needs of a host, in one call, since the start of a job waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._cores import memory
+from ansible_collections.amx.cluster.plugins.module_utils._cores.allocation import Request, allocate
+from ansible_collections.amx.cluster.plugins.module_utils._cores.core_map import CoreMap
+from ansible_collections.amx.cluster.plugins.module_utils._cores.topology import read
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import loader
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, processes
+from ansible_collections.amx.cluster.plugins.module_utils._stacks import venv
+
+
+def answer(
+    prefix: str,
+    backends: Mapping[str, str],
+    starting: str,
+    host: str,
+    runtime: str,
+    request: Mapping[str, Any] | None = None,
+    example: str = "",
+) -> dict[str, Any]:
+    """Return what the plan of a job needs of this host.
+
+    prefix: the directory for virtual environments and jobs. backends: the backend of the job with a stack of each
+    backend. starting: the name of the job, whose own locks are left out. host: this host's name in the inventory.
+    runtime: the name of the archive of programs. request: the settings of allocation.Request but its backend; without
+    them no cores are allocated. example: the path of the script among the transformers examples, if it is one.
+
+    Raises OSError and ValueError.
+    """
+    base = Path(prefix)
+    path, stack = venv.active_stack(base)
+    jobs = base / "jobs"
+    return {
+        "venv": path,
+        "runtime": str(base / archive.DIRECTORY / runtime),
+        "stack": stack,
+        "allocation": {} if request is None else _allocate(request, backends[stack.get("backend", "gloo")]),
+        "tcmalloc": loader.tcmalloc(),
+        "memory_bytes": memory.total(Path("/")),
+        "jobs": directory.jobs(jobs),
+        "previous": directory.previous(jobs / starting),
+        "verified": read_json(jobs / starting / directory.VERIFIED) or {},
+        "example": _example(base / "examples", example) if example else {},
+        **processes.locked(jobs, host, starting),
+    }
+
+
+def _allocate(request: Mapping[str, Any], backend: str) -> dict[str, Any]:
+    """Return the allocation of the cores; {failed, msg} where the request does not fit: all hosts share one message."""
+    try:
+        plan = allocate(read("/"), Request(**request, backend=backend))
+        seen = memory.read(Path("/")).to_json()
+    except ValueError as error:
+        return {"failed": True, "msg": str(error)}
+    return {**plan.as_dict(), "core_map": CoreMap.of(plan).to_json(), "memory": seen}
+
+
+def _example(examples: Path, script: str) -> dict[str, Any]:
+    """Return {exists: whether the script is there, examples: whether any are, link: where they are, requirements}."""
+    listed = examples / Path(script).parent / "requirements.txt"
+    return {
+        "exists": (examples / script).exists(),
+        "examples": examples.exists(),
+        "link": str(examples.resolve()),
+        "requirements": listed.read_text(encoding="utf-8").splitlines() if listed.exists() else [],
+    }
