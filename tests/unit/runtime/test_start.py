@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -148,6 +149,40 @@ def test_a_job_that_runs_is_not_started_again(tmp_path: Path) -> None:
     (cluster.folder / "go").touch()
     assert cluster.ended()[0]["state"] == "succeeded"
     assert cluster.scripts() == ["1a", "1a"]
+
+
+def test_the_commands_of_a_person_on_the_head(cluster: Cluster) -> None:
+    runtime = shutil.copytree(cluster.runtime, cluster.base / "runtime" / cluster.runtime.name)
+
+    def command(*words: str, code: int = 0) -> str:
+        ran = subprocess.run([sys.executable, "-S", str(runtime), *words], capture_output=True, text=True, check=False)
+        assert ran.returncode == code, ran.stderr
+        return ran.stderr if code else ran.stdout
+
+    assert json.loads(command("status")) == {"jobs": []}
+    cluster.starts("1a")
+    assert json.loads(command("wait", "demo"))["state"] == "succeeded"
+    assert [job["name"] for job in json.loads(command("status"))["jobs"]] == ["demo"]
+    assert json.loads(command("status", "demo"))["status"]["state"] == "succeeded"
+    assert "demo" in command("status", "--text").splitlines()[1]
+    assert command("log", "demo", "--text") == "ran\n"
+    assert json.loads(command("log", str(cluster.folder))) == {"log": "ran\n"}
+    assert ["state", "succeeded"] in [line.split() for line in command("results", "demo", "--text").splitlines()]
+    assert command("stop", "demo", "--text").startswith("job demo was not running; ")
+    assert json.loads(command("results", "other"))["msg"].startswith("no job other was started from this host")
+    assert command("stop", "other", "--text", code=1).startswith("no job other was started from this host")
+    assert "name one job" in json.loads(command("log"))["msg"]
+
+
+def test_a_job_is_stopped_on_the_head(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "#!/bin/bash\nsleep 1000\n")
+    cluster.starts("1a")
+    runtime = shutil.copytree(cluster.runtime, cluster.base / "runtime" / cluster.runtime.name)
+    env = {**os.environ, "PATH": f"{cluster.bin}:{os.environ['PATH']}"}
+    words = [sys.executable, "-S", str(runtime), "stop", "demo", "--text"]
+    ran = subprocess.run(words, env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.startswith("job demo was stopped; ")
+    assert cluster.ended()[0]["state"] == "stopped"
 
 
 @contextlib.contextmanager

@@ -19,7 +19,8 @@ def test_what_is_kept_and_changed() -> None:
 def test_what_is_checked() -> None:
     assert names("anywhere") == {"train"}
     assert set(PURPOSES) - names("named") == {"measure", "verify", "plan"}
-    assert set(PURPOSES) - names("refuses_locked") == {"verify"}
+    assert set(PURPOSES) - names("refuses_locked") == {"verify", "plan", "estimate"}
+    assert set(PURPOSES) - names("runs") == {"plan", "estimate"}
 
 
 def test_what_is_shown() -> None:

@@ -91,7 +91,7 @@ def test_resumption(
 
 def here(**answered: Any) -> dict[str, Any]:
     """Return what the module job_host_info returns on a host, as far as it decides about a start."""
-    none = {"jobs": [], "locked_by": [], "locks": [], "elsewhere": {}, "verified": {}, "example": {}}
+    none: dict[str, Any] = {"jobs": [], "locked_by": [], "locks": [], "elsewhere": {}, "verified": {}, "example": {}}
     return {**none, **answered}
 
 
