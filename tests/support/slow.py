@@ -36,6 +36,7 @@ FILES = {
     "modules/test_stack_modules.py",
     "test_observe.py",
     "test_rank.py",
+    "test_start.py",
     "test_supervise.py",
     "tools/test_step_table.py",
 }
