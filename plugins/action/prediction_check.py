@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.amx_command import table
@@ -13,8 +13,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action im
 class ActionModule(ControlNodeAction):
     """Checks the request of a prediction on the control node."""
 
-    ROLE = "predict"
-    ARGUMENTS: ClassVar[dict[str, Any]] = {**predictions.ARGUMENTS, "program": {"type": "path", "required": True}}
+    ROLE, ARGUMENTS = "predict", predictions.ARGUMENTS
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         requested.refuse_misspelt(self._loader, table.BY_NAME["predict"].names)

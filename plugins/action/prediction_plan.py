@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.module_utils import _io, _text
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
 from ansible_collections.amx.cluster.plugins.module_utils._measure import measurement
 from ansible_collections.amx.cluster.plugins.plugin_utils import predictions, requested
 from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action import ControlNodeAction
@@ -26,7 +28,6 @@ class ActionModule(ControlNodeAction):
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "request": {"type": "dict", "required": True},
         "found": {"type": "dict", "required": True},
-        "program": {"type": "path", "required": True},
         "again": {"type": "bool", "default": False},
     }
 
@@ -43,7 +44,8 @@ class ActionModule(ControlNodeAction):
         described = found["data"].get("described") or wanted.described
         where = wanted.data.removeprefix(logic.HEAD)
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
-        columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], described, where)
+        there = described["columns"]
+        columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], there, where)
         name = Path(where).name
         data = wanted.found["data"] or {key: found["data"][key] for key in ("name", "sha256")}
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
@@ -63,20 +65,18 @@ class ActionModule(ControlNodeAction):
             "chunk_rows": logic.chunk_rows(described["rows"], cell["batch_size"]),
             "hosts": wanted.hosts,
         }
-        request = {
-            "version": 1,
-            "digest": logic.digest(now, content["token"]),
-            "data": f"datasets/{logic.INPUT}/{name}",
-            "columns": columns,
-            "predicted": list(described["predicted"][task]),
-            "chunk_rows": content["chunk_rows"],
-            "hosts": wanted.hosts,
-            "cell": cell,
-        }
-        how = self.how(wanted, request["digest"], found["previous"])
+        request = Prediction(
+            digest=logic.digest(now, content["token"]),
+            data=f"datasets/{logic.INPUT}/{name}",
+            columns=columns,
+            predicted=list(known_models.PREDICTED[task]),
+            chunk_rows=content["chunk_rows"],
+            hosts=wanted.hosts,
+            cell=cell,
+        )
+        how = self.how(wanted, request.digest, found["previous"])
         fields = logic.job_fields(
             wanted.name,
-            Path(options["program"]).resolve(),
             request,
             wanted.source(model),
             {"directory": found["data"]["directory"], "at": "head"}
@@ -86,7 +86,7 @@ class ActionModule(ControlNodeAction):
         )
         if not self._task.check_mode:
             self.write(wanted, earlier, content, fields)
-        return {"how": how, "file": str(wanted.job_file), "digest": request["digest"], "request": request}
+        return {"how": how, "file": str(wanted.job_file), "digest": request.digest}
 
     @staticmethod
     def how(wanted: predictions.Wanted, digest: str, previous: dict[str, str]) -> str:

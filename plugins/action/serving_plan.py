@@ -3,7 +3,6 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions as logic
@@ -23,7 +22,6 @@ class ActionModule(ControlNodeAction):
     ARGUMENTS: ClassVar[dict[str, Any]] = {
         "request": {"type": "dict", "required": True},
         "found": {"type": "dict", "required": True},
-        "program": {"type": "path", "required": True},
         "addresses": {"type": "dict", "required": True},
     }
 
@@ -35,9 +33,8 @@ class ActionModule(ControlNodeAction):
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
         request = serving.request(cell, model, wanted.columns, wanted.hosts, address, port, limits)
-        project = Path(plain["program"]).resolve()
-        fields = serving.job_fields(wanted.name, project, request, wanted.source(model), wanted.setting)
-        is_running = self.is_running(wanted.name, request["digest"], plain["found"]["previous"])
+        fields = serving.job_fields(wanted.name, request, wanted.source(model), wanted.setting)
+        is_running = self.is_running(wanted.name, request.digest, plain["found"]["previous"])
         if not self._task.check_mode and not is_running:
             wanted.write_job(ABOUT, fields)
         urls = serving.urls(plain["addresses"], address, port)

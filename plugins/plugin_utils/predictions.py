@@ -18,7 +18,8 @@ from ansible_collections.amx.cluster.plugins.module_utils._data.records import R
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json, write_text
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, prediction_files, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import FIELDS, load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import choose_hosts
@@ -136,7 +137,7 @@ def read(options: Mapping[str, Any]) -> Wanted:
         found["columns"] = wanted.columns
     if not data.startswith(predictions.HEAD):
         path = Path(data).expanduser().absolute()
-        described = describe(path, Path(options["program"]))
+        described = describe(path)
         found["data"] = {"name": path.name, "sha256": file_set.sha256(path)}
         data = str(path)
     elif not data.removeprefix(predictions.HEAD).startswith("/"):
@@ -202,14 +203,14 @@ def _hosts(name: str, options: Mapping[str, Any]) -> list[str]:
     if not isinstance(override, dict):
         raise ValueError("override is no mapping of fields, as with -e '{override: {hosts: 2}}'")
     wanted = FIELDS["hosts"].form.check(override["hosts"], Place()) if "hosts" in override else None
-    job = Job(file=Path("override"), name=name, script=Path(directory.PREDICTION), hosts=wanted)
+    job = Job(file=Path("override"), name=name, script=PREDICTION, hosts=wanted)
     return choose_hosts(job, options["hosts"])
 
 
-def describe(path: Path, program: Path) -> dict[str, Any]:
+def describe(path: Path) -> dict[str, Any]:
     """Return what prediction_files.describe does of a file here. Raises ValueError with what is wrong with it."""
     try:
-        return prediction_files.describe(Path(sys.executable), program, path)
+        return prediction_files.describe(Path(sys.executable), path)
     except ValueError as error:
         hint = ": install pyarrow there, or put the file on the head and name it with -e data=head:/PATH"
         raise ValueError(f"data: {error}{hint if 'has no pyarrow' in str(error) else ''}") from None

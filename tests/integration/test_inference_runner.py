@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 from support.at_length import only_at_length
-from support.checkout import ROOT, importable, importing
+from support.checkout import ROOT, importable
 
-INFERENCE = ROOT / "runtime/amx_cluster/inference"
+RUNTIME = {**os.environ, "PYTHONPATH": importable(ROOT / "runtime")}
+RUNNER = ("-m", "amx_cluster.inference.run_benchmark")
 # Seconds in which all of it has to come to its end, whatever else the machine does.
 LIMIT = 600
 TASKSET = shutil.which("taskset") or "taskset"
@@ -62,20 +63,18 @@ class Instances:
         self.cpus = sorted(os.sched_getaffinity(0))
         self.processes: list[subprocess.Popen[str]] = []
 
+    def request(self, cells: Sequence[Mapping[str, Any]], **more: object) -> None:
+        (self.job / "job.json").write_text(json.dumps({"job": {"request": {"cells": list(cells), **more}}}))
+
     def start(self, cells: Sequence[Mapping[str, Any]], env: Mapping[str, str] | None = None) -> None:
-        request = json.dumps({"version": 1, "cells": list(cells), "limit_seconds": LIMIT})
-        (self.job / "request.json").write_text(request)
+        self.request(cells, limit_seconds=LIMIT)
         for rank in range(self.count):
             place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": self.count, "LOCAL_WORLD_SIZE": self.count}
             self.processes.append(
                 subprocess.Popen(
-                    [
-                        *(TASKSET, "--cpu-list", str(self.cpus[rank % len(self.cpus)]), self.python),
-                        *(str(INFERENCE / "run_benchmark.py"), "--request", str(self.job / "request.json")),
-                    ],
-                    cwd=INFERENCE,
+                    [TASKSET, "--cpu-list", str(self.cpus[rank % len(self.cpus)]), self.python, *RUNNER],
                     env={
-                        **importing(),
+                        **RUNTIME,
                         **{name: str(value) for name, value in place.items()},
                         "AMX_CLUSTER_JOB": str(self.job),
                         "AMX_CLUSTER_HOST": "node0",
@@ -250,9 +249,9 @@ def test_what_cannot_run_is_refused_and_the_rest_goes_on(environment: Path, tmp_
 
 def test_cells_after_the_deadline_are_skipped(environment: Path, tmp_path: Path) -> None:
     instances = Instances(environment, tmp_path, 1)
-    request = json.dumps({"cells": [cell(1, "distilbert")], "deadline": 1})
-    command = [instances.python, str(INFERENCE / "run_benchmark.py"), "--request", request]
-    env = {**importing(), "AMX_CLUSTER_JOB": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    instances.request([cell(1, "distilbert")], deadline=1)
+    command = [instances.python, *RUNNER]
+    env = {**RUNTIME, "AMX_CLUSTER_JOB": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     subprocess.run(command, check=True, env=env, timeout=LIMIT)
     (found,) = instances.end()["c01"]
     assert (found["state"], found["reason"]) == ("skipped", "the time budget was used up before this cell")
@@ -270,7 +269,7 @@ def test_answers_are_the_same_one_by_one_and_in_batches(environment: Path, tmp_p
     script = ROOT / "tests/integration/inference/answers.py"
     ran = subprocess.run(
         [f"{environment}/bin/python", str(script), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": importable(INFERENCE), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**RUNTIME, "PYTHONDONTWRITEBYTECODE": "1"},
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -318,7 +317,7 @@ def test_answers_are_the_same_one_by_one_and_in_batches(environment: Path, tmp_p
 ONE_LOGIT = """
 import json, sys
 import torch
-import agreement
+from amx_cluster.inference import agreement
 
 def outputs(*values):
     return [{"logits": torch.tensor([[value] for value in values])}]
@@ -339,8 +338,8 @@ print(json.dumps(found))
 
 
 def test_a_single_logit_is_compared_by_its_value_and_its_sign(environment: Path) -> None:
-    python, env = [f"{environment}/bin/python", "-B", "-c", ONE_LOGIT], importing()
-    done = subprocess.run(python, cwd=INFERENCE, env=env, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
+    python = [f"{environment}/bin/python", "-B", "-c", ONE_LOGIT]
+    done = subprocess.run(python, env=RUNTIME, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT)
     found = json.loads(done.stdout)
     equal = {name: (one["equal"], one["tolerance"]) for name, one in found.items()}
     assert equal == {

@@ -12,11 +12,11 @@ import pytest
 from support import checkout, playbooks
 from support.local_cluster import installed_here
 
-INFERENCE = checkout.ROOT / "runtime/amx_cluster/inference"
+RUNTIME = checkout.ROOT / "runtime"
 
 
 def run(environment: Path, script: str, *words: str) -> str:
-    path = checkout.importable(INFERENCE, checkout.ROOT / "tests/integration/inference")
+    path = checkout.importable(RUNTIME, checkout.ROOT / "tests/integration/inference")
     ran = subprocess.run(
         [f"{environment}/bin/python", "-B", script, *words],
         env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},

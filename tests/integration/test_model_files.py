@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.checkout import ROOT
 
-PATHS = (".collections", "jobs/scripts", "runtime/amx_cluster/inference", "tests", "tests/integration/inference")
+PATHS = (".collections", "jobs/scripts", "runtime", "tests", "tests/integration/inference")
 
 
 def run(environment: Path, script: str, folder: Path) -> Any:

@@ -21,7 +21,7 @@ def folder(tmp_path: Path, environment: Path) -> Path:
     inference = checkout.ROOT / "tests/integration/inference/save_models.py"
     subprocess.run(
         [f"{environment}/bin/python", "-B", str(inference), str(tmp_path), "distilbert"],
-        env={**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime/amx_cluster/inference")},
+        env={**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime")},
         check=True,
         capture_output=True,
     )

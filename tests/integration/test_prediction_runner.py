@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
 from support.at_length import AT_LENGTH, only_at_length
 from support.checkout import ROOT, importable
 
-INFERENCE = ROOT / "runtime/amx_cluster/inference"
 # Seconds in which all of it has to come to its end, whatever else the machine does.
 LIMIT = 600
 HOSTS = ["node0", "node1"]
@@ -28,17 +29,17 @@ def models(environment: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("models")
     run(
         environment,
-        ROOT / "tests/integration/inference/save_models.py",
+        str(ROOT / "tests/integration/inference/save_models.py"),
         str(place),
         *(NAMES if AT_LENGTH else NAMES[:1]),
     )
     return place
 
 
-def run(environment: Path, script: Path, *words: str, fails: bool = False, **variables: str) -> str:
+def run(environment: Path, *words: str, fails: bool = False, **variables: str) -> str:
     ran = subprocess.run(
-        [f"{environment}/bin/python", "-B", str(script), *words],
-        env={**os.environ, "PYTHONPATH": importable(INFERENCE), "OMP_NUM_THREADS": "1", **variables},
+        [f"{environment}/bin/python", "-B", *words],
+        env={**os.environ, "PYTHONPATH": importable(ROOT / "runtime"), "OMP_NUM_THREADS": "1", **variables},
         capture_output=True,
         text=True,
         timeout=LIMIT,
@@ -53,16 +54,14 @@ class Job:
 
     def __init__(self, environment: Path, folder: Path, model: Path, data: Path, task: str, **cell: Any) -> None:
         self.environment, self.folder = environment, folder
-        described = json.loads(run(environment, INFERENCE / "run_prediction.py", "--describe", str(data)))
-        self.request = {
-            "version": 1,
-            "digest": "d1",
-            "data": str(data),
-            "columns": described["sets"][task][0] if task != "text-classification" else ["text"],
-            "predicted": described["predicted"][task],
-            "chunk_rows": 3,
-            "hosts": HOSTS,
-            "cell": {
+        request = Prediction(
+            digest="d1",
+            data=str(data),
+            columns=list(known_models.COLUMNS[task][0]) if task != "text-classification" else ["text"],
+            predicted=list(known_models.PREDICTED[task]),
+            chunk_rows=3,
+            hosts=HOSTS,
+            cell={
                 "model": "model",
                 "task": task,
                 "path": str(model),
@@ -73,19 +72,17 @@ class Job:
                 "new_tokens": 4,
                 **cell,
             },
-        }
+        )
         folder.mkdir()
         plan = {"hosts": [{"host": host, "ranks": [{}]} for host in HOSTS], "environment": str(environment)}
-        (folder / "project").symlink_to(INFERENCE)
         (folder / "plan.json").write_text(json.dumps(plan))
-        (folder / "job.json").write_text(json.dumps({"job": {"args": {"request": json.dumps(self.request)}}}))
+        (folder / "job.json").write_text(json.dumps({"job": {"request": request.to_json()}}))
 
     def rank(self, rank: int) -> str:
         """Run a rank to its end; return what it printed."""
         return run(
             self.environment,
-            INFERENCE / "run_prediction.py",
-            *("--request", json.dumps(self.request)),
+            *("-m", "amx_cluster.inference.run_prediction"),
             AMX_CLUSTER_JOB=str(self.folder),
             AMX_CLUSTER_HOST=HOSTS[rank],
             RANK=str(rank),
@@ -93,7 +90,7 @@ class Job:
         )
 
     def merge(self, fails: bool = False) -> str:
-        return run(self.environment, INFERENCE / "shards.py", str(self.folder), fails=fails)
+        return run(self.environment, "-m", "amx_cluster.inference.shards", str(self.folder), fails=fails)
 
 
 @only_at_length("test_predict.py goes on with JSON lines, by the playbook; Parquet files have rejected rows")

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, environment: Path) -> Path:
             str(place),
             "distilbert",
         ],
-        env={**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime/amx_cluster/inference")},
+        env={**os.environ, "PYTHONPATH": checkout.importable(checkout.ROOT / "runtime")},
         check=True,
         capture_output=True,
     )
@@ -161,7 +161,9 @@ def test_an_instance_that_is_killed_is_started_again(served: tuple[int, str], fo
 
     def instances() -> list[dict[str, Any]]:
         return [
-            one for one in processes.find(folder / "prefix/jobs/distilbert-serve") if "/server.py" in one["command"]
+            one
+            for one in processes.find(folder / "prefix/jobs/distilbert-serve")
+            if "amx_cluster.inference.server" in one["command"]
         ]
 
     both = {one["pid"]: one["rank"] for one in instances() if port in one["ports"]}

@@ -23,7 +23,7 @@ BROKEN = {501: "ends-too-early", 2001: '"a quote that nobody closes'}
 KILL_INSTANCE = """
 for process in /proc/[0-9]*; do
     if tr '\\0' '\\n' < $process/environ 2> /dev/null | grep -qx AMX_CLUSTER_JOB={directory} &&
-        tr '\\0' '\\n' < $process/cmdline | grep -qx run_prediction.py; then
+        tr '\\0' '\\n' < $process/cmdline | grep -qx amx_cluster.inference.run_prediction; then
         kill -SEGV ${{process#/proc/}} && exit
     fi
 done

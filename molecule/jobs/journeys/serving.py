@@ -20,7 +20,8 @@ LABELS = {
 }
 KILL_INSTANCE = """
 for process in /proc/[0-9]*; do
-    tr '\\0' '\\n' < $process/cmdline 2> /dev/null | grep -q '/server.py$' && kill -9 ${process#/proc/} && exit
+    tr '\\0' '\\n' < $process/cmdline 2> /dev/null | grep -qx amx_cluster.inference.server &&
+        kill -9 ${process#/proc/} && exit
 done
 exit 1
 """

@@ -756,3 +756,10 @@ def is_half(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+if __name__ == "__main__":  # by a Python that has pyarrow
+    try:
+        print(json.dumps(describe(Path(sys.argv[1]))))
+    except (OSError, ValueError) as error:
+        sys.exit(str(error))

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_field, kinds, provided
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PROGRAMS
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY, TAKEN
 
@@ -24,6 +25,8 @@ PROVIDED = {
 def of_job(job: Job) -> list[str]:
     """Say which fields of a job cannot be true together."""
     errors = [] if job.project else _same_names([job.script, *([job.prepare.script] if job.prepare else [])])
+    if job.request and not job.script.is_relative_to(PROGRAMS):
+        errors.append("request: is for programs of the collection: pass args to a script of your own")
     if job.inference:
         errors += inference_field.contradictions(job.inference, list(job.models), list(job.data))
     trains = job.of_kind().takes_trainer_arguments

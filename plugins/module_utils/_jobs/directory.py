@@ -28,6 +28,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION, SERVER
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PROGRESS
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
@@ -60,8 +61,6 @@ OF_A_RUN = re.compile(
     r"|curves\.jsonl|on_end\.(json|log)|ranks|__pycache__|host|\.amx-cluster\.json)"
 )
 PLACES = _ownership.Places("jobs", ("jobs",))
-# The scripts of jobs that playbooks/predict.yml and playbooks/serve.yml have made.
-PREDICTION, SERVER = "run_prediction.py", "run_server.py"
 
 
 def is_alive(pid: int, folder: Path, proc: Path = Path("/proc")) -> bool:
@@ -596,11 +595,11 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     job, given = run["job"], run.get("settings", {}).get("given", "")
     # What refused it refuses it again.
     first = "once its reason is mended, " if status["state"] == "failed" else ""
-    if Path(job.get("script", "")).name == PREDICTION:
+    if job.get("script") == str(PREDICTION):
         goes_on = "goes on with the rows that are predicted"
         does = goes_on if next((folder / "output/predictions").glob("chunk-*"), None) else "predicts the rows"
         return f"{first}the same command of playbooks/predict.yml {does}"
-    if Path(job.get("script", "")).name == SERVER:
+    if job.get("script") == str(SERVER):
         if re.search(r"\bport \d+", status["reason"]):
             return "free the port, or serve on another: the same command of playbooks/serve.yml with -e serve_port=PORT"
         return f"{first}the same command of playbooks/serve.yml serves the model again"

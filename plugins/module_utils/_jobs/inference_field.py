@@ -27,10 +27,13 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     whole,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
+    ENGINES,
+    INT8_INPUTS,
+    PRECISIONS,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference
 
-PRECISIONS = ("fp32", "bf16", "fp16", "int8")
-ENGINES = ("eager", "compile", "trace", "ipex")
 # An instance for each NUMA node, and one for each core.
 AUTO, CORES = "auto", "cores"
 # A model that a job of this cluster has trained: job:NAME.
@@ -66,7 +69,7 @@ _FIELDS = record(
     tasks=mapping(one_of(*known_models.TASKS)),
     precisions=_several(one_of(*PRECISIONS)),
     engines=_several(one_of(*ENGINES)),
-    int8=_several(one_of("dynamic", "static")),
+    int8=_several(one_of(*INT8_INPUTS)),
     autocast=any_of(one_of(AUTO).then(lambda _auto: None), SWITCH),
     channels_last=any_of(one_of(AUTO).then(lambda _auto: None), SWITCH),
     batch_sizes=_several(_COUNT),

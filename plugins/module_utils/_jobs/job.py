@@ -109,9 +109,11 @@ class Inference(Document):
 
 @dataclass(frozen=True)
 class Job(Document):
-    """A valid job. Paths are absolute, on the control node; a script of the transformers examples is relative.
+    """A valid job. Paths are absolute, on the control node; scripts of the transformers examples and of the collection
+    are relative.
 
-    project: the directory that its scripts are in, where there is one.
+    project: the directory that its scripts are in, where there is one. request: what a program of the collection does,
+    which it reads from job.json.
     secrets: what was in `env` and looks like a secret. Only their names leave this object as JSON or text.
     """
 
@@ -122,6 +124,7 @@ class Job(Document):
     project: Path | None = None
     project_max_mb: int = 200
     args: dict[str, Any] = field(default_factory=dict)
+    request: dict[str, Any] = field(default_factory=dict)
     prepare: Prepare | None = None
     models: dict[str, Source] = field(default_factory=dict)
     data: dict[str, Source] = field(default_factory=dict)

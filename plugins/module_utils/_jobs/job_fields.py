@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -31,6 +32,12 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     whole,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on_end, optimizing, provided, secret_env
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
+    PRECISIONS,
+    PREDICTION,
+    QUANTIZE,
+    SERVER,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Checkpoints, Measure, Prepare, Source, Watch
 from ansible_collections.amx.cluster.plugins.module_utils._stacks import packaging_files
 
@@ -39,7 +46,7 @@ DERIVED = "+"
 # What the job directory has of its own beside the job's scripts.
 TAKEN = (secret_env.FILE,)
 # Precisions in which nothing is trained.
-RUN_ONLY = ("int8", "fp16")
+RUN_ONLY = tuple(precision for precision in PRECISIONS if precision not in ("fp32", "bf16"))
 # Where a script lies that is one of the transformers examples, in transformers' repository and in the job directory.
 EXAMPLES = Path("transformers/examples")
 
@@ -97,13 +104,24 @@ def _script(value: object, where: Place) -> Path:
     return script
 
 
-def _script_or_example(value: object, where: Place) -> Path:
-    if where.project or not isinstance(value, str) or not Path(value).is_relative_to(EXAMPLES):
+def _script_of_ranks(value: object, where: Place) -> Path:
+    if where.project or not isinstance(value, str):
+        return _script(value, where)
+    if Path(value) in (PREDICTION, SERVER, QUANTIZE):
+        return Path(value)
+    if not Path(value).is_relative_to(EXAMPLES):
         return _script(value, where)
     example = Path(value)
     if ".." in example.parts or example.suffix != ".py" or len(example.parts) < 4:
         raise ValueError(f"{value} is not a script of the transformers examples, {EXAMPLES}/DIRECTORY/.../NAME.py")
     return example
+
+
+def _request(value: object, where: Place) -> dict[str, Any]:
+    """Return the request to a program of the collection, which checks it: as JSON can hold it."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{value!r} is not a mapping")
+    return dict(json.loads(json.dumps(value)))
 
 
 def _found(value: object, where: Place) -> Path:
@@ -141,7 +159,7 @@ NAMED = matching(
     "lower-case letters, digits, `.`, `_`, `-`",
 )
 _PATH = text().schema
-SCRIPT = Form(_PATH, f"a path relative to the job file, or `{EXAMPLES}/...`", _script_or_example)
+SCRIPT = Form(_PATH, f"a path relative to the job file, or `{EXAMPLES}/...`", _script_of_ranks)
 PROJECT = Form(_PATH, "a directory, relative to the job file", _directory)
 WHEELS = list_of(
     Form(_PATH, "a path", _found),
@@ -179,6 +197,7 @@ ARGUMENTS = mapping(
 )
 
 
+REQUEST = Form({"type": "object"}, "a mapping", _request)
 PROFILED = 5
 """Steps that are profiled with `profile: true`."""
 PROFILE = any_of(

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils import _collection, _yaml
+from ansible_collections.amx.cluster.plugins.module_utils import _yaml
 from ansible_collections.amx.cluster.plugins.module_utils._cores import memory as memory_policy
 from ansible_collections.amx.cluster.plugins.module_utils._forms import (
     SWITCH,
@@ -24,6 +24,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._forms import (
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     contradictions,
     inference_field,
+    inference_requests,
     job_fields,
     kinds,
     on_end,
@@ -70,6 +71,13 @@ FIELDS: dict[str, JobField] = {
         of_script=True,
         tried=True,
     ),
+    "request": row(
+        job_fields.REQUEST,
+        "what a program of the collection computes, as playbooks/predict.yml and playbooks/serve.yml write it",
+        inference="leave it out",
+        of_script=True,
+        compared=False,
+    ),
     "prepare": row(
         job_fields.PREPARE,
         "script that the head runs once in the job directory, before the ranks; its `data/` is copied to every host; "
@@ -88,7 +96,7 @@ FIELDS: dict[str, JobField] = {
         hosts_only="are installed on hosts: build the image with them (image_packages of playbooks/image.yml)",
     ),
     "precision": row(
-        one_of("auto", "bf16", "fp32", *job_fields.RUN_ONLY),
+        one_of("auto", *inference_requests.PRECISIONS),
         "`auto` is bf16 if every host has it in hardware ([AMX](amx.md) or avx512_bf16), else fp32; elsewhere `bf16` "
         "is emulated, and the plan warns; `int8` and `fp16` name what a script of kind `ranks` runs",
         inference="set precisions under inference",
@@ -351,8 +359,7 @@ def parse(data: object, path: Path) -> Job:
         errors.append("project_max_mb: is the size of a project, and there is none: leave it out")
     if not errors:
         if kind.program:
-            script = _collection.ROOT / kind.program
-            values.update(project=script.parent, script=script)
+            values["script"] = kind.program
         job = Job(file=path, **values)
         errors = contradictions.of_job(job)
     if errors:

@@ -6,6 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import BENCHMARK
 
 
 @dataclass(frozen=True)
@@ -17,7 +20,7 @@ class Kind:
     communicates: whether they may; where they do not, the allocation has no communication cores.
     takes_trainer_arguments: whether the launch adds TrainingArguments (CPU, backend, bf16, checkpoints). can_resume:
     whether it resumes from a checkpoint of transformers' Trainer. playbook: the playbook that runs it. program: its
-    script, by the path in the collection, where that brings it along; its project is the directory.
+    script, by its path in the collection, where that brings it along.
     """
 
     name: str
@@ -29,7 +32,7 @@ class Kind:
     takes_trainer_arguments: bool = False
     can_resume: bool = False
     playbook: str = "train.yml"
-    program: str = ""
+    program: Path | None = None
 
 
 TRAINER = Kind(
@@ -44,7 +47,7 @@ INFERENCE = Kind(
     needs_group=False,
     communicates=False,
     playbook="infer.yml",
-    program="runtime/amx_cluster/inference/run_benchmark.py",
+    program=BENCHMARK,
 )
 VERIFICATION = Kind("verification", "ranks that report where they run", in_job_files=False)
 

@@ -11,11 +11,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
+
 CLASSIFICATION = "text-classification"
 ANSWERING = "question-answering"
 GENERATION = "text-generation"
 IMAGES = "image-classification"
 TASKS = (CLASSIFICATION, ANSWERING, GENERATION, IMAGES)
+# The columns that a model of a task reads: the first set that a file has is used.
+COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
+    CLASSIFICATION: TEXT_COLUMNS,
+    ANSWERING: (("question", "context"),),
+    GENERATION: (("prompt",), ("messages",), ("conversations",), ("instruction",), ("question",), ("text",)),
+    IMAGES: (("image",), ("path",), ("file",)),
+}
+# The columns that a prediction adds.
+PREDICTED = {
+    CLASSIFICATION: ("predicted_label", "predicted_score"),
+    ANSWERING: ("predicted_answer", "predicted_score"),
+    GENERATION: ("generated_text",),
+    IMAGES: ("predicted_label", "predicted_score"),
+}
 
 SMALL, CONFIGURED = "small", "configured"
 VARIANTS = (SMALL, CONFIGURED)

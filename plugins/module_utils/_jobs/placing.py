@@ -120,9 +120,12 @@ def _link_earlier(placement: Placement, folder: Path) -> list[int]:
             raise ValueError(f"the prepared data of {placement.data_of} cannot be linked: {copied.stderr.strip()}")
     if not placement.predicts:
         return []
-    from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files  # slow to import
+    from ansible_collections.amx.cluster.plugins.module_utils._jobs import (  # slow to import
+        inference_requests,
+        prediction_files,
+    )
 
     try:
-        return prediction_files.carry_over(folder, prediction_files.request_of(folder).get("digest", ""))
+        return prediction_files.carry_over(folder, inference_requests.of_job(folder).get("digest", ""))
     except (OSError, ValueError) as error:
         raise ValueError(f"the chunks of {folder} cannot be linked: {error}") from None

@@ -14,25 +14,27 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import (
-    chats,
     contents,
     file_set,
-    model_files,
-    row_checks,
     rows,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, model_shape, transfers
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    directory,
+    inference_requests,
+    model_shape,
+    transfers,
+)
 
 # Beside the model in a job's output: what a prediction does not need.
 LEFT_OUT = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "predictions", "prediction.json")
 LEFT_OUT_ENDS = ("_results.json", ".md", ".lock", ".log")
 CHUNKS = "output/predictions"
-# Below the prefix on the head: models and data of predictions, by their content, and the program that describes data.
+# Below the prefix on the head: models and data of predictions, by their content.
 CACHE = "cache/predictions"
-# From where Python imports this collection here, the archive of a module perhaps: it has what that program imports.
-LIBRARY = next(Path(str(module.__file__)).parents[6] for module in (row_checks, chats, model_files))
+# From where Python imports this collection here, the archive of a module perhaps.
+LIBRARY = Path(str(rows.__file__)).parents[6]
 # Arguments of training scripts that name a file of training data.
 TRAINING_FILES = ("train_file", "dataset_file", "validation_file")
 
@@ -169,7 +171,7 @@ def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> d
     if dry:
         return found
     try:
-        described = describe(prefix / "env/bin/python", cache / "program", path)
+        described = describe(prefix / "env/bin/python", path)
     except ValueError as error:
         raise ValueError(f"data: {error} (on the head)") from None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,13 +182,13 @@ def of_data(path: Path, prefix: Path, record: Record, *, dry: bool = False) -> d
     return {**found, "described": described}
 
 
-def describe(python: Path, program: Path, path: Path) -> dict[str, Any]:
-    """Return what run_prediction.py in the directory `program` prints about a file. Raises OSError, ValueError."""
+def describe(python: Path, path: Path) -> dict[str, Any]:
+    """Return what rows.describe does of a file, by a Python that may have pyarrow. Raises OSError, ValueError."""
     if path.is_file():
         contents.check(path.parent, [path.name])
     ran = subprocess.run(
-        [python, "-B", directory.PREDICTION, "--describe", path],
-        cwd=program,
+        [python, "-B", "-m", rows.__name__, path],
+        cwd="/",
         env={**os.environ, "PYTHONPATH": str(LIBRARY)},
         capture_output=True,
         text=True,
@@ -206,18 +208,8 @@ def previous(folder: Path) -> dict[str, str]:
         return {}
     return {
         **{key: status.get(key, "") for key in ("state", "started")},
-        "digest": request_of(folder).get("digest", ""),
+        "digest": inference_requests.of_job(folder).get("digest", ""),
     }
-
-
-def request_of(folder: Path) -> dict[str, Any]:
-    """Return the request of the prediction in a job directory; empty where there is none."""
-    job = (read_json(folder / "job.json") or {}).get("job", {})
-    try:
-        request = json.loads(job.get("args", {}).get("request", "{}"))
-    except (TypeError, ValueError):
-        return {}
-    return request if isinstance(request, dict) else {}
 
 
 def chunks(folder: Path) -> list[int]:
@@ -235,7 +227,7 @@ def carry_over(folder: Path, digest: str) -> list[int]:
         (folder / CHUNKS).mkdir(parents=True, exist_ok=True)
     there: list[int] = _run_shards(folder, "--list")
     for earlier in sorted(folder.parent.glob(f"{folder.name}.2*"), reverse=True):
-        if request_of(earlier).get("digest") != digest:
+        if inference_requests.of_job(earlier).get("digest") != digest:
             continue
         for path in (earlier / CHUNKS).glob("chunk-*"):
             target = folder / CHUNKS / path.name
@@ -268,8 +260,8 @@ def _run_shards(folder: Path, *options: str) -> Any:
     plan = read_json(folder / "plan.json") or {}
     with directory.privately():
         ran = subprocess.run(
-            [f"{plan['environment']}/bin/python", "shards.py", *options, str(folder)],
-            cwd=folder / "project",
+            [f"{plan['environment']}/bin/python", "-m", "amx_cluster.inference.shards", *options, str(folder)],
+            cwd=plan["runtime"],
             env={**os.environ, "PYTHONPATH": plan["runtime"]},
             capture_output=True,
             text=True,

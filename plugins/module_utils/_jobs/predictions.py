@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Batch predictions: what is requested, as a job of independent ranks, and what tells two requests apart.
 
-What the ranks run is in runtime/amx_cluster/inference. A *setting* says how a model is run; playbooks/infer.yml writes
+A *setting* says how a model is run; playbooks/infer.yml writes
 the fastest one into recommended-MODEL.yml.
 """
 
@@ -18,7 +18,16 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import model_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, kinds, known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
+    ENGINES,
+    INT8,
+    INT8_INPUTS,
+    PRECISIONS,
+    PREDICTION,
+    Prediction,
+    Serving,
+)
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import NAME
 
 SUFFIX = "predict"
@@ -41,16 +50,14 @@ DEFAULTS: dict[str, Any] = {
     "chat_template": None,
     "emulation": False,
 }
-# The entry of a config.json that jobs/int8.yml wrote: its weights are int8.
-INT8 = "amx_cluster_int8"
 # What a setting has besides: of which model it is, and how cores are divided.
 OF_MODEL = ("model", "source", "task")
 OF_CORES = ("instances_per_node", "threads_per_instance")
 CHOICES = {
-    "precision": ("fp32", "bf16", "fp16", "int8"),
+    "precision": PRECISIONS,
     "autocast": (True, False),
-    "int8": ("dynamic", "static", None),
-    "engine": ("eager", "compile", "trace", "ipex"),
+    "int8": (*INT8_INPUTS, None),
+    "engine": ENGINES,
     "chat_template": (True, False, None),
 }
 SEQUENCE_LENGTH, NEW_TOKENS = 128, 64
@@ -125,17 +132,16 @@ def columns_of(
     given: Sequence[str],
     args: Mapping[str, Any],
     trained_on: Sequence[str],
-    data: Mapping[str, Any],
+    there: Sequence[str],
     where: str,
 ) -> list[str]:
     """Return the columns of the data that the model reads.
 
     given: by the user, who is right. args, trained_on: the training job's arguments, and the columns of its training
-    data as far as they are known. data: as run_prediction.describe returns it. Raises ValueError where the data do not
+    data as far as they are known. there: the columns of the data. Raises ValueError where the data do not
     have them, or have columns of the names that are added.
     """
-    sets = [list(columns) for columns in data["sets"][task]]
-    there = data["columns"]
+    sets = [list(columns) for columns in known_models.COLUMNS[task]]
     wanted = list(given) or columns_of_arguments(args) or next((one for one in sets if set(one) <= set(trained_on)), [])
     if not wanted:
         wanted = next((one for one in sets if set(one) <= set(there)), [])
@@ -152,7 +158,7 @@ def columns_of(
     most = 1 if task == "text-generation" else 2
     if not least <= len(wanted) <= most:
         raise ValueError(f"{task} reads {least if least == most else f'{least} or {most}'} columns, not {len(wanted)}")
-    taken = [name for name in data["predicted"][task] if name in there]
+    taken = [name for name in known_models.PREDICTED[task] if name in there]
     if taken:
         raise ValueError(f"{where} has a column {taken[0]} already, which the prediction adds: rename it")
     return wanted
@@ -266,8 +272,7 @@ def job_name(name: str, suffix: str = SUFFIX) -> str:
 
 def job_fields(
     name: str,
-    project: Path,
-    request: Mapping[str, Any],
+    request: Prediction,
     model: Mapping[str, Any],
     data: Mapping[str, Any],
     setting: Mapping[str, Any],
@@ -276,34 +281,31 @@ def job_fields(
 
     data: a source of a job file.
     """
-    description = f"Predict the rows of {Path(request['data']).name} with {request['cell']['model']}"
-    fields = fields_of_instances(name, description, project, directory.PREDICTION, request, model, setting)
+    description = f"Predict the rows of {Path(request.data).name} with {request.cell['model']}"
+    fields = fields_of_instances(name, description, PREDICTION, request, model, setting)
     return {**fields, "data": {INPUT: dict(data)}, "restarts": RESTARTS, "watch": {"gradients": False, "group": False}}
 
 
 def fields_of_instances(
     name: str,
     description: str,
-    project: Path,
-    script: str,
-    request: Mapping[str, Any],
+    script: Path,
+    request: Prediction | Serving,
     model: Mapping[str, Any],
     setting: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the fields of a job file whose independent ranks each have the model.
 
-    project: the directory of the ranks' program. script: in it. model: a source of a job file. It goes on without a
-    host that is lost.
+    model: a source of a job file. It goes on without a host that is lost.
     """
     return {
         "name": name,
         "description": description,
-        "project": str(project),
-        "script": script,
+        "script": str(script),
         "kind": kinds.RANKS.name,
-        "args": {"request": json.dumps(request)},
+        "request": request.to_json(),
         "models": {MODEL: dict(model)},
-        "precision": request["cell"]["precision"],
+        "precision": request.cell["precision"],
         "ranks_per_node": setting.get("instances_per_node") or "auto",
         "comm_cores": 0,
         "backend": "gloo",  # ranks that form no group need no other: every torch has it

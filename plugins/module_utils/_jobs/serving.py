@@ -1,10 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A model that is served over HTTP: what is requested, as a job of independent ranks.
-
-What the ranks run is run_server.py in runtime/amx_cluster/inference.
-"""
+"""A model that is served over HTTP: what is requested, as a job of independent ranks."""
 
 from __future__ import annotations
 
@@ -12,11 +9,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, SERVER, Serving
 from ansible_collections.amx.cluster.plugins.module_utils._text import count
 
 SUFFIX = "serve"
@@ -66,36 +64,33 @@ def request(
     address: str,
     port: int,
     limits: Mapping[str, float] = MappingProxyType({}),
-) -> dict[str, Any]:
+) -> Serving:
     """Return what the ranks are asked to serve. Raises ValueError.
 
     cell: how the model is run, as predictions.cell returns it. model: as prediction_files.of_job returns it. columns:
     those that the user named. hosts: that serve. limits: see read_limits.
     """
-    if cell["int8"] == "static" and not model["config"].get(predictions.INT8):
+    if cell["int8"] == "static" and not model["config"].get(INT8):
         raise ValueError(
             "static int8 needs rows from which the ranges of inputs are found: train with jobs/int8.yml, which writes "
             "a model with them, or use int8: dynamic"
         )
-    content = {
-        "version": 1,
-        "cell": dict(cell),
-        "columns": list(columns) or predictions.columns_of_arguments(model["args"]),
-        "trained_on": list(model["trained_on"]),
-        "address": address,
-        "port": port,
-        **({"limits": dict(limits)} if limits else {}),
-    }
-    told = json.dumps([content, model["sha256"], list(hosts)], sort_keys=True)
-    return {**content, "digest": hashlib.sha256(told.encode()).hexdigest()[:32]}
+    made = Serving(
+        cell=dict(cell),
+        columns=list(columns) or predictions.columns_of_arguments(model["args"]),
+        trained_on=list(model["trained_on"]),
+        address=address,
+        port=port,
+        limits=dict(limits),
+    )
+    identity = json.dumps([made.to_json(), model["sha256"], list(hosts)], sort_keys=True)
+    return replace(made, digest=hashlib.sha256(identity.encode()).hexdigest()[:32])
 
 
-def job_fields(
-    name: str, project: Path, request: Mapping[str, Any], model: Mapping[str, Any], setting: Mapping[str, Any]
-) -> dict[str, Any]:
+def job_fields(name: str, request: Serving, model: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of the job file of a server; the arguments are those of predictions.fields_of_instances."""
-    description = f"Serve {request['cell']['model']} on port {request['port']}"
-    fields = predictions.fields_of_instances(name, description, project, directory.SERVER, request, model, setting)
+    description = f"Serve {request.cell['model']} on port {request.port}"
+    fields = predictions.fields_of_instances(name, description, SERVER, request, model, setting)
     return {
         **fields,
         "requirements": list(REQUIREMENTS),

@@ -11,12 +11,12 @@ model run again, by turns: the fastest of many cells is one that was lucky, too,
 
 from __future__ import annotations
 
-import json
 import statistics as python_statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Optional
 
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.derive import derived_name
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import compared
@@ -39,12 +39,10 @@ SHORT = 0.25
 KEPT = 0.7
 # How far above the limit p99 may be after round 1, whose latencies are few.
 NEAR_LIMIT = 1.2
-# At most so many cells, and characters of the request, are measured by one job: it is an argument of its script.
-CELLS, CHARACTERS = 24, 60_000
+# At most so many cells are measured by one job.
+CELLS = 24
 # Seconds that a trial takes beside its cells, and a cell beside its measured time, until it is known.
 FIXED, PER_CELL = 15.0, 5.0
-# A cell that takes so many seconds has failed.
-LIMIT_SECONDS = 1800.0
 # The round of the confirming runs, how many cells of a model have them at most, how often, and how often at least.
 CONFIRMING, BEST, TURNS, LEAST_TURNS = 3, 3, 3, 2
 # What may be changed between two commands without becoming another request.
@@ -178,7 +176,7 @@ def _next(benchmark: Benchmark, wanted: Inference, job: Job) -> Step:
             pending = [cell for cell in pending if cell.round < 2 and cell.state == "measured" and not cell.cut]
             if not pending:
                 return _confirming(benchmark, wanted, job)
-        chosen = _chunk(pending, wanted)
+        chosen = _chunk(pending)
         needed = cost(benchmark, wanted, len(chosen), number)
         # Cells that were measured are of no use without the least that confirms the best of them.
         needed += LEAST_TURNS * cost(benchmark, wanted, 1, CONFIRMING) if len(benchmark.cells) > 1 else 0
@@ -209,7 +207,7 @@ def _confirming(benchmark: Benchmark, wanted: Inference, job: Job) -> Step:
         }
         pending = [cell for cell in cells[:: 1 if turn % 2 else -1] if cell.id not in made]
         if pending:
-            chosen = _chunk(pending, wanted)
+            chosen = _chunk(pending)
             if _fits(benchmark, cost(benchmark, wanted, len(chosen), CONFIRMING)):
                 return benchmark, replace(_trial(benchmark, job, chosen, CONFIRMING), turn=turn)
             if turn <= LEAST_TURNS:
@@ -248,11 +246,10 @@ def _trial(benchmark: Benchmark, job: Job, cells: Sequence[Cell], number: int) -
     return Trial(name, number, cells[0].setting, [cell.id for cell in cells])
 
 
-def _chunk(pending: Sequence[Cell], wanted: Inference) -> list[Cell]:
+def _chunk(pending: Sequence[Cell]) -> list[Cell]:
     """Return the cells of the next trial: those of the first one's instances, as many as one job measures."""
     same = [cell for cell in pending if cell.setting == pending[0].setting]
-    length = max(len(json.dumps(inference_matrix.received(cell, wanted, wanted.seconds))) for cell in same)
-    return same[: max(1, min(CELLS, CHARACTERS // (length + 2)))]
+    return same[:CELLS]
 
 
 def seconds(benchmark: Benchmark, wanted: Inference, number: int) -> float:
@@ -281,14 +278,8 @@ def derivation(benchmark: Benchmark, wanted: Inference, job: Job, trial: Trial, 
     setting = benchmark.settings[trial.setting]
     cells = benchmark.named(trial.cells)
     measured = [inference_matrix.received(cell, wanted, seconds(benchmark, wanted, trial.round)) for cell in cells]
-    request = {
-        "version": 1,
-        "cells": measured,
-        "limit_seconds": LIMIT_SECONDS,
-        "deadline": now + 60 * max(0.0, benchmark.budget_minutes - benchmark.used_minutes)
-        if benchmark.trials
-        else None,
-    }
+    deadline = now + 60 * max(0.0, benchmark.budget_minutes - benchmark.used_minutes) if benchmark.trials else None
+    request = inference_requests.Benchmark(measured, deadline=deadline)
     used = [benchmark.models[name] for name in dict.fromkeys(cell.model for cell in cells)]
     models = {about["entry"]: about["source"] for about in used if about["entry"]}
     evaluated = {about["evaluation"].split("/")[1] for about in used if about["evaluation"]}
@@ -301,7 +292,7 @@ def derivation(benchmark: Benchmark, wanted: Inference, job: Job, trial: Trial, 
         "fields": {
             "ranks_per_node": setting["ranks_per_node"],
             "reserved_cores": setting["reserved_cores"],
-            "args": {"request": json.dumps(request, separators=(",", ":"))},
+            "request": request.to_json(),
         },
         "sources": {"models": models, "data": data},
     }

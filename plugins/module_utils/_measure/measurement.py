@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-from ansible_collections.amx.cluster.plugins.module_utils import _io
+from ansible_collections.amx.cluster.plugins.module_utils import _collection, _io
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import directory, optimizing
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import archive, directory, optimizing
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import load
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.requests import inventory_optimize
@@ -244,6 +244,8 @@ def contents(job: Job) -> dict[str, str]:
     for path in [job.script, *([job.prepare.script] if job.prepare else [])]:
         if path.is_absolute() and not job.project:
             digests[path.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        if path.is_relative_to(archive.DIRECTORY):
+            digests["programs"] = archive.name(archive.of_directory(_collection.ROOT / path.parent))
     return digests
 
 

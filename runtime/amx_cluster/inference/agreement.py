@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tasks
-from models import Loaded, Unavailable
-from tasks import Inputs
+from amx_cluster.inference import tasks
+from amx_cluster.inference.loaded import Loaded, Unavailable
+from amx_cluster.inference.tasks import Inputs
 
 # How many samples are compared at most: of random inputs, and of evaluation data.
 RANDOM, EVALUATED = 64, 256

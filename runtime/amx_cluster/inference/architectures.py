@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-TEXT = ("text-classification", "question-answering")
-
 
 @dataclass(frozen=True)
 class Architecture:
-    """A well-known architecture: the class of its configuration, its tasks, and the values of two sizes."""
+    """A well-known architecture: the class of its configuration, and the values of two sizes."""
 
     config: str
-    tasks: tuple[str, ...]
     full: dict[str, Any]
     small: dict[str, Any]
     image_size: tuple[int, int] = (0, 0)  # full and small, in pixels
@@ -24,14 +21,12 @@ _ENCODER = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2
 ARCHITECTURES = {
     "distilbert": Architecture(
         "DistilBertConfig",
-        TEXT,
         {"vocab_size": 30522},
         {"vocab_size": 1024, "dim": 128, "n_layers": 2, "n_heads": 2, "hidden_dim": 256},
     ),
-    "bert-base": Architecture("BertConfig", TEXT, {"vocab_size": 30522}, {"vocab_size": 1024, **_ENCODER}),
+    "bert-base": Architecture("BertConfig", {"vocab_size": 30522}, {"vocab_size": 1024, **_ENCODER}),
     "bert-large": Architecture(
         "BertConfig",
-        TEXT,
         {
             "vocab_size": 30522,
             "hidden_size": 1024,
@@ -43,27 +38,23 @@ ARCHITECTURES = {
     ),
     "roberta-base": Architecture(
         "RobertaConfig",
-        TEXT,
         {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
         {"vocab_size": 1024, "max_position_embeddings": 514, "type_vocab_size": 1, **_ENCODER},
     ),
     "resnet-50": Architecture(
         "ResNetConfig",
-        ("image-classification",),
         {"num_labels": 1000},
         {"num_labels": 10, "embedding_size": 16, "hidden_sizes": [32, 64, 128, 256], "depths": [1, 1, 1, 1]},
         (224, 64),
     ),
     "vit-base": Architecture(
         "ViTConfig",
-        ("image-classification",),
         {"num_labels": 1000},
         {"num_labels": 10, "image_size": 64, **_ENCODER},
         (224, 64),
     ),
     "llama-1b": Architecture(
         "LlamaConfig",
-        ("text-generation",),
         {
             "vocab_size": 128256,
             "hidden_size": 2048,

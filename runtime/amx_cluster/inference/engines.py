@@ -14,11 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import precision
-from models import Loaded, Unavailable
-from tasks import Inputs
-
-ENGINES = ("eager", "compile", "trace", "ipex")
+from amx_cluster.inference import precision
+from amx_cluster.inference.loaded import Loaded, Unavailable
+from amx_cluster.inference.tasks import Inputs
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import ENGINES
 
 
 @dataclass
@@ -67,7 +66,7 @@ def prepare(loaded: Loaded, cell: Mapping[str, Any], example: Inputs, calibratio
     elif cell["precision"] == "int8" and cell["engine"] == "ipex":
         model, route = _ipex_int8(model, list(calibration) or [example])
     elif cell["precision"] == "int8":
-        import int8
+        from amx_cluster.inference import int8
 
         static = cell.get("int8") == "static"
         route = int8.quantize(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from amx_cluster.inference import engines, models, tasks
+from amx_cluster.inference.loaded import Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import chats, rows
 
 # Digits of a score: those that precisions agree in.
@@ -19,24 +21,21 @@ DIGITS = 6
 class Instance:
     """A model that predicts rows."""
 
-    def __init__(self, request: Mapping[str, Any], instances: int, example: Sequence[rows.Record]) -> None:
-        """Load and prepare the model. instances: of this host. example: rows by which static int8 is calibrated.
+    def __init__(
+        self, cell: Mapping[str, Any], columns: Sequence[str], instances: int, example: Sequence[rows.Record]
+    ) -> None:
+        """Load and prepare the model. columns: those that it reads. instances: of this host.
 
-        Raises models.Unavailable for what cannot run here.
+        example: rows by which static int8 is calibrated. Raises Unavailable for what cannot run here.
         """
-        import engines
-        import models
-        import tasks
-
-        self.tasks, self.unavailable = tasks, models.Unavailable
-        self.cell = request["cell"]
-        self.columns = request["columns"]
+        self.cell = cell
+        self.columns = columns
         self.length = self.cell.get("sequence_length")
         models.check_memory(self.cell, instances)
         self.loaded = models.load(self.cell)
         longest, new = self.loaded.longest(), self.loaded.new_tokens
         if longest is not None and new >= longest:
-            raise models.Unavailable(f"{self.loaded.name} has {longest} positions, and new_tokens is {new}")
+            raise Unavailable(f"{self.loaded.name} has {longest} positions, and new_tokens is {new}")
         length = min(self.length or 128, longest - new) if longest is not None else self.length
         one = tasks.synthetic(self.loaded, self.cell["batch_size"], length, 0)
         calibration = []
@@ -53,7 +52,7 @@ class Instance:
         fixed = self.prepared.fixed_shapes
 
         def encoded(some: Sequence[rows.Record]) -> Any:
-            return self.tasks.encode(self.loaded, [record.values for record in some], self.columns, self.length, fixed)
+            return tasks.encode(self.loaded, [record.values for record in some], self.columns, self.length, fixed)
 
         try:
             inputs = encoded(records)
@@ -63,7 +62,7 @@ class Instance:
             reason = f"has no tokens for the model in the column {self.columns[0]}: give it some text"
             broken = [replace(record, problem=reason) for number, record in enumerate(records) if number in empty]
             good = [record for number, record in enumerate(records) if number not in empty]
-        except self.unavailable:
+        except Unavailable:
             raise
         except Exception:
             good, broken = [], []
@@ -85,7 +84,7 @@ class Instance:
         if self.cell["task"] != "question-answering" or self.loaded.tokenizer is None:
             return len(values)
         length = self.length or self.loaded.longest() or 512
-        stride = min(self.tasks.STRIDE, length // 4)
+        stride = min(tasks.STRIDE, length // 4)
         texts = [row[column] for column in self.columns for row in values]
         found = self.loaded.tokenizer(texts, add_special_tokens=False, return_attention_mask=False)["input_ids"]
         count = 0
@@ -116,7 +115,7 @@ class Instance:
         """Return as predict does. Rows on which the model fails are found by halves; raises if it fails on all."""
         try:
             return self._predicted(records, report)
-        except self.unavailable:
+        except Unavailable:
             raise
         except Exception:
             if len(records) == 1:
@@ -129,7 +128,7 @@ class Instance:
             for half in (records[:middle], records[middle:]):
                 try:
                     parts = self._outcome(half, report)
-                except self.unavailable:
+                except Unavailable:
                     raise
                 except Exception as error:  # whatever the model raises, it is of these rows
                     failed += 1
@@ -161,9 +160,9 @@ class Instance:
 
         with torch.inference_mode():
             fixed = self.prepared.fixed_shapes
-            outputs = self.tasks.in_batches(call, inputs, self.cell["batch_size"], fixed)
+            outputs = tasks.in_batches(call, inputs, self.cell["batch_size"], fixed)
         lost = without_number(outputs, inputs)
-        added = self.tasks.decode(self.loaded, outputs, inputs, [record.values for record in good], self.columns)
+        added = tasks.decode(self.loaded, outputs, inputs, [record.values for record in good], self.columns)
         for number, one in enumerate(added):
             if not all(math.isfinite(value) for value in one.values() if isinstance(value, float)):
                 lost.add(number)

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from models import INT8, Loaded, Unavailable
-from precision import cpu_flags, emulated
+from amx_cluster.inference.loaded import Loaded, Unavailable
+from amx_cluster.inference.precision import cpu_flags, emulated
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8
 from torch import nn
 
-# Beside config.json, whose entry models.INT8 says what they are. transformers alone finds no weights there.
+# Beside config.json, whose entry INT8 says what they are. transformers alone finds no weights there.
 WEIGHTS = "int8.safetensors"
 VERSION = 1
 SMALLEST = torch.finfo(torch.float32).tiny

@@ -6,16 +6,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import agreement
-import engines
-import isa
-import models
-import precision
-import tasks
-import timing
-from models import Unavailable
-from tasks import Inputs
-from together import Host
+from amx_cluster.inference import agreement, engines, isa, models, precision, tasks, timing
+from amx_cluster.inference.loaded import Loaded, Unavailable
+from amx_cluster.inference.tasks import Inputs
+from amx_cluster.inference.together import Host
 
 # Different inputs that the requests of a loop go through.
 VARIETY = 4
@@ -74,7 +68,7 @@ class Measurement:
             if refusal:
                 raise Unavailable(refusal)
 
-    def _reference(self, loaded: models.Loaded) -> tuple[list[Inputs], str, list[Any]] | None:
+    def _reference(self, loaded: Loaded) -> tuple[list[Inputs], str, list[Any]] | None:
         """Ask the model as it was loaded what its variant will be asked; one instance of the job is enough."""
         cell = self.cell
         if self.rank != 0 or (cell["precision"] == "fp32" and cell["engine"] == "eager"):
@@ -86,7 +80,7 @@ class Measurement:
         answers = agreement.answers(call, batches, float(cell.get("seconds") or 3))
         return batches[: len(answers)], data, answers
 
-    def _prepare(self, loaded: models.Loaded, inputs: list[Inputs]) -> None:
+    def _prepare(self, loaded: Loaded, inputs: list[Inputs]) -> None:
         """Convert the model and make the first request, which may compile it."""
         began = time.perf_counter()
         self.prepared = engines.prepare(loaded, self.cell, inputs[0], inputs)

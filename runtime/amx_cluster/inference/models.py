@@ -12,12 +12,14 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ansible_collections.amx.cluster.plugins.module_utils._data import model_files
-from architectures import ARCHITECTURES
+from amx_cluster.inference.architectures import ARCHITECTURES
+from amx_cluster.inference.loaded import Loaded, Unavailable
+from ansible_collections.amx.cluster.plugins.module_utils._data import contents, model_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8
 
 # The class of transformers that loads a model for a task.
 AUTO_CLASSES = {
@@ -26,51 +28,14 @@ AUTO_CLASSES = {
     "text-generation": "AutoModelForCausalLM",
     "image-classification": "AutoModelForImageClassification",
 }
-TASKS = tuple(AUTO_CLASSES)
 SEED = 20
 # Any of them in a model's directory: it has a tokenizer.
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocab.json", "tokenizer.model")
 # Ends of the names of classes that were trained without a head for a task: theirs is new.
 PRETRAINED = ("Model", "ForMaskedLM", "ForPreTraining", "ForCausalLM")
 GENERATES = ("ForCausalLM", "LMHeadModel")
-# An entry of config.json: the weights are int8, as int8.save wrote them.
-INT8 = "amx_cluster_int8"
 # What a process has in memory with torch and transformers, before any model (measured: docs/inference_engines.md).
 PROCESS_BYTES = 350_000_000
-
-
-class Unavailable(ValueError):
-    """A cell cannot run here; the text is one sentence that says why and, where there is one, what to do."""
-
-
-@dataclass
-class Loaded:
-    """A model that is ready to be asked, and what belongs to it.
-
-    model: in eval mode and fp32. tokenizer, image_processor: None where the directory has none or this Python lacks
-    what it needs. image_size: pixels of an edge for image-classification, else 0. new_weights: names of weights that
-    the files do not have (the head of a model that was not trained for the task): they are random, so its predictions
-    are worth nothing though its speed is the same. random: all weights are random (small and configured variants).
-    int8: dynamic or static where the files have int8 weights; empty where they do not. by_template: whether prompts are
-    asked as a chat, by the tokenizer's template. new_tokens: that follow a prompt.
-    """
-
-    name: str
-    model: Any
-    config: Any
-    task: str
-    tokenizer: Any = None
-    image_processor: Any = None
-    image_size: int = 0
-    new_weights: list[str] = field(default_factory=list)
-    random: bool = False
-    int8: str = ""
-    by_template: bool = False
-    new_tokens: int = 0
-
-    def longest(self) -> int | None:
-        """Return how many tokens the model takes at most; None where it does not say so."""
-        return model_files.positions(self.config.to_dict())
 
 
 def load(cell: Mapping[str, Any], new_head: bool = False) -> Loaded:
@@ -91,7 +56,7 @@ def load(cell: Mapping[str, Any], new_head: bool = False) -> Loaded:
         torch.manual_seed(SEED)
         model = automatic.from_config(config).float().eval()
         if directory is not None:
-            import int8
+            from amx_cluster.inference import int8
 
             int8.restore(model, directory, how)
     else:
@@ -176,8 +141,8 @@ def _check_task(cell: Mapping[str, Any], config: Any) -> None:
     task = cell["task"]
     automatic = _automatic(cell, config)
     variant = cell.get("small") or cell.get("configured")
-    if not cell.get("path") and variant in ARCHITECTURES and task not in ARCHITECTURES[variant].tasks:
-        raise Unavailable(f"{cell['model']} does {' and '.join(ARCHITECTURES[variant].tasks)}, not {task}")
+    if not cell.get("path") and variant in ARCHITECTURES and task not in known_models.MODELS[variant].tasks:
+        raise Unavailable(f"{cell['model']} does {' and '.join(known_models.MODELS[variant].tasks)}, not {task}")
     classes = automatic._model_mapping.get(type(config), None)
     if classes is None:
         raise Unavailable(f"{cell['model']} is a {config.model_type}, for which transformers has no model for {task}")
@@ -198,10 +163,11 @@ def task_of(cell: Mapping[str, Any]) -> str:
     directory = model_directory(cell)
     config = transformers.AutoConfig.from_pretrained(str(directory), local_files_only=True)
     trained = next(iter(config.architectures or []), "")
-    for task, automatic in AUTO_CLASSES.items():
-        if trained.endswith(GENERATES if task == "text-generation" else automatic.removeprefix("AutoModel")):
-            return task
-    raise Unavailable(f"{directory} is a {trained or 'model of no class'}, and models for {', '.join(TASKS)} are run")
+    task = known_models.task_of([trained])
+    if not task:
+        known = ", ".join(known_models.TASKS)
+        raise Unavailable(f"{directory} is a {trained or 'model of no class'}, and models for {known} are run")
+    return task
 
 
 def _automatic(cell: Mapping[str, Any], config: Any) -> Any:
@@ -209,7 +175,7 @@ def _automatic(cell: Mapping[str, Any], config: Any) -> Any:
     import transformers
 
     if cell["task"] not in AUTO_CLASSES:
-        raise Unavailable(f"{cell['task']} is not one of the tasks {', '.join(TASKS)}")
+        raise Unavailable(f"{cell['task']} is not one of the tasks {', '.join(AUTO_CLASSES)}")
     return getattr(transformers, AUTO_CLASSES[cell["task"]])
 
 
@@ -267,23 +233,16 @@ def weights(cell: Mapping[str, Any]) -> int:
     directory = model_directory(cell)
     files = sorted(directory.glob("*.safetensors")) if directory else []
     if files:
-        return sum(math.prod(tensor["shape"]) for file in files for tensor in header(file))
+        try:
+            return sum(math.prod(tensor["shape"]) for file in files for tensor in contents.header(file).values())
+        except (OSError, ValueError) as error:
+            raise Unavailable(str(error)) from error
     import torch
 
     config = configuration(cell)
     with torch.device("meta"):
         model = _automatic(cell, config).from_config(config)
     return sum(one.numel() for one in model.parameters())
-
-
-def header(file: Path) -> list[dict[str, Any]]:
-    """Return {dtype, shape, ..} of each tensor in a file of safetensors; raises Unavailable when it is none."""
-    try:
-        with file.open("rb") as stream:
-            content = json.loads(stream.read(int.from_bytes(stream.read(8), "little")))
-        return [tensor for name, tensor in content.items() if name != "__metadata__"]
-    except (OSError, ValueError, OverflowError, MemoryError, AttributeError) as error:
-        raise Unavailable(f"{file} is not a file of safetensors: {error}") from error
 
 
 def needed_bytes(cell: Mapping[str, Any], parameters: int, config: Any = None) -> int:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from models import Unavailable
+from amx_cluster.inference.loaded import Unavailable
+from ansible_collections.amx.cluster.plugins.module_utils._hosts import amx
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PRECISIONS
 
 # CPU flags (Linux, arch/x86/include/asm/cpufeatures.h) of instructions that multiply a precision; any of them will do.
 INSTRUCTIONS = {
@@ -18,13 +20,9 @@ INSTRUCTIONS = {
 }
 
 
-def cpu_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """Return the flags of the first CPU. Raises OSError."""
-    for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
-        name, _colon, value = line.partition(":")
-        if name.strip() == "flags":
-            return frozenset(value.split())
-    return frozenset()
+def cpu_flags() -> frozenset[str]:
+    """Return the flags of this host's first CPU. Raises OSError."""
+    return amx.cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
 
 
 def emulated(precision: str, flags: frozenset[str]) -> bool:
@@ -35,8 +33,8 @@ def emulated(precision: str, flags: frozenset[str]) -> bool:
 
 def check(precision: str, emulation: bool, flags: frozenset[str]) -> bool:
     """Return whether the precision is emulated; raises Unavailable where it would be and that was not asked for."""
-    if precision not in ("fp32", *INSTRUCTIONS):
-        raise Unavailable(f"{precision} is not one of the precisions fp32, bf16, fp16 and int8")
+    if precision not in PRECISIONS:
+        raise Unavailable(f"{precision} is not one of the precisions {', '.join(PRECISIONS)}")
     without = emulated(precision, flags)
     if without and not emulation:
         names = " or ".join(INSTRUCTIONS[precision])

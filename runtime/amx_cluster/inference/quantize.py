@@ -18,15 +18,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import engines
-import int8
-import isa
-import models
-import precision
-import tasks
 import torch
+from amx_cluster.inference import engines, int8, isa, models, precision, tasks
+from amx_cluster.inference.instance import problem_of
+from amx_cluster.inference.loaded import Loaded
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
-from instance import problem_of
 
 # Rows that static int8 is calibrated with, at most.
 CALIBRATION = 256
@@ -43,7 +39,7 @@ def read(path: Path, columns: Sequence[str]) -> list[Mapping[str, Any]]:
     return found
 
 
-def predict(prepared: engines.Prepared, loaded: models.Loaded, inputs: Any, data: Any, columns: Any, size: int) -> Any:
+def predict(prepared: engines.Prepared, loaded: Loaded, inputs: Any, data: Any, columns: Any, size: int) -> Any:
     """Return (what is predicted of each row, rows a second)."""
     with torch.inference_mode():
         prepared(tasks.Inputs({name: tensor[:size] for name, tensor in inputs.items()}))

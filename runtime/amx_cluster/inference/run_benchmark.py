@@ -1,16 +1,12 @@
 """Measure cells of an inference benchmark: every instance runs this, one process pinned to its own cores.
 
-    run_benchmark.py --request FILE|JSON        in the project of a job, started by rank.py
-
-The request is {"version": 1, "cells": [..], "limit_seconds": of a cell (default 1800), "deadline": seconds since the
-Unix epoch after which no cell begins (default none)}. Each cell is measured in a process that is forked from this one,
-where torch and transformers are imported already: one that crashes fails its cell only. The result of each is written
-to output/inference/CELL-RANK.json in the job directory: EMPTY has its fields, and docs/inference.md what they mean.
+Each cell is measured in a process that is forked from this one, where torch and transformers are imported already: one
+that crashes fails its cell only. The result of each is written to output/inference/CELL-RANK.json in the job directory:
+EMPTY has its fields, and docs/inference.md what they mean.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import json
@@ -26,10 +22,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from models import Unavailable
-from together import Host
+from amx_cluster.inference.loaded import Unavailable
+from amx_cluster.inference.together import Host
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Benchmark, of_job
 
-LIMIT_SECONDS = 1800.0
 # What a result has, and its value where the cell has not come so far.
 EMPTY: dict[str, Any] = {
     **dict.fromkeys(("throughput", "first_call_seconds", "load_seconds", "peak_memory_bytes", "isa", "int8_route")),
@@ -130,7 +126,7 @@ class Instance:
 
 def measured(cell: Mapping[str, Any], rank: int, host: Host, limit: float) -> dict[str, Any]:
     """Return {state, reason, ..} of a cell that is measured in this process."""
-    from measure_cell import Measurement
+    from amx_cluster.inference.measure_cell import Measurement
 
     measurement = Measurement(cell, rank, host, limit)
     try:
@@ -204,29 +200,16 @@ def oom_kills() -> int:
 # --------------------------------------------------------------------------------------------------------------- main
 
 
-def read_request(text: str) -> dict[str, Any]:
-    """Return the request: JSON, or the name of a file that has it. Raises ValueError or OSError."""
-    content = text if text.lstrip().startswith("{") else Path(text).read_text(encoding="utf-8")
-    request = json.loads(content)
-    if not isinstance(request, dict) or not isinstance(request.get("cells"), list):
-        raise ValueError("the request has no list `cells`")
-    ids = [cell.get("id") for cell in request["cells"]]
-    if len(set(ids)) != len(ids) or not all(ids):
-        raise ValueError("each cell of the request needs an `id` of its own")
-    return request
-
-
 def import_once(cells: Sequence[Mapping[str, Any]]) -> None:
     """Import what the children of this process need, which takes seconds: the classes of the models above all.
 
     Nothing is computed here: a child of a process whose OpenMP threads are running would hang in its first product.
     """
-    import measure_cell
-    import models
+    from amx_cluster.inference import measure_cell, models
 
     assert measure_cell
     if any(cell.get("precision") == "int8" for cell in cells):
-        import int8
+        from amx_cluster.inference import int8
 
         assert int8
     for cell in cells:
@@ -246,16 +229,10 @@ def describe(cell: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     return f"{words}{result['throughput']['value']:.2f} samples/s on this instance, p50 {middle:.2f} ms"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point; returns the exit code, 2 for a request that cannot be read. Cells that failed are in results."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--request", required=True, help="a file, or the JSON itself")
-    try:
-        request = read_request(parser.parse_args(arguments).request)
-    except (OSError, ValueError) as error:
-        print(f"run_benchmark: the request cannot be read: {error}", file=sys.stderr, flush=True)
-        return 2
+def main() -> None:
+    """Measure the cells of the job. Those that failed are in results."""
     instance = Instance(os.environ)
+    request = Benchmark.from_json(of_job(instance.job))
     import torch
     import transformers
 
@@ -264,15 +241,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     transformers.utils.logging.set_verbosity_error()
     if instance.rank == 0:
         print(f"torch {torch.__version__}, transformers {transformers.__version__}", flush=True)
-    import_once(request["cells"])
-    limit, deadline = float(request.get("limit_seconds") or LIMIT_SECONDS), request.get("deadline")
-    for cell in request["cells"]:
-        result = instance.measure(cell, limit, deadline)
+    import_once(request.cells)
+    for cell in request.cells:
+        result = instance.measure(cell, request.limit_seconds, request.deadline)
         still_alive()
         if instance.rank == 0 or result["state"] == "failed":
             print(describe(cell, result), flush=True)
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,30 +3,22 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One instance of a batch prediction: a rank that computes its chunks of the data, and no other rank's.
 
-    run_prediction.py --request JSON        as a rank of a job, which has AMX_CLUSTER_JOB and AMX_CLUSTER_HOST
-    run_prediction.py --describe FILE       prints what the file is and which of its columns tasks read, as JSON
-
-The request has: digest (of what it is), data (a path in the job directory), columns (those that the model reads),
-predicted (those that are added), chunk_rows, hosts (those that it began with) and cell (models.load, engines.prepare).
 A chunk that is there is not computed again. Rows that cannot be predicted on are kept in their chunk with the reason.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import models
-import shards
-import tasks
+from amx_cluster.inference import loaded, shards, tasks
+from amx_cluster.inference.instance import Instance
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
-from instance import Instance
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests
 
 
 class Progress:
@@ -66,17 +58,17 @@ def rejected(record: rows.Record) -> dict[str, Any]:
     return {"line": record.line, "reason": record.problem, "row": content}
 
 
-def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int) -> None:
+def run(request: inference_requests.Prediction, job: Path, host: str, rank: int, local: int) -> None:
     """Compute the chunks of this rank. rank: over all hosts. local: on this host. Raises OSError, ValueError."""
     plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
     ranks = shards.ranks_of(plan)
     directory = job / shards.DIRECTORY
     directory.mkdir(parents=True, exist_ok=True)
-    data = rows.open_data(job / request["data"])
+    data = rows.open_data(job / request.data)
     places = shards.places(directory, data, request)
-    mine = [chunk for chunk in range(len(places)) if shards.owner(chunk, request["hosts"], ranks) == (host, local)]
+    mine = [chunk for chunk in range(len(places)) if shards.owner(chunk, request.hosts, ranks) == (host, local)]
     there = shards.elsewhere(directory, ranks)
-    there.update(chunk for chunk in mine if shards.is_there(directory, chunk, request["digest"]))
+    there.update(chunk for chunk in mine if shards.is_there(directory, chunk, request.digest))
     left = [chunk for chunk in mine if chunk not in there]
     progress = Progress(
         sum(places[chunk].rows for chunk in mine), sum(places[chunk].rows for chunk in mine if chunk in there)
@@ -84,19 +76,19 @@ def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int)
     print(f"rank {rank} on {host}: {len(left)} of {len(mine)} chunks are left", flush=True)
     if not left:
         return
-    instance = Instance(request, ranks[host], data.read(places[0]))
+    instance = Instance(request.cell, request.columns, ranks[host], data.read(places[0]))
     # A chunk's time ends where the next one's begins: before it is written.
     began = time.monotonic()
     for chunk in left:
         records = data.read(places[chunk])
         good, added, broken = instance.predict(records, progress.report)
         cut = [one.pop(tasks.CUT) for one in added if tasks.CUT in one]
-        payload = data.payload(good, added, request["predicted"])
+        payload = data.payload(good, added, request.predicted)
         before, began = began, time.monotonic()
         shards.write_chunk(
             directory,
             chunk,
-            request["digest"],
+            request.digest,
             payload,
             [rejected(record) for record in broken],
             rows=len(good),
@@ -108,26 +100,12 @@ def run(request: Mapping[str, Any], job: Path, host: str, rank: int, local: int)
         progress.finish(len(records))
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """Return what rows.describe does, `sets` (the columns that tasks read, by task) and `predicted` (those added)."""
-    return {**rows.describe(path), "sets": tasks.COLUMNS, "predicted": tasks.PREDICTED}
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description="compute the chunks of one rank of a batch prediction")
-    parser.add_argument("--request", type=json.loads, help="what is predicted, as JSON")
-    parser.add_argument("--describe", type=Path, help="a file of rows to describe instead")
-    options = parser.parse_args()
-    if options.describe:
-        try:
-            print(json.dumps(describe(options.describe)))
-        except (OSError, ValueError) as error:
-            sys.exit(str(error))
-        return
     job, host, rank = Path(os.environ["AMX_CLUSTER_JOB"]), os.environ["AMX_CLUSTER_HOST"], int(os.environ["RANK"])
     try:
-        run(options.request, job, host, rank, int(os.environ["LOCAL_RANK"]))
-    except models.Unavailable as error:
+        request = inference_requests.Prediction.from_json(inference_requests.of_job(job))
+        run(request, job, host, rank, int(os.environ["LOCAL_RANK"]))
+    except loaded.Unavailable as error:
         sys.exit(f"rank {rank} on {host} cannot predict: {error}")
 
 

@@ -3,11 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One rank of a served model: it keeps an instance (server.py) running, and starts it again where it was ended.
 
-    run_server.py --request JSON        as a rank of a job, which has AMX_CLUSTER_HOST
-
-The request has: cell (models.load, engines.prepare), columns (those that the model reads; empty where that is not
-known), trained_on (the columns of its training data, as far as known), address (empty: that of the host in the plan)
-and port. While one instance loads its model again, the others answer.
+While one instance loads its model again, the others answer.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 # Seconds that an instance serves at least, or is started again after a pause of so many.
@@ -80,10 +75,8 @@ class Rank:
     def started(self) -> Iterator[int]:
         """Start an instance, and yield how many rows it has predicted, until it ends."""
         reading, writing = os.pipe()
-        words = [*sys.argv[1:], "--told", str(writing), *(["--again"] if self.served else [])]
-        self.instance = subprocess.Popen(
-            [sys.executable, Path(__file__).with_name("server.py"), *words], stdin=subprocess.PIPE, pass_fds=[writing]
-        )
+        words = ["-m", "amx_cluster.inference.server", "--told", str(writing), *(["--again"] if self.served else [])]
+        self.instance = subprocess.Popen([sys.executable, *words], stdin=subprocess.PIPE, pass_fds=[writing])
         os.close(writing)
         if self.ending:
             self.instance.terminate()

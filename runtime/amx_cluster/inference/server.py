@@ -3,11 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One instance of a served model: it answers HTTP requests on the port that all instances of its host share.
 
-    server.py --request JSON --told FD [--again]
+    python -m amx_cluster.inference.server --told FD [--again]
 
-The request is that of run_server.py, which starts this in a rank and is told, through the descriptor, how many rows
-were predicted: a line as soon as the model is served, and now and then. Its end is seen at the end of stdin. The
-kernel divides new connections among the instances of a host (SO_REUSEPORT, socket(7)).
+run_server.py starts this in a rank, and reads from the descriptor how many rows were predicted: a line as soon as the
+model is served, and now and then. Its end is seen at the end of stdin. The kernel divides new connections among the
+instances of a host (SO_REUSEPORT, socket(7)).
 
     GET /            what is served, as JSON
     GET /health      200 once the model is loaded (before, no connection is accepted), 503 while rows wait for long
@@ -31,13 +31,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import batches
 import h11
-import models
-import tasks
 import uvicorn
+from amx_cluster.inference import batches, loaded
+from amx_cluster.inference.instance import Instance, problem_of
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
-from instance import Instance, problem_of
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import inference_requests, known_models
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
@@ -67,13 +66,12 @@ SLOWER = {"health": 5, "hung": 20}
 TELL = 1.0
 
 
-def columns_of(request: Mapping[str, Any]) -> list[str]:
+def columns_of(request: inference_requests.Serving) -> list[str]:
     """Return the columns that the model reads: those requested, of its training, or the task's most usual ones."""
-    task = request["cell"]["task"]
-    if request["columns"]:
-        return list(request["columns"])
-    sets = tasks.COLUMNS[task]
-    return list(next((one for one in sets if set(one) <= set(request["trained_on"])), sets[-1]))
+    if request.columns:
+        return request.columns
+    sets = known_models.COLUMNS[request.cell["task"]]
+    return list(next((columns for columns in sets if set(columns) <= set(request.trained_on)), sets[-1]))
 
 
 def bound(address: str, port: int, host: str) -> socket.socket:
@@ -297,7 +295,7 @@ def check(values: list[Any], columns: list[str]) -> list[dict[str, str]]:
 
 
 def serve(
-    request: Mapping[str, Any], job: Path, host: str, rank: int, tell: Callable[[int], None], again: bool
+    request: inference_requests.Serving, job: Path, host: str, rank: int, tell: Callable[[int], None], again: bool
 ) -> None:
     """Load the model and answer requests until this process is asked to end. Raises OSError, ValueError.
 
@@ -306,21 +304,20 @@ def serve(
     """
     plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
     mine = next(entry for entry in plan["hosts"] if entry["host"] == host)
-    address, port = request["address"] or mine["address"], request["port"]
+    address, port = request.address or mine["address"], request.port
     # It is bound now, so that a port in use is an error at once, and accepts connections when the model is there.
     listening = bound(address, port, host)
-    columns, cell = columns_of(request), request["cell"]
-    instance = Instance({**request, "columns": columns}, 1 if again else len(mine["ranks"]), [])
+    columns, cell, limits = columns_of(request), request.cell, request.limits
+    instance = Instance(cell, columns, 1 if again else len(mine["ranks"]), [])
     about = {
         "model": cell["model"],
         "columns": columns,
-        "predicted": list(tasks.PREDICTED[cell["task"]]),
+        "predicted": list(known_models.PREDICTED[cell["task"]]),
         **{key: cell[key] for key in ("task", "precision", "engine", "batch_size", "sequence_length")},
         "host": host,
         "rank": rank,
         "instances": len(mine["ranks"]),
     }
-    limits = request.get("limits") or {}
     waiting = batches.Batches(
         instance.predict, cell["batch_size"], MOST_WAITING, MOST_HELD, instance.entries, MOST_ENTRIES
     )
@@ -388,7 +385,6 @@ def end_with_rank() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="serve a model by one instance")
-    parser.add_argument("--request", type=json.loads, required=True, help="what is served, as JSON")
     parser.add_argument("--told", type=int, required=True, help="the descriptor that is written to")
     parser.add_argument("--again", action="store_true", help="the other instances of the host have loaded theirs")
     options = parser.parse_args()
@@ -396,8 +392,9 @@ def main() -> None:
     told = os.fdopen(options.told, "w", buffering=1)
     job, host, rank = Path(os.environ["AMX_CLUSTER_JOB"]), os.environ["AMX_CLUSTER_HOST"], int(os.environ["RANK"])
     try:
-        serve(options.request, job, host, rank, lambda rows: print(rows, file=told), options.again)
-    except models.Unavailable as error:
+        request = inference_requests.Serving.from_json(inference_requests.of_job(job))
+        serve(request, job, host, rank, lambda rows: print(rows, file=told), options.again)
+    except loaded.Unavailable as error:
         sys.exit(f"rank {rank} on {host} cannot serve: {error}")
 
 

@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Chunks of a prediction: which rank computes which, the files that keep them, and the one output of all.
 
-    python shards.py JOB_DIRECTORY      writes output/predictions.* from the chunks there, and prints a summary as JSON
+    python -m amx_cluster.inference.shards [--list] JOB_DIRECTORY
+
+writes output/predictions.* from the chunks there and prints a summary as JSON; with --list, the numbers of the chunks.
 
 A chunk is a fixed number of rows of the data. Its file, output/predictions/chunk-N, is complete or not there, and says
 which prediction it is of and what its SHA-256 is: whoever finds it on any host can use it.
@@ -23,6 +25,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction, of_job
 
 DIRECTORY = "output/predictions"
 INDEX = "index.json"
@@ -160,17 +163,17 @@ def elsewhere(directory: Path, hosts: Iterable[str]) -> set[int]:
 # --- where the chunks are in the data ---
 
 
-def places(directory: Path, data: rows.Data, request: Mapping[str, Any]) -> list[rows.Place]:
+def places(directory: Path, data: rows.Data, request: Prediction) -> list[rows.Place]:
     """Return where the chunks of a request begin. Of the ranks of a host one finds out, and the others wait for it."""
     index = directory / INDEX
     with (directory / ".index.lock").open("wb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             known = json.loads(index.read_text(encoding="utf-8"))
-            if known["request"] == request["digest"]:
+            if known["request"] == request.digest:
                 return [rows.Place(**place) for place in known["places"]]
-        made = data.places(request["chunk_rows"])
-        content = {"version": 1, "request": request["digest"], "places": [asdict(place) for place in made]}
+        made = data.places(request.chunk_rows)
+        content = {"version": 1, "request": request.digest, "places": [asdict(place) for place in made]}
         write_whole(index, [json.dumps(content).encode()])
     return made
 
@@ -178,7 +181,7 @@ def places(directory: Path, data: rows.Data, request: Mapping[str, Any]) -> list
 # --- the output ---
 
 
-def merge(job: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+def merge(job: Path, request: Prediction) -> dict[str, Any]:
     """Write the output of all chunks in a job directory, in the order of the data; return its summary.
 
     Each row of the data is then once in the output, or in the file of rejected rows. Raises IncompleteError when chunks
@@ -186,7 +189,7 @@ def merge(job: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     """
     directory, output = job / DIRECTORY, job / "output"
     directory.mkdir(parents=True, exist_ok=True)
-    data = rows.open_data(job / request["data"])
+    data = rows.open_data(job / request.data)
     wanted = places(directory, data, request)
     missing = [chunk for chunk in range(len(wanted)) if not path_of(directory, chunk).is_file()]
     if missing:
@@ -196,7 +199,7 @@ def merge(job: Path, request: Mapping[str, Any]) -> dict[str, Any]:
     def payloads() -> Iterator[bytes]:
         for chunk, place in enumerate(wanted):
             try:
-                header, payload = read_chunk(path_of(directory, chunk), request["digest"])
+                header, payload = read_chunk(path_of(directory, chunk), request.digest)
             except (ValueError, KeyError) as error:
                 path_of(directory, chunk).unlink()
                 raise IncompleteError(f"{error}, and was removed") from error
@@ -208,9 +211,9 @@ def merge(job: Path, request: Mapping[str, Any]) -> dict[str, Any]:
             yield payload
 
     rejected: list[bytes] = []
-    target = output / f"{OUTPUT}{Path(request['data']).suffix}"
+    target = output / f"{OUTPUT}{Path(request.data).suffix}"
     with _replaced(target) as stream:
-        data.join(stream, payloads(), request["predicted"])
+        data.join(stream, payloads(), request.predicted)
     files = [target]
     (output / REJECTED).unlink(missing_ok=True)
     if rejected:
@@ -218,7 +221,7 @@ def merge(job: Path, request: Mapping[str, Any]) -> dict[str, Any]:
         files.append(output / REJECTED)
     summary = {
         "version": 1,
-        "request": request["digest"],
+        "request": request.digest,
         "rows": sum(place.rows for place in wanted),
         "predicted": sum(header["rows"] for header in headers),
         "rejected": sum(header["rejected"] for header in headers),
@@ -269,19 +272,12 @@ def _missing(chunks: Sequence[int], of: int) -> str:
     return f"{len(chunks)} of {of} chunks are missing: {shown}"
 
 
-def request_of(job: Path) -> dict[str, Any]:
-    """Return the request of the prediction in a job directory. Raises OSError and ValueError."""
-    words = json.loads((job / "job.json").read_text(encoding="utf-8"))["job"]["args"]
-    request: dict[str, Any] = json.loads(words["request"])
-    return request
-
-
 if __name__ == "__main__":
     try:
         here = Path(sys.argv[-1])
-        wanted = request_of(here)
+        wanted = Prediction.from_json(of_job(here))
         if "--list" in sys.argv:  # which chunks are there, and complete
-            print(json.dumps(sound(here / DIRECTORY, wanted["digest"])))
+            print(json.dumps(sound(here / DIRECTORY, wanted.digest)))
         else:
             print(json.dumps(merge(here, wanted)))
     except (OSError, ValueError, KeyError) as error:

@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out, for each of the four tasks (models.TASKS).
+"""What goes into a model and what comes out, for each of the four tasks (known_models.TASKS).
 
 Inputs are a mapping of tensors that a model's forward() takes, all with the same first dimension. Outputs are a mapping
 of tensors with that dimension too, whatever the engine: `logits` (text-classification, image-classification),
@@ -11,28 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from amx_cluster.inference.loaded import Loaded, Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import chats, model_files
-from ansible_collections.amx.cluster.plugins.module_utils._data.rows import TEXT_COLUMNS
-from models import Loaded, Unavailable
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import COLUMNS
 
-# Columns by task, the first set that a file has is used.
-COLUMNS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "text-classification": TEXT_COLUMNS,
-    "question-answering": (("question", "context"),),
-    "text-generation": (
-        *(("prompt",), ("messages",), ("conversations",)),
-        *(("instruction",), ("question",), ("text",)),
-    ),
-    "image-classification": (("image",), ("path",), ("file",)),
-}
-# The columns that decode adds.
-PREDICTED = {
-    "text-classification": ("predicted_label", "predicted_score"),
-    "question-answering": ("predicted_answer", "predicted_score"),
-    "text-generation": ("generated_text",),
-    "image-classification": ("predicted_label", "predicted_score"),
-}
-# Beside these, where a prompt had more tokens than the model is asked with: how many of its first were left out.
+# Beside known_models.PREDICTED, where a prompt has more tokens than the model reads: how many of its first were cut.
 CUT = "prompt_tokens_cut"
 # Tokens that two parts of a context share that is longer than the model reads at once, and the longest answer.
 STRIDE = 64
@@ -291,7 +274,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 def decode(
     loaded: Loaded, outputs: Mapping[str, Any], inputs: Inputs, rows: Sequence[Mapping[str, Any]], columns: Any = None
 ) -> list[dict[str, Any]]:
-    """Return the predicted columns (PREDICTED) of each row; `outputs` are those of all of its `inputs`.
+    """Return the predicted columns (known_models.PREDICTED) of each row; `outputs` are those of all of its `inputs`.
 
     columns: as for encode, question-answering needs them where they have other names than question and context.
     A label is a name of the configuration's id2label, its score the probability (0 to 1). A model of regression

@@ -10,13 +10,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import engines
-import models
-import tasks
 import torch
 import transformers
-from architectures import ARCHITECTURES
-from models import Unavailable
+from amx_cluster.inference import engines, models, tasks
+from amx_cluster.inference.loaded import Unavailable
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import MODELS
 
 SENTENCE = "the a cat dog sat ran on under mat rug who where is what big small red blue and . ?"
 WORDS = SENTENCE.split()
@@ -27,7 +25,7 @@ TEXTS = [
 
 def save(directory: Path, kind: str, automatic: Any) -> str:
     """Write a small model with a tokenizer of WORDS; return where it is."""
-    config = models.configuration({"model": kind, "task": ARCHITECTURES[kind].tasks[0], "small": kind})
+    config = models.configuration({"model": kind, "task": MODELS[kind].tasks[0], "small": kind})
     # The model knows the words of the tokenizer, which has five more.
     config.vocab_size = len(WORDS) + 5
     torch.manual_seed(1)

@@ -11,11 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import models
 import prepare_decoder
 import torch
 import train_decoder
 import transformers
+from amx_cluster.inference.loaded import Unavailable
 from ansible_collections.amx.cluster.plugins.module_utils._data import chats, rows
 from support.small_decoder import tokenizer_of
 from tokenizers.processors import TemplateProcessing
@@ -91,7 +91,7 @@ class Decoder:
 
     def ask(self, prompts: list[Any], column: str = "prompt", **cell: Any) -> Any:
         """Return (predicted, {row: why not}), or why the model cannot be asked."""
-        import instance
+        from amx_cluster.inference import instance
 
         whole = {
             **{"model": "small", "task": "text-generation", "path": str(self.place), "precision": "fp32"},
@@ -100,8 +100,8 @@ class Decoder:
         }
         records = [rows.Record(number, {column: prompt}) for number, prompt in enumerate(prompts)]
         try:
-            one = instance.Instance({"cell": whole, "columns": [column]}, 1, [])
-        except models.Unavailable as error:
+            one = instance.Instance(whole, [column], 1, [])
+        except Unavailable as error:
             return str(error)
         _good, added, broken = one.predict(records, lambda _done: None)
         return [added, {record.line: record.problem for record in broken}]

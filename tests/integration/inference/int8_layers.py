@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import int8
 import torch
+from amx_cluster.inference import int8
 from torch import nn
 
 

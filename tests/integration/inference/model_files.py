@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import tasks
 import torch
 import transformers
+from amx_cluster.inference import tasks
 from ansible_collections.amx.cluster.plugins.module_utils._data.model_files import ModelError, load_weights
 from safetensors.torch import load_file, save_file
 

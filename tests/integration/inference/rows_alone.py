@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 import transformers
+from amx_cluster.inference.instance import Instance
 from ansible_collections.amx.cluster.plugins.module_utils._data.rows import Record
 from answers import save
-from instance import Instance
 from train_small import texts
 
 # The most by which a score moves when a batch has another shape. int8: a value between two levels takes the other.
@@ -23,7 +23,7 @@ ROUNDING = {"fp32": 2e-6, "bf16": 0.01, "dynamic": 0.01}
 def instance(directory: Path, name: str, task: str, precision: str = "fp32", **more: Any) -> Instance:
     cell: dict[str, Any] = {"model": name, "task": task, "path": str(directory / name), "precision": precision}
     cell.update(engine="eager", batch_size=16, sequence_length=32, emulation=True, **more)
-    return Instance({"cell": cell, "columns": ["prompt" if task == "text-generation" else "text"]}, 1, [])
+    return Instance(cell, ["prompt" if task == "text-generation" else "text"], 1, [])
 
 
 def records(some: list[str], column: str = "text") -> list[Record]:

@@ -81,7 +81,7 @@ def test_required_fields() -> None:
     "row",
     [
         "- `stall_seconds` (a number, default 600): seconds without",
-        "- `precision` (**`auto`**, `bf16`, `fp32`, `int8`, `fp16`): ",
+        "- `precision` (**`auto`**, `fp32`, `bf16`, `fp16`, `int8`): ",
         "- `wait` (`true`, **`false`**): ",
         "- `hosts` (a number or a list of names, default all): ",
     ],

@@ -197,7 +197,7 @@ def test_inference_is_measured_and_recommended(options: dict[str, Any], tmp_path
     accepted = {host: [{**one, "error": ""}] for host in HOSTS}
     models = {"job:gone": {"error": "no such directory", "config": base64.b64encode(b"{}").decode(), "job": ""}}
     chosen = step(options, found=accepted, head={"models": models, "cpu": "Xeon", "stack": "native"})
-    told = json.loads(chosen["trial"]["fields"]["args"]["request"])
+    told = chosen["trial"]["fields"]["request"]
     assert [cell["model"] for cell in told["cells"]] == ["distilbert-small"]
     measured = {
         **{"instances": 1, "state": "measured", "reason": "", "first_call_seconds": 0.1, "peak_memory_bytes": 1},

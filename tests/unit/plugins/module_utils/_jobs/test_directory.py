@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils import _ownership
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, directory, in_use
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    checkpoints,
+    directory,
+    in_use,
+    inference_requests,
+)
 from support.patience import started
 
 
@@ -355,7 +360,7 @@ def test_a_log_that_is_too_long_loses_its_middle(folder: Path) -> None:
 def test_a_prediction_is_resumed_by_its_own_playbook(tmp_path: Path) -> None:
     folder = tmp_path / "demo-predict"
     folder.mkdir()
-    (folder / "job.json").write_text(json.dumps({"job": {"script": f"/program/{directory.PREDICTION}"}}))
+    (folder / "job.json").write_text(json.dumps({"job": {"script": str(inference_requests.PREDICTION)}}))
     status = {"job": "demo-predict", "state": "stopped", "reason": "", "pid": 1}
     (folder / "status.json").write_text(json.dumps(status))
     command = "the same command of playbooks/predict.yml"

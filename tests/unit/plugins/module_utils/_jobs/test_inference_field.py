@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._forms import Place
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, known_models
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import derive, inference_requests, known_models
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_field import FORM
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job import Inference, Job
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, load, parse
@@ -76,9 +76,8 @@ def test_all_errors_at_once() -> None:
 
 def test_the_script_is_the_collections_own(tmp_path: Path) -> None:
     job = parse(JOB, tmp_path / "job.yml")
-    assert job.script == ROOT / "runtime/amx_cluster/inference/run_benchmark.py"
-    assert job.project == job.script.parent
-    assert job.script.is_file()
+    assert job.script == inference_requests.BENCHMARK
+    assert (ROOT / job.script).is_file()
     assert Job.from_json(job.to_json()) == job
 
 

@@ -187,7 +187,7 @@ WRONG_FORM = [
     ("checkpoints: 10", "checkpoints: a number where a mapping such as {steps: 500, keep: 2} is expected"),
     ("checkpoints: {keep: 1}", "checkpoints: steps: is missing"),
     ("checkpoints: {step: 1}", "checkpoints: step: unknown field; known fields: steps, keep; steps: is missing"),
-    ("precision: fp8", "precision: 'fp8' is not one of auto, bf16, fp32, int8, fp16"),
+    ("precision: fp8", "precision: 'fp8' is not one of auto, fp32, bf16, fp16, int8"),
     ("hosts: 0", "hosts: 0 is not a whole number of at least 1"),
     ("ranks_per_node: <=0", f"ranks_per_node: '<=0' {COUNT}"),
     ("reserved_cores: few", "reserved_cores: 'few' is not a whole number of at least 0"),

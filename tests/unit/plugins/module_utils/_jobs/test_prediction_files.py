@@ -5,20 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from amx_cluster.inference import shards
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
 from support import runtimes
-from support.checkout import ROOT
-from support.scripts import load
 from support.weights import safetensors
-
-INFERENCE = ROOT / "runtime/amx_cluster/inference"
-sys.path.insert(0, str(INFERENCE))  # shards.py imports rows.py beside it
-shards = load(INFERENCE / "shards.py")
-sys.path.remove(str(INFERENCE))
 
 
 @pytest.fixture
@@ -122,11 +116,10 @@ def start(folder: Path, digest: str, chunks: dict[int, str]) -> None:
     directory.mkdir(parents=True)
     for chunk, content in chunks.items():
         shards.write_chunk(directory, chunk, digest, content.encode(), [])
-    job: dict[str, Any] = {"args": {"request": json.dumps({"digest": digest})}}
-    (folder / "job.json").write_text(json.dumps({"job": job}))
+    request = Prediction(digest, "rows.csv", ["text"], ["label"], 4, ["node0"], {})
+    (folder / "job.json").write_text(json.dumps({"job": {"request": request.to_json()}}))
     plan = {"environment": sys.prefix, "runtime": str(runtimes.installed())}
     (folder / "plan.json").write_text(json.dumps(plan))
-    (folder / "project").symlink_to(INFERENCE)
 
 
 def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
@@ -144,7 +137,6 @@ def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
     assert prediction_files.carry_over(folder, "d1") == [0, 1, 4, 5]
     contents = [shards.read_chunk(shards.path_of(folder / prediction_files.CHUNKS, chunk), "d1")[1] for chunk in (1, 5)]
     assert contents == [b"new 1", b"old 5"]
-    assert prediction_files.request_of(tmp_path / "none") == {}
 
 
 def test_data_on_the_head(tmp_path: Path) -> None:
@@ -156,7 +148,6 @@ def test_data_on_the_head(tmp_path: Path) -> None:
     would = prediction_files.of_data(data, tmp_path, Record(), dry=True)
     assert (would["name"], would["described"], Path(would["directory"]).exists()) == ("rows.csv", {}, False)
     (tmp_path / prediction_files.CACHE).mkdir(parents=True)
-    (tmp_path / prediction_files.CACHE / "program").symlink_to(INFERENCE)
     for _again in range(2):
         found = prediction_files.of_data(data, tmp_path, Record())
         assert found["described"]["rows"] == 2
@@ -174,6 +165,5 @@ def test_the_previous_start_of_a_prediction(tmp_path: Path) -> None:
         '{"job": "demo", "state": "failed", "started": "2026", "pid": 1, "reason": ""}'
     )
     assert prediction_files.previous(tmp_path) == {"state": "failed", "started": "2026", "digest": ""}
-    job = {"script": "run_prediction.py", "args": {"request": '{"digest": "1f"}'}}
-    (tmp_path / "job.json").write_text(json.dumps({"job": job}))
+    (tmp_path / "job.json").write_text(json.dumps({"job": {"request": {"digest": "1f"}}}))
     assert prediction_files.previous(tmp_path)["digest"] == "1f"

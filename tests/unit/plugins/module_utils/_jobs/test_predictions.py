@@ -9,29 +9,18 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, predictions
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, PRECISIONS, Prediction
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_fields import RUN_ONLY
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.job_file import JobFileError, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
-DATA: dict[str, Any] = {
-    "columns": ["id", "sentence1", "sentence2", "text"],
-    "sets": {
-        "text-classification": [["sentence1", "sentence2"], ["text"]],
-        "question-answering": [["question", "context"]],
-        "text-generation": [["prompt"], ["text"]],
-    },
-    "predicted": {
-        "text-classification": ["predicted_label", "predicted_score"],
-        "question-answering": ["predicted_answer", "predicted_score"],
-        "text-generation": ["generated_text"],
-    },
-}
+COLUMNS = ["id", "sentence1", "sentence2", "text"]
 CLASSIFIER = "text-classification"
 
 
 def columns(task: str = CLASSIFIER, **more: Any) -> list[str]:
-    options = {"given": [], "args": {}, "trained_on": [], "data": DATA, **more}
+    options = {"given": [], "args": {}, "trained_on": [], "there": COLUMNS, **more}
     return predictions.columns_of(task, where="rows.csv", **options)
 
 
@@ -64,7 +53,7 @@ def test_columns() -> None:
         ("text-generation", {"given": ["id", "text"]}, "text-generation reads 1 columns, not 2"),
         (
             CLASSIFIER,
-            {"data": {**DATA, "columns": ["text", "predicted_label"]}},
+            {"there": ["text", "predicted_label"]},
             "rows.csv has a column predicted_label already, which the prediction adds: rename it",
         ),
     ],
@@ -168,14 +157,16 @@ def test_a_sequence_is_no_longer_than_the_model_takes() -> None:
         predictions.cell({"new_tokens": 128}, "text-generation", "m", {}, gpt2)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16", "int8"])
+def requested(cell: dict[str, Any]) -> Prediction:
+    return Prediction("1f", "datasets/input/rows.csv", ["text"], ["predicted_label"], 16, ["node0"], cell)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
 def test_the_job_says_in_which_precision_it_runs(tmp_path: Path, precision: str) -> None:
     (tmp_path / "input").mkdir()
     cell = predictions.cell({"precision": precision}, CLASSIFIER, "job demo", {}, {})
-    content = {"data": "datasets/input/rows.csv", "cell": cell}
-    program = Path(__file__).resolve().parents[5] / "runtime/amx_cluster/inference"
     model = {"directory": "/opt/models/1", "at": "head"}
-    fields = predictions.job_fields("a-predict", program, content, model, {"directory": str(tmp_path)}, {})
+    fields = predictions.job_fields("a-predict", requested(cell), model, {"directory": str(tmp_path)}, {})
     assert parse(fields, tmp_path / "job.yml").precision == precision
     trainer = {"name": "a", "script": "train.py", "precision": precision}
     (tmp_path / "train.py").touch()
@@ -184,7 +175,7 @@ def test_the_job_says_in_which_precision_it_runs(tmp_path: Path, precision: str)
 
 
 def test_int8_weights_are_run_in_int8() -> None:
-    config = {predictions.INT8: {"version": 1, "inputs": "static"}}
+    config = {INT8: {"version": 1, "inputs": "static"}}
     cell = predictions.cell({"batch_size": 4}, CLASSIFIER, "job demo-int8", {}, config)
     assert (cell["precision"], cell["int8"], cell["batch_size"]) == ("int8", "static", 4)
     with pytest.raises(ValueError, match=r"^job demo-int8 has weights of int8 static, and the setting precision bf16$"):
@@ -199,18 +190,16 @@ def test_chunks_are_whole_batches(count: int, batch_size: int) -> None:
 
 
 def test_the_job_is_an_ordinary_job_of_independent_ranks(tmp_path: Path) -> None:
-    program = Path(__file__).resolve().parents[5] / "runtime/amx_cluster/inference"
     (tmp_path / "input").mkdir()
     cell = predictions.cell({}, CLASSIFIER, "job demo", {}, {})
-    content = {"data": "datasets/input/rows.csv", "cell": cell}
     model = {"directory": "/opt/models/1", "at": "head"}
     setting = {"instances_per_node": 4}
-    fields = predictions.job_fields("a-predict", program, content, model, {"directory": str(tmp_path)}, setting)
+    fields = predictions.job_fields("a-predict", requested(cell), model, {"directory": str(tmp_path)}, setting)
     job = parse(json.loads(json.dumps(fields)), tmp_path / "job.yml")
     assert (job.kind, job.comm_cores, job.ranks_per_node) == (kinds.RANKS.name, 0, 4)
     assert job.restarts > 0
     assert job.min_hosts == 1
-    assert json.loads(job.args["request"]) == content
+    assert Prediction.from_json(job.request) == requested(cell)
 
 
 def test_names() -> None:

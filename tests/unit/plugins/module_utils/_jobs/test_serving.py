@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import job_file, predictions, progress, serving
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import INT8, Serving
 from ansible_collections.amx.cluster.plugins.module_utils._screen import Screen
 
 CONFIG = {"architectures": ["DistilBertForSequenceClassification"]}
 MODEL = {"config": CONFIG, "args": {}, "trained_on": ["text", "label"], "sha256": "1234", "directory": "/m"}
 
 
-def request(setting: dict[str, Any] | None = None, model: dict[str, Any] = MODEL, **options: Any) -> dict[str, Any]:
+def request(setting: dict[str, Any] | None = None, model: dict[str, Any] = MODEL, **options: Any) -> Serving:
     cell = predictions.cell(setting or {}, "text-classification", "job csv", model["args"], model["config"])
     given = {"columns": [], "hosts": ["node0"], "address": "", "port": 8000, **options}
     return serving.request(cell, model, given["columns"], given["hosts"], given["address"], given["port"])
@@ -35,39 +36,39 @@ def test_ports_and_addresses() -> None:
 
 def test_two_servers_are_told_apart() -> None:
     digests = [
-        request()["digest"],
-        request({"batch_size": 2})["digest"],
-        request(columns=["body"])["digest"],
-        request(port=8001)["digest"],
-        request(hosts=["node0", "node1"])["digest"],
-        request(address="0.0.0.0")["digest"],
-        request(model={**MODEL, "sha256": "5678"})["digest"],
+        request().digest,
+        request({"batch_size": 2}).digest,
+        request(columns=["body"]).digest,
+        request(port=8001).digest,
+        request(hosts=["node0", "node1"]).digest,
+        request(address="0.0.0.0").digest,
+        request(model={**MODEL, "sha256": "5678"}).digest,
     ]
     assert len(set(digests)) == len(digests)
-    assert request()["digest"] == digests[0]
+    assert request().digest == digests[0]
 
 
 def test_columns_are_those_of_the_training() -> None:
-    assert request()["columns"] == []
-    assert request()["trained_on"] == ["text", "label"]
-    assert request(model={**MODEL, "args": {"text_column_name": "body"}})["columns"] == ["body"]
-    assert request(columns=["mail"], model={**MODEL, "args": {"text_column_name": "body"}})["columns"] == ["mail"]
+    assert request().columns == []
+    assert request().trained_on == ["text", "label"]
+    assert request(model={**MODEL, "args": {"text_column_name": "body"}}).columns == ["body"]
+    assert request(columns=["mail"], model={**MODEL, "args": {"text_column_name": "body"}}).columns == ["mail"]
 
 
 def test_static_int8_needs_its_ranges() -> None:
     setting = {"precision": "int8", "int8": "static"}
     with pytest.raises(ValueError, match="static int8 needs rows from which"):
         request(setting)
-    saved = {**MODEL, "config": {**CONFIG, predictions.INT8: {"inputs": "static"}}}
-    assert request(setting, saved)["cell"]["int8"] == "static"
+    saved = {**MODEL, "config": {**CONFIG, INT8: {"inputs": "static"}}}
+    assert request(setting, saved).cell["int8"] == "static"
 
 
 def test_its_job_is_a_job(tmp_path: Path) -> None:
-    made = serving.job_fields("csv-serve", tmp_path, request(), {"directory": "/m", "at": "head"}, {})
-    (tmp_path / "run_server.py").touch()
+    made = serving.job_fields("csv-serve", request(), {"directory": "/m", "at": "head"}, {})
     (tmp_path / "job.yml").write_text(json.dumps(made))
     loaded = job_file.load(tmp_path / "job.yml")
     assert (loaded.kind, loaded.watch.stall, loaded.restarts) == ("ranks", False, serving.RESTARTS)
+    assert Serving.from_json(loaded.request) == request()
 
 
 def test_it_is_ready_when_all_ranks_are() -> None:

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import batches
 import pytest
+from amx_cluster.inference import batches
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
 
 

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import models
 import pytest
+from amx_cluster.inference import models
+from amx_cluster.inference.loaded import Unavailable
 from hypothesis import given
 from hypothesis import strategies as st
-from models import Unavailable
 
 CELL: dict[str, Any] = {
     "model": "one",
@@ -22,10 +22,11 @@ CELL: dict[str, Any] = {
 GIB = 2**30
 
 
-def safetensors(directory: Path, tensors: dict[str, Any], name: str = "model.safetensors") -> None:
+def model(directory: Path, tensors: dict[str, Any], name: str = "model.safetensors") -> None:
     directory.mkdir(exist_ok=True)
     text = json.dumps({"__metadata__": {"format": "pt"}, **tensors}).encode()
-    (directory / name).write_bytes(len(text).to_bytes(8, "little") + text)
+    end = max((tensor["data_offsets"][1] for tensor in tensors.values()), default=0)
+    (directory / name).write_bytes(len(text).to_bytes(8, "little") + text + bytes(end))
     (directory / "config.json").write_text("{}")
 
 
@@ -41,15 +42,15 @@ def host(root: Path, available_kib: int, cgroup: str, files: dict[str, str]) -> 
 
 
 def test_parameters_come_from_the_headers_of_all_files(tmp_path: Path) -> None:
-    safetensors(tmp_path / "one", {"a": {"dtype": "F32", "shape": [10, 20], "data_offsets": [0, 800]}})
-    safetensors(tmp_path / "one", {"b": {"dtype": "BF16", "shape": [5], "data_offsets": [0, 10]}}, "more.safetensors")
+    model(tmp_path / "one", {"a": {"dtype": "F32", "shape": [10, 20], "data_offsets": [0, 800]}})
+    model(tmp_path / "one", {"b": {"dtype": "BF16", "shape": [5], "data_offsets": [0, 10]}}, "more.safetensors")
     assert models.weights({**CELL, "path": str(tmp_path / "one")}) == 205
 
 
 def test_a_file_that_is_no_safetensors_is_refused_by_name(tmp_path: Path) -> None:
-    safetensors(tmp_path / "one", {})
+    model(tmp_path / "one", {})
     (tmp_path / "one/model.safetensors").write_bytes(b"\x10\0\0\0\0\0\0\0no")
-    with pytest.raises(Unavailable, match=r"model\.safetensors is not a file of safetensors"):
+    with pytest.raises(Unavailable, match=r"model\.safetensors is damaged, it is no file of safetensors"):
         models.weights({**CELL, "path": str(tmp_path / "one")})
 
 

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import faulthandler
-import json
 import os
 import re
 import signal
-from pathlib import Path
 
-import isa
-import precision
 import pytest
-import run_benchmark
-import tasks
-from models import Unavailable
+from amx_cluster.inference import isa, precision, run_benchmark, tasks
+from amx_cluster.inference.loaded import Unavailable
 
 # Printed by torch 2.13 on an EPYC 9005, shortened to what is read.
 VERBOSE = """\
@@ -45,12 +40,6 @@ def test_a_precision_without_instructions_is_refused_unless_emulated() -> None:
         precision.check("fp8", False, flags)
 
 
-def test_flags_are_those_of_cpuinfo(tmp_path: Path) -> None:
-    cpuinfo = tmp_path / "cpuinfo"
-    cpuinfo.write_text("processor\t: 0\nvmx flags\t: no\nflags\t\t: fpu avx2 amx_tile\n\nprocessor\t: 1\nflags\t: x\n")
-    assert precision.cpu_flags(cpuinfo) == {"fpu", "avx2", "amx_tile"}
-
-
 def test_columns_are_chosen_as_train_text_does() -> None:
     assert tasks.choose_columns("text-classification", ["label", "sentence2", "sentence1"]) == (
         "sentence1",
@@ -79,21 +68,6 @@ def test_the_instructions_are_those_of_the_products_that_took_most_of_the_time()
     assert isa.summary(VERBOSE) == "matmul brg_matmul:avx512_core_bf16 (75% of the time of products)"
     assert isa.summary("".join(VERBOSE.splitlines(keepends=True)[:5])) == "matmul brg_matmul:avx512_core_bf16"
     assert isa.summary("Some warning, exec\nonednn_verbose,v1,primitive,exec") == isa.NONE
-
-
-def test_requests_are_json_or_a_file_of_it(tmp_path: Path) -> None:
-    request = {"version": 1, "cells": [{"id": "c01"}]}
-    assert run_benchmark.read_request(json.dumps(request)) == request
-    file = tmp_path / "request.json"
-    file.write_text(json.dumps(request))
-    assert run_benchmark.read_request(str(file)) == request
-    for wrong, error in (
-        ('{"cells": [{"id": "a"}, {"id": "a"}]}', "each cell of the request needs an `id` of its own"),
-        ('{"cells": [{}]}', "each cell of the request needs an `id` of its own"),
-        ("{}", "the request has no list `cells`"),
-    ):
-        with pytest.raises(ValueError, match=f"^{re.escape(error)}$"):
-            run_benchmark.read_request(wrong)
 
 
 def ended(code: int = 0, by: int = 0) -> int:

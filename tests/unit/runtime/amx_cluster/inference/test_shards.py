@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import shards
+from amx_cluster.inference import shards
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,7 +54,7 @@ def test_the_chunks_of_a_lost_host_are_dealt_out_to_all_others() -> None:
     assert max(owners.values()) - min(owners.values()) <= 2
 
 
-REQUEST: dict[str, Any] = {"digest": "d1", "data": "rows.csv", "predicted": ["label"], "chunk_rows": 4}
+REQUEST = Prediction("d1", "rows.csv", ["id"], ["label"], 4, ["node0"], {})
 
 
 @pytest.fixture
@@ -121,7 +122,7 @@ def test_a_chunk_that_cannot_be_used_is_computed_again(job: Path, what: str) -> 
 
 def test_the_places_of_another_request_are_found_anew(job: Path) -> None:
     directory, data = job / shards.DIRECTORY, rows.open_data(job / "rows.csv")
-    assert len(shards.places(directory, data, {**REQUEST, "digest": "d2", "chunk_rows": 2})) == 5
+    assert len(shards.places(directory, data, replace(REQUEST, digest="d2", chunk_rows=2))) == 5
 
 
 def test_chunks_of_hosts_that_are_gone_do_not_count(tmp_path: Path) -> None:

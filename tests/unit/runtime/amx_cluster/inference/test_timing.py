@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-import timing
+from amx_cluster.inference import timing
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import together
-from together import Host
+from amx_cluster.inference import together
+from amx_cluster.inference.together import Host
 
 # Longer than anything here takes; nothing waits so long unless it fails.
 LIMIT = 60.0

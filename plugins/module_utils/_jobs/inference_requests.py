@@ -1,0 +1,85 @@
+# Copyright (c) 2026, The amx.cluster maintainers
+# GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Requests to the programs of runtime/amx_cluster/inference: the field `request` of the job that runs them.
+
+Playbooks write it, ranks read it once from job.json. A *cell* says how a model is run: see models.load and
+engines.prepare there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ansible_collections.amx.cluster.plugins.module_utils._documents import Document
+from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+
+# The programs, as `script` of a job names them.
+PROGRAMS = Path("runtime/amx_cluster/inference")
+BENCHMARK, PREDICTION, SERVER = (PROGRAMS / f"run_{name}.py" for name in ("benchmark", "prediction", "server"))
+QUANTIZE = PROGRAMS / "quantize.py"
+PRECISIONS = ("fp32", "bf16", "fp16", "int8")
+ENGINES = ("eager", "compile", "trace", "ipex")
+INT8_INPUTS = ("dynamic", "static")
+# The entry of a config.json whose model has int8 weights, as jobs/int8.yml writes them.
+INT8 = "amx_cluster_int8"
+
+
+@dataclass(frozen=True)
+class Prediction(Document):
+    """A batch prediction.
+
+    digest: of what is predicted. data: a path in the job directory. columns: those that the model reads. predicted:
+    those that are added. hosts: those that the prediction began with.
+    """
+
+    digest: str
+    data: str
+    columns: list[str]
+    predicted: list[str]
+    chunk_rows: int
+    hosts: list[str]
+    cell: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Serving(Document):
+    """A served model.
+
+    digest: of all the rest, the model and the hosts. columns: those that the model reads; empty where that is not
+    known. trained_on: the columns of its training data, as far as known. address: empty for that of the host in the
+    plan. limits: see serving.read_limits.
+    """
+
+    cell: dict[str, Any]
+    columns: list[str]
+    trained_on: list[str]
+    address: str
+    port: int
+    limits: dict[str, float] = field(default_factory=dict)
+    digest: str = ""
+
+
+@dataclass(frozen=True)
+class Benchmark(Document):
+    """Cells to be measured, each with an `id` of its own.
+
+    limit_seconds: of a cell. deadline: seconds since the Unix epoch after which no cell begins.
+    """
+
+    cells: list[dict[str, Any]]
+    limit_seconds: float = 1800.0
+    deadline: float | None = None
+
+    def __post_init__(self) -> None:
+        ids = [cell.get("id") for cell in self.cells]
+        if len(set(ids)) != len(ids) or not all(ids):
+            raise ValueError("each cell of the request needs an `id` of its own")
+
+
+def of_job(folder: Path) -> dict[str, Any]:
+    """Return the request of the job in a directory; empty where there is none."""
+    request = (read_json(folder / "job.json") or {}).get("job", {}).get("request")
+    return request if isinstance(request, dict) else {}
