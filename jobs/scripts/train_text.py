@@ -11,7 +11,7 @@ Without --do_train and --do_eval it does both. Rank 0 writes the model and all_r
 Runs on one rank, or on as many as RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT say (on CPUs with
 --use_cpu --ddp_backend gloo). Ranks share no file system: each host needs its own copy of the input files.
 A wrong input gives one message and exit code 2 before the model is loaded; so does a training that made no step, or
-ended in numbers that are not finite. Needs the collection, whose modules lie in a job's lib/.
+ended in numbers that are not finite. Needs the collection: ranks of a job import it from the runtime.
 """
 
 from __future__ import annotations
@@ -33,10 +33,12 @@ from typing import Any
 
 try:
     from ansible_collections.amx.cluster.plugins.module_utils._data import model_files, row_checks, rows
+    from ansible_collections.amx.cluster.plugins.module_utils._data.answers import best_span
 except ImportError:  # outside of a job: in a checkout, or in a collection that is installed
     _HERE = Path(__file__).resolve().parents
     sys.path += [str(_HERE[2] / ".collections"), *map(str, _HERE[5:6])]
     from ansible_collections.amx.cluster.plugins.module_utils._data import model_files, row_checks, rows
+    from ansible_collections.amx.cluster.plugins.module_utils._data.answers import best_span
 
 # Something that the person who started the job has to change.
 InputError = rows.DataError
@@ -158,31 +160,6 @@ def qa_metrics(predictions: dict[str, str], answers: dict[str, list[str]]) -> di
         for metric, score in (("exact_match", exact_match), ("f1", answer_f1)):
             totals[metric] += max(score(predictions[name], answer) for answer in wanted or [""])
     return {metric: 100 * total / len(answers) for metric, total in totals.items()}
-
-
-def best_span(
-    start: Sequence[float],
-    end: Sequence[float],
-    offsets: Sequence[Sequence[int] | None],
-    max_length: int,
-    candidates: int = 20,
-) -> tuple[float, tuple[int, int]] | None:
-    """The best answer in one part of a context: (score, (first character, character after the last)).
-
-    `start` and `end` are logits by token, of which only the first len(offsets) count; `offsets` are the characters of
-    each token in the context, None for tokens outside it. None is returned when no span of at most `max_length` tokens
-    is among the best `candidates` starts and ends.
-    """
-    inside = [token for token, offset in enumerate(offsets) if offset is not None]
-    starts = sorted(inside, key=lambda token: -start[token])[:candidates]
-    ends = sorted(inside, key=lambda token: -end[token])[:candidates]
-    spans = [(float(start[i] + end[j]), (i, j)) for i in starts for j in ends if i <= j < i + max_length]
-    if not spans:
-        return None
-    score, (i, j) = max(spans)
-    first, last = offsets[i], offsets[j]
-    assert first is not None and last is not None
-    return score, (first[0], last[1])
 
 
 # ------------------------------------------------------------------------------------------------------------- data

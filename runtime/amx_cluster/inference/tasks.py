@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from amx_cluster.inference.loaded import Loaded, Unavailable
-from ansible_collections.amx.cluster.plugins.module_utils._data import chats, model_files
+from ansible_collections.amx.cluster.plugins.module_utils._data import answers, chats, model_files
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.known_models import COLUMNS
 
 # Beside known_models.PREDICTED, where a prompt has more tokens than the model reads: how many of its first were cut.
@@ -20,7 +20,6 @@ CUT = "prompt_tokens_cut"
 # Tokens that two parts of a context share that is longer than the model reads at once, and the longest answer.
 STRIDE = 64
 ANSWER_TOKENS = 30
-CANDIDATES = 20
 
 
 class Inputs(dict[str, Any]):
@@ -310,8 +309,7 @@ def _answers(
     best: dict[int, tuple[float, str]] = {}
     starts, ends = outputs["start_logits"].float(), outputs["end_logits"].float()
     for entry, row in enumerate(inputs.rows):
-        offsets = inputs.offsets[entry]
-        span = best_span(starts[entry].tolist(), ends[entry].tolist(), offsets)
+        span = answers.best_span(starts[entry].tolist(), ends[entry].tolist(), inputs.offsets[entry], ANSWER_TOKENS)
         if span is not None and (row not in best or span[0] > best[row][0]):
             best[row] = span[0], str(rows[row][context])[slice(*span[1])]
     empty = (None, "")
@@ -319,25 +317,6 @@ def _answers(
         {"predicted_answer": best.get(row, empty)[1], "predicted_score": best.get(row, empty)[0]}
         for row in range(len(rows))
     ]
-
-
-def best_span(
-    start: Sequence[float], end: Sequence[float], offsets: Sequence[tuple[int, int] | None]
-) -> tuple[float, tuple[int, int]] | None:
-    """Return (score, (first character, after the last)) of the best answer of at most ANSWER_TOKENS tokens, or None.
-
-    start, end: logits by token. offsets: see Inputs. The score is the sum of two logits, as SQuAD's scripts have it.
-    """
-    inside = [token for token, where in enumerate(offsets) if where is not None]
-    starts = sorted(inside, key=lambda token: -start[token])[:CANDIDATES]
-    ends = sorted(inside, key=lambda token: -end[token])[:CANDIDATES]
-    spans = [(start[i] + end[j], (i, j)) for i in starts for j in ends if i <= j < i + ANSWER_TOKENS]
-    if not spans:
-        return None
-    score, (i, j) = max(spans)
-    first, last = offsets[i], offsets[j]
-    assert first is not None and last is not None
-    return score, (first[0], last[1])
 
 
 def _texts(loaded: Loaded, outputs: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -38,25 +38,6 @@ def test_qa_metrics_take_the_best_answer_in_percent(script: ModuleType) -> None:
     assert metrics == pytest.approx({"exact_match": 100 / 3, "f1": 100 * (1 + 2 / 3 + 0) / 3})
 
 
-OFFSETS = [None, None, (0, 3), (4, 9), (10, 12), (13, 20)]
-
-
-def test_best_span_stays_in_the_context(script: ModuleType) -> None:
-    start, end = [9.0, 0, 1, 5, 0, 0], [9.0, 0, 0, 1, 4, 0]
-    assert script.best_span(start, end, OFFSETS, 10) == (9.0, (4, 12))
-
-
-def test_best_span_is_neither_backward_nor_too_long(script: ModuleType) -> None:
-    start, end = [0.0, 0, 5, 0, 0, 6], [0.0, 0, 1, 0, 0, 5]
-    assert script.best_span(start, end, OFFSETS, 4) == (11.0, (13, 20))
-    assert script.best_span([0.0, 0, 5, 0, 0, -9], end, OFFSETS, 3) == (6.0, (0, 3))
-    assert script.best_span(start, end, [None] * 6, 10) is None
-
-
-def test_best_span_ignores_padding(script: ModuleType) -> None:
-    assert script.best_span([0.0, 1, 0, 99], [0.0, 1, 0, 99], [None, (0, 1)], 5) == (2.0, (0, 1))
-
-
 @pytest.mark.parametrize(
     ("text", "first", "expected"),
     [("sentence", 4, (3, 3)), ("bar sentence", 0, (2, 3)), ("x", 50, None), ("23 a", 17, None)],

@@ -52,18 +52,6 @@ def test_columns_are_chosen_as_train_text_does() -> None:
         tasks.choose_columns("question-answering", ["question", "id"])
 
 
-def test_the_best_answer_lies_in_the_context_and_is_not_too_long() -> None:
-    offsets: list[tuple[int, int] | None] = [None, (0, 3), (4, 7), (8, 9)]
-    assert tasks.best_span([9, 1, 5, 0], [9, 0, 1, 4], offsets) == (9, (4, 9))
-    # No answer ends before it begins.
-    assert tasks.best_span([0, 0, 0, 5], [0, 4, 0, 0], offsets) == (5, (8, 9))
-    assert tasks.best_span([1, 1], [1, 1], [None, None]) is None
-    long = [(place, place + 1) for place in range(100)]
-    found = tasks.best_span([1.0] + [0.0] * 99, [0.0] * 99 + [1.0], long)
-    assert found is not None
-    assert found[1][1] - found[1][0] <= tasks.ANSWER_TOKENS
-
-
 def test_the_instructions_are_those_of_the_products_that_took_most_of_the_time() -> None:
     assert isa.summary(VERBOSE) == "matmul brg_matmul:avx512_core_bf16 (75% of the time of products)"
     assert isa.summary("".join(VERBOSE.splitlines(keepends=True)[:5])) == "matmul brg_matmul:avx512_core_bf16"
