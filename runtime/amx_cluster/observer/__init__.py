@@ -15,7 +15,11 @@ does not speak for the rank, but the processor time that it uses counts as the r
 | trainer, saving | transformers' Trainer: progress.json, the marks of checkpoints |
 | timers, timing | where the time of steps goes, in a job that is to be measured |
 | failures | what ends a rank is printed in one piece, with its rank and host |
-| wire | what ranks and supervisor exchange: the supervisor has the same file |
+| profiling | where the time of steps goes by kind of operation |
+| sharding | the Trainer shards its model over the ranks |
+| notices | a notice that the host is taken back, and the checkpoint before it goes |
+
+_jobs/wire.py has what ranks and supervisor exchange.
 
 Whatever goes wrong in here must not become the script's error. All that is needed of the environment is read at the
 start: it belongs to the script afterwards.

@@ -53,9 +53,15 @@ def test_every_page_is_in_the_index_of_the_site() -> None:
 PATH = re.compile(r"`((?:_\w+|roles|runtime|jobs|playbooks|plugins|tests|tools|inventories|molecule)/[\w./-]+)`")
 
 
-def test_paths_that_the_published_recipes_name_are_there() -> None:
-    """Each of their rows that is done says where."""
-    named = PATH.findall((ROOT / "docs/published_recipes.md").read_text(encoding="utf-8"))
-    assert {"_jobs/planning.py", "jobs/mrpc-bert.yml", "runtime/amx_cluster/rank.py"} <= set(named)
-    places = {name: ROOT / ("plugins/module_utils" if name.startswith("_") else "") / name for name in named}
-    assert [name for name, path in places.items() if not path.exists()] == []
+@pytest.mark.parametrize(
+    ("page", "examples"),
+    [
+        ("published_recipes.md", {"_jobs/planning.py", "jobs/mrpc-bert.yml", "runtime/amx_cluster/rank.py"}),
+        ("architecture.md", {"_jobs/starting.py", "runtime/amx_cluster/observer/heartbeat.py", "_jobs/watch.py"}),
+    ],
+)
+def test_paths_that_a_page_names_are_there(page: str, examples: set[str]) -> None:
+    named = {path for path in PATH.findall((ROOT / "docs" / page).read_text(encoding="utf-8")) if "NAME" not in path}
+    assert examples <= named
+    places = {path: ROOT / ("plugins/module_utils" if path.startswith("_") else "") / path for path in named}
+    assert [path for path, place in places.items() if not place.exists()] == []
