@@ -51,6 +51,16 @@ PROSE = (
     "plugins/module_utils/_kubernetes/*.py",
     "plugins/module_utils/_measure/*.py",
     "plugins/module_utils/_stacks/*.py",
+    ":(glob)plugins/plugin_utils/*.py",
+    "plugins/plugin_utils/runtimes/*.py",
+    "plugins/modules/*.py",
+    "plugins/action/*.py",
+    "plugins/filter/*.py",
+    "plugins/callback/*.py",
+    "runtime/amx_cluster_mpi/*.py",
+    "runtime/amx_cluster/network/*.py",
+    "runtime/amx_cluster/observer/*.py",
+    "runtime/amx_cluster/optimize/*.py",
 )
 DOCUMENTED = ("DOCUMENTATION", "EXAMPLES", "RETURN")
 # Where tasks hold further tasks, and what they show to a user.

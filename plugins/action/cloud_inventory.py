@@ -27,9 +27,9 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         options = requested.plain(options)
-        asked = request.load(Path(options["file"]))
-        path = inventory.directory(asked, Path.cwd()).absolute()
-        texts = inventory.files(asked, options["file"], options["network"], Price(**options["price"]), path)
+        wanted = request.load(Path(options["file"]))
+        path = inventory.directory(wanted, Path.cwd()).absolute()
+        texts = inventory.files(wanted, options["file"], options["network"], Price(**options["price"]), path)
         check = bool(self._task.check_mode)
         if options["state"] == "absent":
             return {"changed": inventory.remove(path, texts, check), "path": str(path)}

@@ -40,65 +40,67 @@ class ActionModule(ControlNodeAction):
             raise ValueError("cloud: is missing: add -e cloud=FILE, the file of the cluster (docs/cloud.md)")
         if options["state"] not in ("present", "absent"):
             raise ValueError(f"state: {options['state']!r} is not one of present, absent")
-        asked = request.load(Path(options["file"]))
+        wanted = request.load(Path(options["file"]))
         aws.check_installed(module_loader.find_plugin("amazon.aws.ec2_instance") is not None)
-        ec2 = aws.Ec2(asked)
+        ec2 = aws.Ec2(wanted)
         if options["unlock"]:
             ec2.unlock(options["run"])
             return {"changed": False}
         if options["before"] is not None or options["run"] or self._task.check_mode:
-            return self.answer(asked, ec2, options)
+            return self.answer(wanted, ec2, options)
         run = secrets.token_hex(6)
         ec2.lock(run, f"{getpass.getuser()}@{platform.node()}")
         try:
-            return {**self.answer(asked, ec2, {**options, "run": run}), "run": run}
+            return {**self.answer(wanted, ec2, {**options, "run": run}), "run": run}
         except BaseException:
             ec2.unlock(run)
             raise
 
-    def answer(self, asked: request.Request, ec2: aws.Ec2, options: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, wanted: request.Request, ec2: aws.Ec2, options: dict[str, Any]) -> dict[str, Any]:
         """Return what is made, or removed, and show it."""
         if options["state"] == "absent":
             own = ec2.own(options["run"] if options["before"] else "")
-            return self.absent(asked, own, options)
+            return self.absent(wanted, own, options)
         facts = ec2.facts()
         own = facts["own"]
-        leaving = [one for one in own["instances"] if one["InstanceId"] in options["leaving"]]
-        staying = [one for one in own["instances"] if one not in leaving]
+        leaving = [instance for instance in own["instances"] if instance["InstanceId"] in options["leaving"]]
+        staying = [instance for instance in own["instances"] if instance not in leaving]
         facts = {**facts, "own": {**own, "instances": staying}}
-        made = plan.plan(asked, facts)
+        made = plan.plan(wanted, facts)
         price = ec2.price(made.zone)
-        screen.show(plan.table(asked, made, facts, price, leaving))
+        screen.show(plan.table(wanted, made, facts, price, leaving))
         return {
             "changed": bool(self._task.check_mode and made.changes),
-            **self.common(asked, own),
+            **self.common(wanted, own),
             "run_tags": {aws.RUN: options["run"]},
-            "leaving": [one["InstanceId"] for one in leaving],
+            "leaving": [instance["InstanceId"] for instance in leaving],
             "plan": dataclasses.asdict(made),
             "price": dataclasses.asdict(price),
             "request": {
-                **{key: value for key, value in dataclasses.asdict(asked).items() if key != "prices"},
-                "roles": {asked.host(number): plan.role(asked, asked.host(number)) for number in range(asked.hosts)},
+                **{key: value for key, value in dataclasses.asdict(wanted).items() if key != "prices"},
+                "roles": {
+                    wanted.host(number): plan.role(wanted, wanted.host(number)) for number in range(wanted.hosts)
+                },
             },
         }
 
-    def absent(self, asked: request.Request, own: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    def absent(self, wanted: request.Request, own: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         """Return what is removed, and show it; of a run that failed, without a word."""
         remove = plan.removal(own, options["before"], options["images"])
         if options["before"] is None:
-            screen.show(plan.removed_text(asked, own, remove))
+            screen.show(plan.removed_text(wanted, own, remove))
         changed = bool(self._task.check_mode and any(remove.values()))
         left = plan.listed(own, remove)
-        return {"changed": changed, **self.common(asked, own), "remove": remove, "left": left}
+        return {"changed": changed, **self.common(wanted, own), "remove": remove, "left": left}
 
-    def common(self, asked: request.Request, own: dict[str, Any]) -> dict[str, Any]:
+    def common(self, wanted: request.Request, own: dict[str, Any]) -> dict[str, Any]:
         """Return what both states need."""
         return {
             "own": requested.plain(
-                {**own, "instances": [{"InstanceId": one["InstanceId"]} for one in own["instances"]]}
+                {**own, "instances": [{"InstanceId": instance["InstanceId"]} for instance in own["instances"]]}
             ),
-            "region": asked.region,
-            "resource": asked.resource(),
-            "tags": asked.tagged(),
-            "where": f"{asked.hosts} x {asked.type} in {asked.zone or asked.region}",
+            "region": wanted.region,
+            "resource": wanted.resource(),
+            "tags": wanted.tagged(),
+            "where": f"{wanted.hosts} x {wanted.type} in {wanted.zone or wanted.region}",
         }

@@ -51,9 +51,9 @@ class ActionModule(ControlNodeAction):
             "summary": summary,
             "amx": [{"hosts": group.hosts, "lost": group.lost, **group.judged} for group in groups],
         }
-        found = doctor.fabrics_of(cluster)
-        if found:
-            report["fabrics"] = {host: dataclasses.asdict(fabric) for host, fabric in found.items()}
+        by_host = doctor.fabrics_of(cluster)
+        if by_host:
+            report["fabrics"] = {host: dataclasses.asdict(fabric) for host, fabric in by_host.items()}
         machines = doctor.machines_of(cluster)
         if machines:
             report["machines"] = {host: dataclasses.asdict(machine) for host, machine in machines.items()}
@@ -70,7 +70,7 @@ class ActionModule(ControlNodeAction):
                 display.display(text, color=constants.COLOR_WARN if group.lost else None)
             if options["format"] == "table" or failures:
                 shown = findings if options["format"] == "table" else failures
-                tables = [doctor.machines_table(machines), doctor.fabrics_table(found)]
+                tables = [doctor.machines_table(machines), doctor.fabrics_table(by_host)]
                 listed = tables if options["format"] == "table" else []
                 screen.show(
                     "\n".join(filter(None, [*listed, doctor.table(shown, seen.columns, seen.colours), summary]))

@@ -32,8 +32,8 @@ class ActionModule(ControlNodeAction):
         examples = Path(options["examples"]) if options["examples"] else None
         if examples and not examples.is_dir():
             raise ValueError(f"image_examples: there is no directory {examples} on the control node")
-        house = Path(options["wheelhouse"])
-        made = image.context(stack, wheels, house, options["base"], archive.of_collection(), examples, build_args)
+        wheelhouse = Path(options["wheelhouse"])
+        made = image.context(stack, wheels, wheelhouse, options["base"], archive.of_collection(), examples, build_args)
         digest = made.digest()
         directory = Path(options["path"], image.tag(stack["name"], digest))
         if not self._task.check_mode:

@@ -25,8 +25,8 @@ HOST = {
 
 def kubernetes_errors(values: list[Any]) -> list[str]:
     """Return what is wrong with cluster_kubernetes, where any host has it."""
-    found = [error for value in values if value is not None for error in settings.errors(value)]
-    return list(dict.fromkeys(found))
+    errors = [error for value in values if value is not None for error in settings.errors(value)]
+    return list(dict.fromkeys(errors))
 
 
 class ActionModule(ControlNodeAction):
@@ -39,14 +39,14 @@ class ActionModule(ControlNodeAction):
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         become, prefix, cache, fabric = (
-            {one["host"]: one[key] for one in options["hosts"]} for key in ("become", "prefix", "cache", "fabric")
+            {host["host"]: host[key] for host in options["hosts"]} for key in ("become", "prefix", "cache", "fabric")
         )
         errors = [
             *inventory.errors(options["groups"]),
             *inventory.become_errors(become, bool(context.CLIARGS.get("become"))),
             *inventory.path_errors({"cluster_prefix": prefix, "cluster_cache": cache}),
             *inventory.fabric_errors(fabric),
-            *kubernetes_errors([one["kubernetes"] for one in options["hosts"]]),
+            *kubernetes_errors([host["kubernetes"] for host in options["hosts"]]),
         ]
         if errors:
             lines = "".join(f"- {error}\n" for error in errors)

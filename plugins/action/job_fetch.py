@@ -36,18 +36,18 @@ class ActionModule(RuntimeAction):
         private = Path(tempfile.mkdtemp(prefix=f".{job}.", suffix=".part", dir=every))
         try:
             packed = private / "results.tar"
-            found = runtime.fetch(job, packed)
-            outcome = dict(found.outcome)
+            copied = runtime.fetch(job, packed)
+            outcome = dict(copied.outcome)
             fetched.unpack(packed, to, outcome.get("started", ""))
-            for name, path in found.files.items():
+            for name, path in copied.files.items():
                 shutil.copy(path, to / name)
             events = curves.write_events(to)
         finally:
             shutil.rmtree(private, ignore_errors=True)
         if options["format"] == "json":
-            document.emit({**outcome, "directory": str(to), **found.facts}, options)
+            document.emit({**outcome, "directory": str(to), **copied.facts}, options)
         else:
-            note = f", {found.note}" if found.note else ""
+            note = f", {copied.note}" if copied.note else ""
             screen.show(f"{outcome.get('state', 'not ended')}: model, metrics and log are in {to}{note}")
             if events:
                 screen.show(f"Its curves: tensorboard --logdir {every}")

@@ -41,13 +41,13 @@ def check_notices(url: str) -> None:
 
 def backends(run: Run) -> dict[str, str]:
     """Return the job's backend with a stack of each; that one itself where it cannot be, which the plan refuses."""
-    found = {}
+    by_stack = {}
     for stack in catalogue.BACKENDS:
         try:
-            found[stack] = run.backend(stack)
+            by_stack[stack] = run.backend(stack)
         except ValueError:
-            found[stack] = stack
-    return found
+            by_stack[stack] = stack
+    return by_stack
 
 
 class ActionModule(ControlNodeAction):
@@ -93,19 +93,25 @@ class ActionModule(ControlNodeAction):
         if options["measure_with"]:
             measure = dict(options["measure_with"])
             job = derive.measurement(job, **{**measure, "script": Path(measure["script"])})
-        found = project_files.read(job, project_files.build_options(self.variable_of(task_vars)))
+        project = project_files.read(job, project_files.build_options(self.variable_of(task_vars)))
         on_hosts = not (LAUNCHERS[job.launcher].elsewhere() and purpose.anywhere)
         wrong = training_data.problems(job) if on_hosts else []
         if wrong:
             raise JobFileError(job.file, wrong)
-        result: dict[str, Any] = {"job": job.to_json(), "purpose": asdict(purpose), "hosts": [], "members": [], **found}
+        result: dict[str, Any] = {
+            "job": job.to_json(),
+            "purpose": asdict(purpose),
+            "hosts": [],
+            "members": [],
+            **project,
+        }
         if options["hosts"]:
             Price.read(options["settings"].get("host_price"), "cluster_host_price_per_hour")
             check_notices(str(options["settings"].get("notices") or ""))
             settings = Settings(
                 **{"start": secrets.token_hex(8), **options["settings"]},
                 head=options["hosts"][0],
-                project=project_files.summary(found["project"]),
+                project=project_files.summary(project["project"]),
                 given=inventory_in_use.given(),
             )
             inventory_optimize(settings.optimize)

@@ -37,13 +37,13 @@ class ActionModule(RuntimeAction):
             missing = [jobs.missing for _runtime, jobs in seen if jobs.missing]
             raise ValueError("\n".join([*missing[-1:], *problems]))
         if options["format"] == "json":
-            content: dict[str, Any] = {"jobs": [entry for _runtime, jobs in seen for entry in jobs.entries]}
+            report: dict[str, Any] = {"jobs": [entry for _runtime, jobs in seen for entry in jobs.entries]}
             for _runtime, jobs in seen:
-                content.update(jobs.document)
-            document.emit(content, options)
+                report.update(jobs.document)
+            document.emit(report, options)
             return {}
         notes = [note for _runtime, jobs in seen for note in jobs.notes]
-        shown = self.one(job, seen) if job else [self.all(seen)]
+        shown = self.single(job, seen) if job else [self.all(seen)]
         for text in [*notes, *shown, *(jobs.text for _runtime, jobs in seen if jobs.text), *problems]:
             screen.show(text)
         return {}
@@ -59,10 +59,10 @@ class ActionModule(RuntimeAction):
         return status.overview(entries, screen.current())
 
     @staticmethod
-    def one(job: str, seen: Seen) -> list[str]:
+    def single(job: str, seen: Seen) -> list[str]:
         """Return the job in full, of the first runtime that has it, and a note where others have one of its name."""
-        found = [(runtime, jobs.entries[0]) for runtime, jobs in seen if jobs.entries]
-        if not found:
+        matches = [(runtime, jobs.entries[0]) for runtime, jobs in seen if jobs.entries]
+        if not matches:
             return []
-        runtime, entry = found[0]
-        return [runtime.details(entry), *filter(None, (other.also_has(job) for other, _entry in found[1:]))]
+        runtime, entry = matches[0]
+        return [runtime.details(entry), *filter(None, (other.also_has(job) for other, _entry in matches[1:]))]

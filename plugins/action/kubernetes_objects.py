@@ -50,7 +50,7 @@ class ActionModule(ControlNodeAction):
         derived = derivation.derive(run, options["stack"], chosen)
         contents = manifest.job_files(derived, job, tree)
         made = manifest.render(derived, contents)
-        files = {name: manifest.to_yaml(one) for name, one in manifest.named(made).items()}
+        files = {name: manifest.to_yaml(item) for name, item in manifest.named(made).items()}
         secret = self.secret(options, derived, run)
 
         directory = Path(options["to"] or Path("manifests", derived.name)).expanduser().absolute()

@@ -28,15 +28,15 @@ class ActionModule(ControlNodeAction):
         measurement = measurements.read(options, task_vars.get("ansible_inventory_sources") or [])
         requested.refuse_misspelt(self._loader, (*document.ARGUMENTS, *measurements.names(options["kind"])))
         earlier = measurement.earlier()
-        content = measurement.continued(earlier) if earlier else measurement.content
+        state = measurement.continued(earlier) if earlier else measurement.content
         if shown:
-            display.display(measurement.status(content))
+            display.display(measurement.status(state))
         return {
             "measurement": options,
             "job": measurement.job.name,
             "path": str(measurement.path),
             "hosts": measurement.hosts,
-            "ended": measurement.ended(content),
+            "ended": measurement.ended(state),
             "interrupted": measurement.interrupted(),
             "questions": measurement.questions(),
         }

@@ -27,21 +27,21 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         options, dry, now = requested.plain(options), self._task.check_mode, time.time()
         measurement = measurements.read(options["measurement"], task_vars.get("ansible_inventory_sources") or [])
-        found = Found(options["found"], options["head"])
+        facts = Found(options["found"], options["head"])
         if options["tried"]:
             try:
-                content, line = measurement.recorded(measurement.current(), options["tried"], found, now)
+                state, line = measurement.recorded(measurement.current(), options["tried"], facts, now)
             except Stopped as stopped:
                 measurement.write(stopped.content)
                 raise
             display.display(line)
         else:
-            content = measurement.begin(found, dry)
-        content, run = measurement.next(content, now)
+            state = measurement.begin(facts, dry)
+        state, run = measurement.next(state, now)
         if dry:
-            display.display(measurement.planned(content))
+            display.display(measurement.planned(state))
         else:
-            measurement.write(content)
+            measurement.write(state)
         if run is None:
             return {"run": {}, "trial": {}}
-        return {"run": run.to_json(), "trial": measurement.trial(content, run, now)}
+        return {"run": run.to_json(), "trial": measurement.trial(state, run, now)}

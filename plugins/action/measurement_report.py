@@ -23,12 +23,12 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         described = requested.plain(options["measurement"])
         measurement = measurements.read(described, task_vars.get("ansible_inventory_sources") or [])
-        content, wrote = measurement.applied(measurement.current(), self._task.check_mode)
+        state, wrote = measurement.applied(measurement.current(), self._task.check_mode)
         if options["format"] == "text":
-            display.display(inventory_in_use.commands(measurement.text(content, wrote)))
+            display.display(inventory_in_use.commands(measurement.text(state, wrote)))
         else:
-            document.emit(content.to_json(), options)
-        failed = measurement.failed(content)
+            document.emit(state.to_json(), options)
+        failed = measurement.failed(state)
         if failed:
             raise ValueError(failed)
         return {"changed": bool(wrote)}

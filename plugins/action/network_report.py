@@ -31,13 +31,13 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        asked = network_result.request(**{name: options[name] for name in REQUESTED}, models=dict(options["models"]))
-        answer: dict[str, Any] = {"largest": asked.largest, "seconds": asked.seconds}
+        request = network_result.request(**{name: options[name] for name in REQUESTED}, models=dict(options["models"]))
+        answer: dict[str, Any] = {"largest": request.largest, "seconds": request.seconds}
         if not options["measured"]:
             return answer
         measured, log = options["measured"], options["imb_log"]
         network = network_result.result(
-            asked,
+            request,
             measured,
             options["hosts"],
             log,
@@ -54,7 +54,7 @@ class ActionModule(ControlNodeAction):
         if options["format"] == "json":
             document.emit(network, options)
         else:
-            screen.show(network_text.render(network, network_result.left_out(measured, log, asked)))
+            screen.show(network_text.render(network, network_result.left_out(measured, log, request)))
             if options["to"]:
                 display.display(f"\nWrote {path}")
         return {**answer, "network": network}

@@ -13,7 +13,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.module_action import M
 
 
 class ActionModule(ModuleAction):
-    """What meta/runtime.yml names for modules whose errors recommend a playbook, or which a runtime answers faster.
+    """Action of meta/runtime.yml for modules whose errors recommend a playbook, or which a runtime answers faster.
 
     A module is sent to the host and compiled there, which takes a second; the runtime is there already.
     """
@@ -27,7 +27,7 @@ class ActionModule(ModuleAction):
         return super().run_module(options, task_vars)
 
     def _asks_for_interpreters(self, module: str, options: dict[str, Any]) -> bool:
-        """Whether the module is to tell about the interpreters of Ansible, and so has to be run by them."""
+        """Return whether the module reports the interpreters of Ansible, and so has to be run by them."""
         if module != "host_info":
             return False
         _result, checked = self.validate_argument_spec(argument_spec=host_facts.ARGUMENTS)

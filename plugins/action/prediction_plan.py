@@ -35,26 +35,26 @@ class ActionModule(ControlNodeAction):
         plain = requested.plain(options)
         return self.plan(predictions.Wanted.from_json(plain["request"]), plain["found"], plain)
 
-    def plan(self, wanted: predictions.Wanted, found: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    def plan(self, wanted: predictions.Wanted, facts: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
         """Return the job and what is to be done. Raises ValueError for what cannot be, before a change.
 
-        found: what the module prediction_find has found on the head.
+        facts: what the module prediction_find has found on the head.
         """
-        model = wanted.model_found(found["model"])
-        described = found["data"].get("described") or wanted.described
+        model = wanted.model_found(facts["model"])
+        described = facts["data"].get("described") or wanted.described
         where = wanted.data.removeprefix(logic.HEAD)
         task = logic.task_of(model["config"], wanted.setting.get("task") or "", wanted.model_name())
         there = described["columns"]
         columns = logic.columns_of(task, wanted.columns, model["args"], model["trained_on"], there, where)
         name = Path(where).name
-        data = wanted.found["data"] or {key: found["data"][key] for key in ("name", "sha256")}
+        data = wanted.found["data"] or {key: facts["data"][key] for key in ("name", "sha256")}
         cell = logic.cell(wanted.setting, task, wanted.model_name(), model["args"], model["config"])
         now = logic.compared(data, {"name": wanted.model_name(), "sha256": model["sha256"]}, columns, cell)
         refused = predictions.refusal(wanted, options["again"], now)
         if refused:
             raise ValueError(refused)
         earlier = None if options["again"] else wanted.earlier()
-        content = earlier or {
+        prediction = earlier or {
             "version": 1,
             "job": wanted.name,
             "state": "incomplete",
@@ -66,26 +66,26 @@ class ActionModule(ControlNodeAction):
             "hosts": wanted.hosts,
         }
         request = Prediction(
-            digest=logic.digest(now, content["token"]),
+            digest=logic.digest(now, prediction["token"]),
             data=f"datasets/{logic.INPUT}/{name}",
             columns=columns,
             predicted=list(known_models.PREDICTED[task]),
-            chunk_rows=content["chunk_rows"],
+            chunk_rows=prediction["chunk_rows"],
             hosts=wanted.hosts,
             cell=cell,
         )
-        how = self.how(wanted, request.digest, found["previous"])
+        how = self.how(wanted, request.digest, facts["previous"])
         fields = logic.job_fields(
             wanted.name,
             request,
             wanted.source(model),
-            {"directory": found["data"]["directory"], "at": "head"}
-            if found["data"]
-            else {"directory": str(wanted.folder / logic.INPUT)},
+            {"directory": facts["data"]["directory"], "at": "head"}
+            if facts["data"]
+            else {"directory": str(wanted.directory / logic.INPUT)},
             wanted.setting,
         )
         if not self._task.check_mode:
-            self.write(wanted, earlier, content, fields)
+            self.write(wanted, earlier, prediction, fields)
         return {"how": how, "file": str(wanted.job_file), "digest": request.digest}
 
     @staticmethod
@@ -102,17 +102,17 @@ class ActionModule(ControlNodeAction):
 
     @staticmethod
     def write(
-        wanted: predictions.Wanted, earlier: dict[str, Any] | None, content: dict[str, Any], fields: dict[str, Any]
+        wanted: predictions.Wanted, earlier: dict[str, Any] | None, prediction: dict[str, Any], fields: dict[str, Any]
     ) -> None:
         """Write prediction.json and the job file; another prediction in their place is moved aside. Raises OSError."""
         if not earlier:
             measurement.set_aside(wanted.path)
         if "at" not in fields["data"][logic.INPUT]:
-            place = wanted.folder / logic.INPUT
+            place = wanted.directory / logic.INPUT
             place.mkdir(exist_ok=True)
             link = place / Path(wanted.data).name
             if link.is_symlink():
                 link.unlink()
             link.symlink_to(wanted.data)
         wanted.write_job(ABOUT, fields)
-        _io.write_json(wanted.path, content)
+        _io.write_json(wanted.path, prediction)

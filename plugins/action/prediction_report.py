@@ -33,25 +33,25 @@ class ActionModule(ControlNodeAction):
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
         return self.report(Path(options["directory"]), requested.plain(options))
 
-    def report(self, folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+    def report(self, directory: Path, options: dict[str, Any]) -> dict[str, Any]:
         """Complete prediction.json, copy the output to where it is wanted, and show what came of it."""
-        content = measurement.recorded(folder / predictions.FILE)
+        prediction = measurement.recorded(directory / predictions.FILE)
         summary, outcome = options["summary"], options["outcome"]
-        damaged = file_set.differences(folder, summary["files"])
+        damaged = file_set.differences(directory, summary["files"])
         if damaged:
             raise ValueError(
-                f"{folder} failed verification: {file_set.describe(damaged)}. Run the same command again, which "
+                f"{directory} failed verification: {file_set.describe(damaged)}. Run the same command again, which "
                 "fetches it once more"
             )
-        output = folder / summary["files"][0]["file"]
+        output = directory / summary["files"][0]["file"]
         if options["output_file"]:
             target = Path(options["output_file"]).expanduser().absolute()
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(output, part)
             part.replace(target)
             output = target
-        rejected = folder / summary["files"][1]["file"] if summary["rejected"] else None
-        content.update(
+        rejected = directory / summary["files"][1]["file"] if summary["rejected"] else None
+        prediction.update(
             {key: value for key, value in summary.items() if key not in ("version", "request")},
             state="complete",
             ended=now(),
@@ -61,30 +61,32 @@ class ActionModule(ControlNodeAction):
             output=str(output),
             rejected_rows=str(rejected) if rejected else None,
         )
-        _io.write_json(folder / predictions.FILE, content)
+        _io.write_json(directory / predictions.FILE, prediction)
         if options["format"] == "json":
-            document.emit(content, options)
+            document.emit(prediction, options)
         else:
-            display.display(text(content))
-        return {"changed": True, "path": str(folder / predictions.FILE), "output": str(output)}
+            display.display(text(prediction))
+        return {"changed": True, "path": str(directory / predictions.FILE), "output": str(output)}
 
 
-def text(content: dict[str, Any]) -> str:
+def text(prediction: dict[str, Any]) -> str:
     """Return what came of a prediction, for a person."""
-    lines = [f"{count(content['predicted'], 'row')} predicted by {count(content['instances'], 'instance')}"]
-    if content["rows_per_second"]:
-        lines[0] += f", {content['rows_per_second']:.1f} rows/s while they computed"
-    restarts = len(content["attempts"]) - 1
-    if content["seconds"]:
+    lines = [f"{count(prediction['predicted'], 'row')} predicted by {count(prediction['instances'], 'instance')}"]
+    if prediction["rows_per_second"]:
+        lines[0] += f", {prediction['rows_per_second']:.1f} rows/s while they computed"
+    restarts = len(prediction["attempts"]) - 1
+    if prediction["seconds"]:
         included = f" with {count(restarts, 'restart')}" if restarts > 0 else ""
-        lines[0] += f"; the last start took {duration(content['seconds'])}{included}"
+        lines[0] += f"; the last start took {duration(prediction['seconds'])}{included}"
     if restarts > 0:
-        why = "; ".join(attempt["reason"] for attempt in content["attempts"] if attempt.get("reason"))
+        why = "; ".join(attempt["reason"] for attempt in prediction["attempts"] if attempt.get("reason"))
         lines.append(f"started again {count(restarts, 'time')}: {why}")
-    if content.get("cut"):
-        longer = count(content["cut"], "prompt")
+    if prediction.get("cut"):
+        longer = count(prediction["cut"], "prompt")
         lines.append(f"{longer} had more tokens than sequence_length and went in without the beginning: set more")
-    if content["rejected_rows"]:
-        rejected = count(content["rejected"], "row")
-        lines.append(f"{rejected} could not be predicted: line numbers and reasons are in {content['rejected_rows']}")
-    return "\n".join([*lines, f"The output is {content['output']}"])
+    if prediction["rejected_rows"]:
+        rejected = count(prediction["rejected"], "row")
+        lines.append(
+            f"{rejected} could not be predicted: line numbers and reasons are in {prediction['rejected_rows']}"
+        )
+    return "\n".join([*lines, f"The output is {prediction['output']}"])

@@ -24,18 +24,18 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        pieces = reset.requested(options["pieces"] or "")
+        parts = reset.requested(options["pieces"] or "")
         hosts = options["hosts"]
         if not hosts:
-            return {"pieces": pieces}
-        display.display(reset_text.table(hosts, options["control"], pieces))
-        if not pieces:
+            return {"pieces": parts}
+        display.display(reset_text.table(hosts, options["control"], parts))
+        if not parts:
             display.display(inventory_in_use.commands(reset_text.how_to()))
-        refused = reset_text.refusal({**options["head"], **hosts}, list(hosts), pieces)
-        if pieces and refused:
+        refused = reset_text.refusal({**options["head"], **hosts}, list(hosts), parts)
+        if parts and refused:
             raise ValueError(refused)
-        if pieces:
-            display.display(reset_text.listed(hosts, options["control"], pieces))
+        if parts:
+            display.display(reset_text.listed(hosts, options["control"], parts))
         if refused:
             display.display(inventory_in_use.commands(reset_text.would_refuse(refused)))
-        return {"pieces": pieces}
+        return {"pieces": parts}

@@ -39,12 +39,12 @@ class ActionModule(ControlNodeAction):
         if job := options["job"]:
             name = load(Path(job)).name if job.endswith((".yml", ".yaml")) else job
             paths = [*sources.of_job(name, Path(options["results"])), *paths]
-        found = sources.read(paths, options["mixed"])
+        results = sources.read(paths, options["mixed"])
         to = Path(options["to"] or paths[0] / "report").expanduser().absolute()
         page = to / make.PAGE
         if self._task.check_mode:
             return {"changed": not page.exists(), "path": str(page)}
-        report, files = make.write(found, to, price)
+        report, files = make.write(results, to, price)
         result = {
             "path": str(page),
             "url": page.as_uri(),
@@ -64,11 +64,11 @@ class ActionModule(ControlNodeAction):
             return {}
         try:
             try:
-                found = sources.read(sources.of_job(options["job"], Path(options["results"])))
+                results = sources.read(sources.of_job(options["job"], Path(options["results"])))
             except ValueError:
                 # A sweep that lies there may be of another model or stack than the job's last run.
-                found = sources.read([directory])
-            page = make.write_page(found, directory.absolute())
+                results = sources.read([directory])
+            page = make.write_page(results, directory.absolute())
         except (OSError, ValueError, LookupError, TypeError) as error:  # also what results of another version lack
             screen.show(f"No report was made: {error}")
             return {}

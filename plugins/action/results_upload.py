@@ -19,12 +19,12 @@ TARGETS = ("mlflow", "wandb")
 
 def wandb() -> str:
     """Return the program of Weights & Biases, that of this Python first. Raises ValueError where there is none."""
-    found = shutil.which("wandb", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
-    if not found:
+    program = shutil.which("wandb", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
+    if not program:
         raise ValueError(
             f"upload=wandb: the package wandb is missing on the control node: run {sys.executable} -m pip install wandb"
         )
-    return found
+    return program
 
 
 class ActionModule(ControlNodeAction):
@@ -55,7 +55,7 @@ class ActionModule(ControlNodeAction):
         return {"changed": done.made, "run": done.run, "url": done.url}
 
     def wandb(self, program: str, results: Path) -> dict[str, Any]:
-        """Have its own program upload what the script has written offline; it leaves a mark in what it has uploaded."""
+        """Run `wandb sync` on offline runs; synced runs are marked."""
         runs = sorted(map(str, (results / "output/wandb").glob("offline-run-*")))
         if not runs:
             raise ValueError(

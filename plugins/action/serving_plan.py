@@ -42,7 +42,7 @@ class ActionModule(ControlNodeAction):
 
     @staticmethod
     def is_running(name: str, digest: str, previous: dict[str, str]) -> bool:
-        """Tell whether the same is served already. Raises ValueError where another model or setting is."""
+        """Return whether the same is served already. Raises ValueError where another model or setting is."""
         if previous.get("state") != "running":
             return False
         if previous["digest"] != digest:

@@ -25,8 +25,8 @@ class ActionModule(ControlNodeAction):
     }
 
     def act(self, options: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
-        shown = {one["host"]: ssh_mesh.host_keys(one["facts"]) for one in options["hosts"]}
-        known_hosts = [base64.b64decode(one["known_hosts"] or "").decode() for one in options["hosts"]]
+        shown = {host["host"]: ssh_mesh.host_keys(host["facts"]) for host in options["hosts"]}
+        known_hosts = [base64.b64decode(host["known_hosts"] or "").decode() for host in options["hosts"]]
         changed = ssh_mesh.changed_hosts(known_hosts, shown, options["accept_changed"])
         refusal = ssh_mesh.refusal(shown, changed)
         if refusal:

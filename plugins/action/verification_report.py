@@ -15,8 +15,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.control_node_action im
 
 
 class ActionModule(ControlNodeAction):
-    """Compares on the control node what ranks observed, as their job directory on the task's host has it, with their
-    plan."""
+    """Compares the plan of a job with what its ranks observed, which their job directory on the task's host has."""
 
     _requires_connection = True
     ARGUMENTS: ClassVar[dict[str, Any]] = {

@@ -89,7 +89,7 @@ DEBUG = ("debug", "ansible.builtin.debug", "ansible.legacy.debug")
 
 
 def compactly(method: Callable[..., None]) -> Callable[..., None]:
-    """Let the default callback do it where details are wanted (-v)."""
+    """Leave an event to the default callback where details are wanted (-v)."""
 
     @functools.wraps(method)
     def either(self: CallbackModule, *args: Any, **options: Any) -> None:
@@ -135,9 +135,9 @@ class CallbackModule(Default):
         super().set_options(task_keys=task_keys, var_options=var_options, direct=direct)
         if self._display.verbosity:
             return
-        found = screen.measure(self.get_option("redraw"))
-        if found.redraws and self._live is None:
-            self._live = screen.Live(found, progress.lines)
+        detected = screen.measure(self.get_option("redraw"))
+        if detected.redraws and self._live is None:
+            self._live = screen.Live(detected, progress.lines)
             self._live.attach()
 
     # --- plays and tasks ---
@@ -183,12 +183,12 @@ class CallbackModule(Default):
     def v2_playbook_on_no_hosts_matched(self) -> None:
         limit = context.CLIARGS.get("subset")
         if limit and self._play.hosts == ["localhost"] and self._play_name() != SKIPPED_BY_LIMIT:
-            said = inventory_in_use.commands(
+            message = inventory_in_use.commands(
                 f"--limit {limit} cannot be used here: what this command does is checked on the control node, for all "
                 "hosts of the inventory, and nothing was done. Leave --limit out. A job runs on its first N hosts with "
                 "-e '{override: {hosts: N}}'; for others, name an inventory that has these alone"
             )
-            print(f"[ERROR]: {said}", file=sys.stderr)
+            print(f"[ERROR]: {message}", file=sys.stderr)
             raise SystemExit(2)
         if self._play.hosts != NO_HOSTS:
             self._show(_screen.painted(f"{self._play_name()}: no host of the inventory", _screen.DIM, self._colours()))
@@ -201,12 +201,12 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_on_ok(self, result: Any) -> None:
-        one = self._end(result)
-        if one.result.get("changed"):
-            self._note(one, "changed")
-            self._show_change(one)
-        if one.task.action in DEBUG:
-            self._show_messages(one)
+        outcome = self._end(result)
+        if outcome.result.get("changed"):
+            self._note(outcome, "changed")
+            self._show_change(outcome)
+        if outcome.task.action in DEBUG:
+            self._show_messages(outcome)
 
     @compactly
     def v2_runner_on_skipped(self, result: Any) -> None:
@@ -214,21 +214,21 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        one = self._end(result)
-        if ignore_errors and one.result.get("changed"):
-            self._note(one, "changed")
-        passed_over = "ignored" if ignore_errors else "rescued" if tasks.is_rescued(one.task) else ""
+        outcome = self._end(result)
+        if ignore_errors and outcome.result.get("changed"):
+            self._note(outcome, "changed")
+        passed_over = "ignored" if ignore_errors else "rescued" if tasks.is_rescued(outcome.task) else ""
         if not passed_over:
-            self._note(one, "failed")
-        self._show_failures(one, passed_over)
+            self._note(outcome, "failed")
+        self._show_failures(outcome, passed_over)
 
     @compactly
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        one = self._end(result)
-        ignored = "ignored" if one.task.ignore_unreachable else ""
+        outcome = self._end(result)
+        ignored = "ignored" if outcome.task.ignore_unreachable else ""
         if not ignored:
-            self._note(one, "unreachable")
-        self._show_failures(one, ignored)
+            self._note(outcome, "unreachable")
+        self._show_failures(outcome, ignored)
 
     @compactly
     def v2_runner_item_on_ok(self, result: Any) -> None:
@@ -236,10 +236,10 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_item_on_failed(self, result: Any) -> None:
-        """Also for an item whose host is unreachable."""
-        one = tasks.Outcome(result)
-        self._delegates.setdefault((one.host, tasks.key(one.task)), []).append(tasks.delegate(one.task))
-        self._handle_warnings(one.result)
+        """Note a failed item, also one whose host is unreachable."""
+        outcome = tasks.Outcome(result)
+        self._delegates.setdefault((outcome.host, tasks.key(outcome.task)), []).append(tasks.delegate(outcome.task))
+        self._handle_warnings(outcome.result)
 
     @compactly
     def v2_runner_item_on_skipped(self, result: Any) -> None:
@@ -247,13 +247,13 @@ class CallbackModule(Default):
 
     @compactly
     def v2_runner_retry(self, result: Any) -> None:
-        one = tasks.Outcome(result)
-        tried, most = one.result.get("attempts", 0), one.result.get("retries", 0)
-        self._draw(one.task, f"attempt {tried + 1} of {most}")
-        key = (one.host, tasks.key(one.task))
+        outcome = tasks.Outcome(result)
+        tried, most = outcome.result.get("attempts", 0), outcome.result.get("retries", 0)
+        self._draw(outcome.task, f"attempt {tried + 1} of {most}")
+        key = (outcome.host, tasks.key(outcome.task))
         if self._live is None and key not in self._retried:
             self._retried.add(key)
-            self._show(f"{one.host}: {self._title(one.task)}: tried again, up to {most - 1} times")
+            self._show(f"{outcome.host}: {self._title(outcome.task)}: tried again, up to {most - 1} times")
 
     @compactly
     def v2_runner_on_async_poll(self, result: Any) -> None:
@@ -269,11 +269,11 @@ class CallbackModule(Default):
 
     @compactly
     def v2_on_file_diff(self, result: Any) -> None:
-        one = tasks.Outcome(result)
-        for item in one.result["results"] if one.looped else [one.result]:
+        outcome = tasks.Outcome(result)
+        for item in outcome.result["results"] if outcome.looped else [outcome.result]:
             diff = self._get_diff(item["diff"]) if item.get("diff") and item.get("changed") else ""
             if diff:
-                self._head(one)
+                self._head(outcome)
                 screen.write(diff.rstrip("\n"))
 
     # --- the end ---
@@ -344,19 +344,19 @@ class CallbackModule(Default):
         return bool(context.CLIARGS.get("check"))
 
     def _end(self, result: Any, skipped: bool = False) -> tasks.Outcome:
-        one = tasks.Outcome(result)
-        self._finished.setdefault(tasks.key(one.task), set()).add(one.host)
+        outcome = tasks.Outcome(result)
+        self._finished.setdefault(tasks.key(outcome.task), set()).add(outcome.host)
         if not skipped:
-            self._note(one, "hosts")
-        self._handle_warnings(one.result)
-        self._draw(one.task)
-        return one
+            self._note(outcome, "hosts")
+        self._handle_warnings(outcome.result)
+        self._draw(outcome.task)
+        return outcome
 
-    def _note(self, one: tasks.Outcome, what: str) -> None:
+    def _note(self, outcome: tasks.Outcome, field: str) -> None:
         """Remember a host for the line of the task's section."""
-        name = self._section_name(one.task)
-        section = self._sections.setdefault(name, self._new_section(name, one.task))
-        getattr(section, what).add(one.host)
+        name = self._section_name(outcome.task)
+        section = self._sections.setdefault(name, self._new_section(name, outcome.task))
+        getattr(section, field).add(outcome.host)
 
     def _draw(self, task: Any, note: str = "") -> None:
         """Show the task that runs in the last line of a terminal."""
@@ -372,62 +372,62 @@ class CallbackModule(Default):
         role = tasks.role(task)
         return f"{role}: {tasks.name(task)}" if role else tasks.name(task)
 
-    def _show_failures(self, one: tasks.Outcome, passed_over: str) -> None:
+    def _show_failures(self, outcome: tasks.Outcome, passed_over: str) -> None:
         """Show the failure of a task, or of each item of its loop that failed or whose host is unreachable."""
         bad = ("failed", "unreachable")
-        items = [item for item in one.result["results"] if any(map(item.get, bad))] if one.looped else []
-        delegates = self._delegates.pop((one.host, tasks.key(one.task)), [])
+        items = [item for item in outcome.result["results"] if any(map(item.get, bad))] if outcome.looped else []
+        delegates = self._delegates.pop((outcome.host, tasks.key(outcome.task)), [])
         for place, item in enumerate(items):
             label = f" (item {self._get_item_label(item)})"
-            self._show_failure(one, item, label, passed_over, delegates[place] if place < len(delegates) else "")
+            self._show_failure(outcome, item, label, passed_over, delegates[place] if place < len(delegates) else "")
         if not items:
-            self._show_failure(one, one.result, "", passed_over, tasks.delegate(one.task))
+            self._show_failure(outcome, outcome.result, "", passed_over, tasks.delegate(outcome.task))
 
     def _show_failure(
-        self, one: tasks.Outcome, result: Mapping[str, Any], label: str, passed_over: str, delegate: str
+        self, outcome: tasks.Outcome, result: Mapping[str, Any], label: str, passed_over: str, delegate: str
     ) -> None:
-        title = self._title(one.task) + label
-        host = f"{one.host} (on {delegate})" if delegate not in ("", one.host) else one.host
+        title = self._title(outcome.task) + label
+        host = f"{outcome.host} (on {delegate})" if delegate not in ("", outcome.host) else outcome.host
         if passed_over:
-            if not tasks.is_ours(one.task):  # whose roles report such failures themselves
+            if not tasks.is_ours(outcome.task):  # whose roles report such failures themselves
                 self._show(compact_text.passed_over(passed_over, host, title, result, self._screen()))
             return
         word = "UNREACHABLE" if result.get("unreachable") else "FAILED"
-        action = str(one.task.action)
+        action = str(outcome.task.action)
         chosen = action.rpartition(".")[2] == "assert" and result.get("msg") != "Assertion failed"
-        whole = chosen or tasks.is_ours(one.task) or action.startswith(f"{tasks.COLLECTION}.")
-        text = compact_text.failure(host, title, tasks.place(one.task), result, self._screen(), word, whole)
-        same = (tasks.key(one.task) + label, text.partition("\n")[2])
+        whole = chosen or tasks.is_ours(outcome.task) or action.startswith(f"{tasks.COLLECTION}.")
+        text = compact_text.failure(host, title, tasks.place(outcome.task), result, self._screen(), word, whole)
+        same = (tasks.key(outcome.task) + label, text.partition("\n")[2])
         if same in self._told:
             text = f"{text.partition(chr(10))[0]}\n  the same as on {self._told[same]}"
         self._told.setdefault(same, host)
         self._show(text, failed=True)
 
-    def _show_change(self, one: tasks.Outcome) -> None:
+    def _show_change(self, outcome: tasks.Outcome) -> None:
         wanted = self.get_option("changed_tasks")
-        seen = self._checks() or context.CLIARGS.get("diff") or one.task.check_mode
+        seen = self._checks() or context.CLIARGS.get("diff") or outcome.task.check_mode
         if wanted == "always" or (wanted == "auto" and seen):
-            self._head(one)
+            self._head(outcome)
 
-    def _head(self, one: tasks.Outcome) -> None:
+    def _head(self, outcome: tasks.Outcome) -> None:
         """Name a task that changed a host, once."""
-        key = (one.host, tasks.key(one.task))
+        key = (outcome.host, tasks.key(outcome.task))
         if key not in self._headed:
             self._headed.add(key)
-            word = "would change" if self._checks() or one.task.check_mode else "changed"
-            head = _screen.painted(f"{word} {one.host}", _screen.YELLOW, self._colours())
-            self._show(f"{head}: {self._title(one.task)}")
+            word = "would change" if self._checks() or outcome.task.check_mode else "changed"
+            head = _screen.painted(f"{word} {outcome.host}", _screen.YELLOW, self._colours())
+            self._show(f"{head}: {self._title(outcome.task)}")
 
-    def _show_messages(self, one: tasks.Outcome) -> None:
-        for result in one.result["results"] if one.looped else [one.result]:
+    def _show_messages(self, outcome: tasks.Outcome) -> None:
+        for result in outcome.result["results"] if outcome.looped else [outcome.result]:
             if result.get("skipped"):
                 continue
             if "msg" in result:
-                self._show(compact_text.message(one.host, result["msg"]))
+                self._show(compact_text.message(outcome.host, result["msg"]))
                 continue
             kept = {key: value for key, value in result.items() if not key.startswith("_ansible")}
             self._clean_results(kept, "debug")
             for key, value in kept.items():
                 if key not in ("item", "warnings", "deprecations", "exception"):
                     shown = compact_text.message("localhost", value)
-                    self._show(compact_text.message(one.host, f"{key}: {shown}"))
+                    self._show(compact_text.message(outcome.host, f"{key}: {shown}"))

@@ -46,8 +46,8 @@ def main() -> None:
         if options["state"] == "restored":
             module.exit_json(changed=keep.exists() if module.check_mode else image.restore(keep), paths=[])
         if module.check_mode:
-            found = image.paths(root, options["homes"], options["prefix"])
-            module.exit_json(changed=True, paths=[f"/{path.relative_to(root)}" for path in found])
+            paths = image.paths(root, options["homes"], options["prefix"])
+            module.exit_json(changed=True, paths=[f"/{path.relative_to(root)}" for path in paths])
         moved = image.hide(root, options["homes"], options["prefix"], keep, options["seconds"], options["host"])
     except subprocess.CalledProcessError as error:
         module.fail_json(msg=f"{' '.join(error.cmd)} failed: {error.stderr.decode(errors='replace').strip()}")

@@ -315,10 +315,10 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = dict(module.params)
+    settings = dict(module.params)
     try:
-        topology = read(asked.pop("root"), asked.pop("allowed_cpus"))
-        plan = allocate(topology, Request(**asked))
+        topology = read(settings.pop("root"), settings.pop("allowed_cpus"))
+        plan = allocate(topology, Request(**settings))
     except ValueError as error:
         module.fail_json(msg=str(error))
     result = plan.as_dict()

@@ -36,10 +36,10 @@ def main() -> None:
         module.exit_json(changed=False, candidates=[])
     default = {**module.params["default"], "backend": backends[0]}
     try:
-        found = candidates.of_host(read("/", None), backends, default, module.params["vary"])
+        offers = candidates.of_host(read("/", None), backends, default, module.params["vary"])
     except ValueError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, candidates=found)
+    module.exit_json(changed=False, candidates=offers)
 
 
 if __name__ == "__main__":

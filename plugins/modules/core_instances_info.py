@@ -38,7 +38,7 @@ def main() -> None:
     )
     options = module.params
     try:
-        found = instances.of_host(
+        results = instances.of_host(
             read("/", None),
             options["backend"],
             options["instances_per_node"],
@@ -48,7 +48,7 @@ def main() -> None:
         )
     except ValueError as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=False, instances=found)
+    module.exit_json(changed=False, instances=results)
 
 
 if __name__ == "__main__":

@@ -59,15 +59,16 @@ def main() -> None:
     head, path = options["head"], Path(options["path"])
     source = Path(options["source"] or path)
     hosts = {
-        one["host"]: {**one, "names": sorted({*options["names"], *(one["missing"] or {})})} for one in options["hosts"]
+        host["host"]: {**host, "names": sorted({*options["names"], *(host["missing"] or {})})}
+        for host in options["hosts"]
     }
     # A host that has not compared its files may lack some.
-    having = [name for name, one in hosts.items() if one["missing"] == {} and not one["names"]]
-    plan = Spread(head, having, [name for name, one in hosts.items() if one["names"]])
+    having = [name for name, host in hosts.items() if host["missing"] == {} and not host["names"]]
+    plan = Spread(head, having, [name for name, host in hosts.items() if host["names"]])
     changed = bool(plan.waiting)
     if module.check_mode:
         module.exit_json(changed=changed, rounds=0, failures={})
-    names = {name for one in hosts.values() for name in one["names"]}
+    names = {name for host in hosts.values() for name in host["names"]}
     missing = sorted(name for name in names if not (source / name).exists())
     if missing:
         module.fail_json(msg=f"{head} has no {', '.join(missing)} in {source}: run again")

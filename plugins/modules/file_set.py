@@ -68,16 +68,16 @@ def main() -> None:
         if options["archive"] and not module.check_mode:
             unpack(Path(options["archive"]), directory, [entry["file"] for entry in options["files"]])
         record = Record(Path(options["record"]) if options["record"] else None)
-        found = file_set.differences(directory, options["files"], record)
+        differences = file_set.differences(directory, options["files"], record)
         if not module.check_mode:
             record.save()
-            for file in found:
+            for file in differences:
                 (directory / file).parent.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError, tarfile.TarError) as error:
         module.fail_json(msg=f"{directory} cannot be read: {error}")
-    result = {"differences": found}
-    if found and options["strict"] and not module.check_mode:
-        module.fail_json(msg=f"{directory} failed verification: {file_set.describe(found)}; run again", **result)
+    result = {"differences": differences}
+    if differences and options["strict"] and not module.check_mode:
+        module.fail_json(msg=f"{directory} failed verification: {file_set.describe(differences)}; run again", **result)
     module.exit_json(changed=changed, **result)
 
 

@@ -30,14 +30,14 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    folder = Path(module.params["path"])
+    path = Path(module.params["path"])
     if module.check_mode:
         module.exit_json(changed=True, summary={})
     try:
-        summary = prediction_files.collect(folder, module.params["host"], module.params["shared"])
+        summary = prediction_files.collect(path, module.params["host"], module.params["shared"])
     except (OSError, ValueError) as error:
         module.fail_json(
-            msg=f"the chunks of {folder.name} could not be joined: {error}. Run the same command again, which "
+            msg=f"the chunks of {path.name} could not be joined: {error}. Run the same command again, which "
             "computes what is missing.",
             problem=str(error),
         )

@@ -39,21 +39,21 @@ def main() -> None:
     options, check = module.params, module.check_mode
     prefix = Path(options["prefix"])
     jobs, cache = prefix / "jobs", prefix / prediction_files.CACHE
-    found: dict[str, Any] = {"model": {}, "data": {}, "previous": prediction_files.previous(jobs / options["name"])}
+    facts: dict[str, Any] = {"model": {}, "data": {}, "previous": prediction_files.previous(jobs / options["name"])}
     changed = False
     try:
         record = Record(cache / "models.read.json")
         if options["job"]:
-            found["model"], changed = prediction_files.keep(jobs, options["job"], cache, record, dry=check)
+            facts["model"], changed = prediction_files.keep(jobs, options["job"], cache, record, dry=check)
         elif options["model"]:
-            found["model"] = prediction_files.of_directory(Path(options["model"]), record)
+            facts["model"] = prediction_files.of_directory(Path(options["model"]), record)
         if options["data"]:
-            found["data"] = prediction_files.of_data(Path(options["data"]), prefix, record, dry=check)
+            facts["data"] = prediction_files.of_data(Path(options["data"]), prefix, record, dry=check)
         if not check and cache.is_dir():
             record.save()
     except (OSError, ValueError) as error:
         module.fail_json(msg=str(error))
-    module.exit_json(changed=changed, **found)
+    module.exit_json(changed=changed, **facts)
 
 
 if __name__ == "__main__":

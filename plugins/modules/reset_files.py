@@ -35,16 +35,16 @@ def main() -> None:
     )
     path = Path(module.params["path"])
     try:
-        found = sorted({one for piece in module.params["pieces"] for one in reset.paths(path, piece)})
+        paths = sorted({file for part in module.params["pieces"] for file in reset.paths(path, part)})
         if not module.check_mode:
-            found = reset.remove(path, found)
+            paths = reset.remove(path, paths)
             reset.remove_empty(path)
         module.exit_json(
-            changed=bool(found),
-            removed=[str(one) for one in found],
-            left=sorted(str(one) for one in path.iterdir()) if path.is_dir() else [],
+            changed=bool(paths),
+            removed=[str(file) for file in paths],
+            left=sorted(str(file) for file in path.iterdir()) if path.is_dir() else [],
             exists=path.is_dir(),
-            diff={"before": "".join(f"{one}\n" for one in found), "after": ""},
+            diff={"before": "".join(f"{file}\n" for file in paths), "after": ""},
         )
     except OSError as error:
         module.fail_json(msg=f"{error}; what is left can be removed in another run")

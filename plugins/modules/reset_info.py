@@ -34,18 +34,18 @@ from ansible_collections.amx.cluster.plugins.module_utils._hosts import firewall
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import reset
 
 
-def found(piece: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[str, Any]:
-    """Return what the host has of a piece."""
-    if piece in reset.OF_FILES:
-        paths = reset.paths(path, piece)
-        stays = [str(file) for file in reset.unmarked(path, piece)]
+def state(part: str, path: Path, ssh_directory: Path, ssh_name: str) -> dict[str, Any]:
+    """Return what the host has of a part of the installation."""
+    if part in reset.OF_FILES:
+        paths = reset.paths(path, part)
+        stays = [str(file) for file in reset.unmarked(path, part)]
         return {**marked(paths), "bytes": reset.size(paths), "unmarked": stays}
-    if piece == "ssh":
+    if part == "ssh":
         files = [str(file) for file in ssh_mesh.files(ssh_directory, ssh_name)]
         marks = dict.fromkeys(files, f"of the key with the comment {ssh_name}@...")
         return {"paths": files, "marks": marks, "keys": ssh_mesh.keys(places(ssh_directory), ssh_name)}
-    made = marked(reset.system_files(piece))
-    if piece == "tuning":
+    made = marked(reset.system_files(part))
+    if part == "tuning":
         return {**made, "settings": tuning.recorded()}
     rules = firewall.recorded()
     return {**made, "marks": {**made["marks"], **rules}, "rules": list(rules)}
@@ -77,7 +77,7 @@ def main() -> None:
                 "type": "list",
                 "elements": "str",
                 "choices": known,
-                "default": [piece for piece in known if piece != "downloads"],
+                "default": [part for part in known if part != "downloads"],
             },
             "ssh_directory": {"type": "path", "default": "~/.ssh"},
             "ssh_name": {"type": "str", "default": "amx_cluster"},
@@ -89,7 +89,7 @@ def main() -> None:
     try:
         module.exit_json(
             changed=False,
-            pieces={piece: found(piece, path, *ssh) for piece in options["pieces"]},
+            pieces={part: state(part, path, *ssh) for part in options["pieces"]},
             in_use=reset.used(path, options["host"]),
         )
     except OSError as error:

@@ -56,18 +56,16 @@ def main() -> None:
     )
     options = module.params
     sources = [
-        {**one, "public_key": "" if module.check_mode and one["pending"] else one["public_key"] or ""}
-        for one in options["sources"]
+        {**source, "public_key": "" if module.check_mode and source["pending"] else source["public_key"] or ""}
+        for source in options["sources"]
     ]
     path = Path(options["path"])
     try:
-        content = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     except OSError as error:
         module.fail_json(msg=f"{path} cannot be read: {error.strerror}")
     lines = ssh_mesh.authorized_lines(sources, options["name"])
-    stale = ssh_mesh.stale_keys(
-        content, lines, options["name"], options["hosts"], options["exclusive"], options["kept"]
-    )
+    stale = ssh_mesh.stale_keys(text, lines, options["name"], options["hosts"], options["exclusive"], options["kept"])
     module.exit_json(changed=False, lines=lines, stale=stale)
 
 

@@ -48,8 +48,8 @@ def main() -> None:
     use = ssh_mesh.key_use(
         public_key, configuration, options["host"], name, options["mesh"], options["sources"], options["exclusive"]
     )
-    found = [str(path) for path in ssh_mesh.files(directory, name)]
-    module.exit_json(changed=False, public_key=public_key.strip(), use=use, files=found)
+    files = [str(path) for path in ssh_mesh.files(directory, name)]
+    module.exit_json(changed=False, public_key=public_key.strip(), use=use, files=files)
 
 
 if __name__ == "__main__":

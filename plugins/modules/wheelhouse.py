@@ -164,22 +164,22 @@ def main() -> None:
 
     try:
         glibc = wheels.oldest(options["glibc"])
-        content: dict[str, Any] = {}
+        manifest: dict[str, Any] = {}
         if options["archive"]:
-            content = archive.read(Path(options["archive"]))
-            archive.check(content, options["requirements"], options["python"], glibc)
-            key = wheelhouse.key_of_archive(content, options["python"])
+            manifest = archive.read(Path(options["archive"]))
+            archive.check(manifest, options["requirements"], options["python"], glibc)
+            key = wheelhouse.key_of_archive(manifest, options["python"])
         else:
             key = wheelhouse.key(options, glibc)
         # Where only some wheels are kept, they are no wheelhouse of that key.
-        house = Path(options["path"], key if options["only"] is None else key + "-lock")
-        result: dict[str, Any] = {"changed": not house.is_dir(), "path": str(house), "key": key, "wheels": []}
+        target = Path(options["path"], key if options["only"] is None else key + "-lock")
+        result: dict[str, Any] = {"changed": not target.is_dir(), "path": str(target), "key": key, "wheels": []}
         if not result["changed"]:
-            result["wheels"] = wheelhouse.read(house)
-        elif content and not module.check_mode:
-            result["wheels"] = wheelhouse.unpack(Path(options["archive"]), house, content)
+            result["wheels"] = wheelhouse.read(target)
+        elif manifest and not module.check_mode:
+            result["wheels"] = wheelhouse.unpack(Path(options["archive"]), target, manifest)
         elif not module.check_mode:
-            result["wheels"], result["unreachable_indexes"] = wheelhouse.collect(options, house, glibc, run, ask)
+            result["wheels"], result["unreachable_indexes"] = wheelhouse.collect(options, target, glibc, run, ask)
     except (OSError, ValueError) as error:
         module.fail_json(msg=masked(str(error)))
     module.exit_json(**result)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What this collection uses of ansible-core beyond its interface for plugins: all of it, and nowhere else.
+"""Parts of ansible-core beyond its interface for plugins that the collection uses: all of them, and nowhere else.
 
 tests/unit/plugins/plugin_utils/test_ansible_core.py asks the ansible-core that is installed for it; the workflow of the
 tests does so with every one that meta/runtime.yml admits.
@@ -42,10 +42,10 @@ def role(task: Any) -> str:
 
 def outermost_role(task: Any) -> str:
     """Return the name of the role by which the role came that a task is of, or nothing."""
-    found = task._role
-    while found and found.get_parents():
-        found = found.get_parents()[0]
-    return _short(found) if found else ""
+    role = task._role
+    while role and role.get_parents():
+        role = role.get_parents()[0]
+    return _short(role) if role else ""
 
 
 def _short(role: Any) -> str:
@@ -59,7 +59,7 @@ def delegate(task: Any) -> str:
 
 
 def is_ours(task: Any) -> bool:
-    """Tell whether a task is of a role of this collection."""
+    """Return whether a task is of a role of this collection."""
     return getattr(task._role, "_role_collection", None) == COLLECTION
 
 
@@ -73,7 +73,7 @@ def place(task: Any) -> str:
 
 
 def is_rescued(task: Any) -> bool:
-    """Tell whether a block around a task has a rescue section for it."""
+    """Return whether a block around a task has a rescue section for it."""
     child, parent = task, task._parent
     while parent is not None:
         rescue = getattr(parent, "rescue", None)
@@ -86,7 +86,7 @@ def is_rescued(task: Any) -> bool:
 def replace_output(
     display: Any, output: Callable[..., None], around_prompt: Callable[[Callable[..., Any]], Callable[..., Any]]
 ) -> None:
-    """Have all that Ansible prints go through `output`, and its prompts through what `around_prompt` makes of them."""
+    """Send all that Ansible prints through `output`, and its prompts through what `around_prompt` makes of them."""
     display.display = output
     for prompt in ("prompt", "prompt_until"):
         setattr(display, prompt, around_prompt(getattr(display, prompt)))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the callback plugin amx.cluster.compact prints: a line for each role or play, failures, and a short recap."""
+"""Output of the callback plugin amx.cluster.compact: a line for each role or play, failures, and a short recap."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LONGEST = 300  # characters of a structure that is printed without -v
 
 @dataclass
 class Section:
-    """What a role, or a play without one, has done so far.
+    """Results of a role, or of a play without one, so far.
 
     began, ended: seconds of a monotonic clock. ours: whether it is a role of this collection.
     """
@@ -61,7 +61,7 @@ class Section:
 
 
 def is_trivial(section: Section) -> bool:
-    """Tell whether a section needs no line: the collection's checks of options on the control node, which passed."""
+    """Return whether a section needs no line: the collection's checks of options on the control node, which passed."""
     quiet = not (section.changed or section.failed or section.unreachable)
     return section.ours and quiet and section.hosts <= {"localhost"} and section.ended - section.began < 3
 
@@ -150,7 +150,7 @@ def details(result: Mapping[str, Any], whole: bool = True) -> list[str]:
 def _text(value: Any) -> str:
     if isinstance(value, str):
         return value.rstrip("\n")
-    if isinstance(value, (list, tuple)) and all(isinstance(one, str) for one in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value):
         return "\n".join(value)
     return json.dumps(value, default=str, ensure_ascii=False)
 
@@ -198,28 +198,28 @@ def recap(hosts: Mapping[str, Mapping[str, int]], seconds: float, check: bool, s
     hosts: {host: what AggregateStats.summarize returns}. seconds: how long the run took.
     """
     took = duration(seconds)
-    bad = [host for host, told in hosts.items() if told["failures"] or told["unreachable"]]
-    changed = sorted(host for host, told in hosts.items() if told["changed"])
-    what = "would change" if check else "changed"
+    bad = [host for host, stats in hosts.items() if stats["failures"] or stats["unreachable"]]
+    changed = sorted(host for host, stats in hosts.items() if stats["changed"])
+    verb = "would change" if check else "changed"
     beside = _besides(hosts)
     if not bad:
-        changes = f"{what} {names(changed)}" if changed else "nothing would change" if check else "nothing changed"
+        changes = f"{verb} {names(changed)}" if changed else "nothing would change" if check else "nothing changed"
         head = _screen.painted("Done", f"{BOLD};{GREEN}", screen.colours)
         return f"{head} in {took}: {changes}{beside}" if hosts else f"{head} in {took}: no host took part"
     lines = [f"{_screen.painted('Failed', f'{BOLD};{RED}', screen.colours)} after {took}{beside}"]
     width = max(map(_screen.cells, hosts))
-    for host, told in sorted(hosts.items()):
+    for host, stats in sorted(hosts.items()):
         parts = [
-            count(told[key], *words)
+            count(stats[key], *words)
             for key, words in (
                 ("failures", ("failure",)),
                 ("unreachable", ("time unreachable", "times unreachable")),
                 ("changed", ("change",)),
                 ("ok", ("task ok", "tasks ok")),
             )
-            if told[key]
+            if stats[key]
         ]
-        if told["unreachable"]:
+        if stats["unreachable"]:
             parts = ["unreachable", *(part for part in parts if "unreachable" not in part)]
         colour = RED if host in bad else ""
         lines.append(f"  {_screen.painted(_screen.padded(host, width), colour, screen.colours)}  {', '.join(parts)}")
@@ -227,5 +227,5 @@ def recap(hosts: Mapping[str, Mapping[str, int]], seconds: float, check: bool, s
 
 
 def _besides(hosts: Mapping[str, Mapping[str, int]]) -> str:
-    totals = {key: sum(told.get(key, 0) for told in hosts.values()) for key in ("ignored", "rescued")}
+    totals = {key: sum(stats.get(key, 0) for stats in hosts.values()) for key in ("ignored", "rescued")}
     return "".join(f"; {count(number, 'failure')} {key}" for key, number in totals.items() if number)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a playbook reports, as one JSON document for programs, or the part of it that a JMESPath query selects.
+"""Report of a playbook, as one JSON document for programs, or the part of it that a JMESPath query selects.
 
 On the control node only: queries need the library jmespath, which requirements.txt pins.
 """

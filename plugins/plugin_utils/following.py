@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is printed of a job that is followed, wherever it runs."""
+"""Output about a job that is followed, wherever it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Progress:
         self.redraws = screen.current().redraws
         self.recent, self.hosts = Recent(), ""
         self.ranks: Mapping[str, Any] = {}
-        self.shown: tuple[str, bool] | None = None  # the progress that was told last, and whether on the screen
+        self.shown: tuple[str, bool] | None = None  # the progress that was shown last, and whether on the screen
         self.told: set[str] = set()  # restarts and notes
         self.waits = 0.0
         self.began = time.monotonic()
@@ -58,8 +58,8 @@ class Progress:
         self._tell(seen["status"])
         if self.redraws and not ended:
             self._draw(seen)
-        told = progress, ended or not self.redraws
-        if self.restarts_only or not progress or told == self.shown or not (ended or time.monotonic() >= self.due):
+        current = progress, ended or not self.redraws
+        if self.restarts_only or not progress or current == self.shown or not (ended or time.monotonic() >= self.due):
             return
         if not self.redraws:
             self._look_at_hosts(seen)
@@ -69,7 +69,7 @@ class Progress:
         if self.redraws and ended:  # by itself a terminal would fold it in the middle of a word
             text = "\n".join(wrapped("  ", progress, screen.current().columns - 1))
         display.display(text, log_only=self.redraws and not ended)
-        self.shown = told
+        self.shown = current
         pause = self.pause(time.monotonic() - self.began)
         self.due = time.monotonic() + (pause if seen["progress"] else min(pause, QUIET))
 
@@ -77,7 +77,7 @@ class Progress:
         """Print each restart and note once, and now and then what a restart waits for."""
         for line in [
             *attempts.restarts(status.get("attempts", [])),
-            *(f"note: {one}" for one in status.get("notes", [])),
+            *(f"note: {note}" for note in status.get("notes", [])),
         ]:
             if line not in self.told:
                 self.told.add(line)
@@ -114,5 +114,5 @@ class Progress:
 
 def reason(status: Mapping[str, Any]) -> str:
     """Return how a job ended and why, with what to do where its status has that."""
-    told = f"job {status['job']} {status['state']}: {status['reason']}"
-    return f"{told}\n{status['advice']}" if "advice" in status else told
+    message = f"job {status['job']} {status['state']}: {status['reason']}"
+    return f"{message}\n{status['advice']}" if "advice" in status else message

@@ -57,12 +57,12 @@ def requested(
 
     request = {name: value for name, value in options["request"].items() if value is not None}
     for name in names(kind):
-        found = given(name)
-        if found is None:
-            found = request.get(name, earlier(name))
-        if found is not None:
-            request[name] = found
-    places = {name: found for name in ("hosts", "results") if (found := earlier(name)) is not None}
+        setting = given(name)
+        if setting is None:
+            setting = request.get(name, earlier(name))
+        if setting is not None:
+            request[name] = setting
+    places = {name: setting for name in ("hosts", "results") if (setting := earlier(name)) is not None}
     return {**options, **places, "request": request}
 
 

@@ -38,7 +38,7 @@ class WantedModel(Document):
     """A model that is to be asked.
 
     name: of the job that asks it. trained_by: the job whose model it is; empty where that is in `model`, a directory
-    (head:PATH for one on the head). hosts: of the job that asks it. folder: the directory of its results.
+    (head:PATH for one on the head). hosts: of the job that asks it. directory: that of its results.
     """
 
     name: str
@@ -47,7 +47,7 @@ class WantedModel(Document):
     setting: dict[str, Any]
     columns: list[str]
     hosts: list[str]
-    folder: Path
+    directory: Path
 
     def model_name(self) -> str:
         """Return what the model is called in messages."""
@@ -56,24 +56,24 @@ class WantedModel(Document):
     @property
     def job_file(self) -> Path:
         """The path of the job file of the job that asks it."""
-        return self.folder / "job.yml"
+        return self.directory / "job.yml"
 
     def write_job(self, about: str, fields: Mapping[str, Any]) -> None:
         """Write the job file. about: its first lines. Raises OSError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.directory.mkdir(parents=True, exist_ok=True)
         write_text(self.job_file, about + yaml.safe_dump(fields, sort_keys=False, allow_unicode=True, width=120))
 
-    def source(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the model as a source of a job file. found: what the module prediction_find has found of it."""
+    def source(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the model as a source of a job file. facts: what the module prediction_find has found of it."""
         on_head = self.trained_by or self.model.startswith(predictions.HEAD)
-        return {"directory": found["directory"], **({"at": "head"} if on_head else {})}
+        return {"directory": facts["directory"], **({"at": "head"} if on_head else {})}
 
-    def model_found(self, found: Mapping[str, Any]) -> dict[str, Any]:
+    def model_found(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return what is known of the model, as prediction_files.of_job has it. Raises OSError, ValueError.
 
-        found: what the module prediction_find has found of it; empty for a directory on the control node.
+        facts: what the module prediction_find has found of it; empty for a directory on the control node.
         """
-        return dict(found) or prediction_files.of_directory(Path(self.model), Record())
+        return dict(facts) or prediction_files.of_directory(Path(self.model), Record())
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Wanted(WantedModel):
     @property
     def path(self) -> Path:
         """The path of prediction.json."""
-        return self.folder / predictions.FILE
+        return self.directory / predictions.FILE
 
     def earlier(self) -> dict[str, Any] | None:
         """Return the prediction of this name that there is already."""
@@ -117,9 +117,9 @@ def read_model(options: Mapping[str, Any], suffix: str, this: str) -> WantedMode
     given = str(options[f"{suffix}_name"]).removesuffix(f"-{suffix}")
     name = predictions.job_name(given or _short(trained_by, model), suffix)
     hosts = _hosts(name, options)
-    folder = Path(options["results"]).expanduser().absolute() / name
+    directory = Path(options["results"]).expanduser().absolute() / name
     setting = {**setting, **_task(options, setting)}
-    return WantedModel(name, trained_by, model, setting, words(options["columns"]), hosts, folder)
+    return WantedModel(name, trained_by, model, setting, words(options["columns"]), hosts, directory)
 
 
 def read(options: Mapping[str, Any]) -> Wanted:
@@ -132,18 +132,18 @@ def read(options: Mapping[str, Any]) -> Wanted:
     if not data:
         raise ValueError("no data were named: add -e data=FILE, a CSV, JSON lines or Parquet file")
     described: dict[str, Any] = {}
-    found: dict[str, Any] = {"data": {}, "model": {}}
+    facts: dict[str, Any] = {"data": {}, "model": {}}
     if wanted.columns:
-        found["columns"] = wanted.columns
+        facts["columns"] = wanted.columns
     if not data.startswith(predictions.HEAD):
         path = Path(data).expanduser().absolute()
         described = describe(path)
-        found["data"] = {"name": path.name, "sha256": file_set.sha256(path)}
+        facts["data"] = {"name": path.name, "sha256": file_set.sha256(path)}
         data = str(path)
     elif not data.removeprefix(predictions.HEAD).startswith("/"):
         raise ValueError(f"data: {data} is not head:/PATH with an absolute path on the head")
     output_file = Path(options["output_file"]).expanduser().absolute() if options["output_file"] else None
-    return Wanted(**vars(wanted), data=data, described=described, found=found, output_file=output_file)
+    return Wanted(**vars(wanted), data=data, described=described, found=facts, output_file=output_file)
 
 
 def _model(options: Mapping[str, Any], this: str) -> tuple[str, str]:
@@ -161,9 +161,9 @@ def _model(options: Mapping[str, Any], this: str) -> tuple[str, str]:
             raise ValueError(f"model: {model} is not head:/PATH with an absolute path on the head")
         return "", model.rstrip("/")
     place = Path(model).expanduser().absolute()
-    what = contents.lacks(path.name for path in place.iterdir()) if place.is_dir() else "is not there"
-    if what:
-        raise ValueError(f"model: {place} {what}: name a directory on the control node as save_pretrained writes it")
+    problem = contents.lacks(path.name for path in place.iterdir()) if place.is_dir() else "is not there"
+    if problem:
+        raise ValueError(f"model: {place} {problem}: name a directory on the control node as save_pretrained writes it")
     return "", str(place)
 
 
@@ -180,14 +180,14 @@ def _setting(given: object) -> tuple[dict[str, Any], str]:
         return predictions.read_setting(requested.plain(given), "setting"), "setting"
     path = Path(str(given)).expanduser().absolute()
     try:
-        content = _yaml.load(path.read_text(encoding="utf-8"))
+        document = _yaml.load(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ValueError(f"setting: there is no file {path}: playbooks/infer.yml writes such a file") from None
     except yaml.YAMLError as error:
         raise ValueError(f"setting: {path}: {_yaml.problem(error)}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"setting: {path} cannot be read: {error}") from None
-    return predictions.read_setting(content, str(path)), str(path)
+    return predictions.read_setting(document, str(path)), str(path)
 
 
 def _task(options: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
@@ -233,18 +233,18 @@ def refusal(wanted: Wanted, again: bool, now: Mapping[str, Any] | None = None) -
     earlier = wanted.earlier()
     if earlier is None:
         return f"{wanted.path} is not complete JSON: add -e again=true to start anew; it is moved aside"
-    found = predictions.differences(earlier["request"], now or wanted.found)
+    differences = predictions.differences(earlier["request"], now or wanted.found)
     name = "give this prediction another name with -e predict_name=NAME, or add -e again=true to make it in its place"
-    if found:
-        lines = "\n".join(f"- {line}" for line in found)
+    if differences:
+        lines = "\n".join(f"- {line}" for line in differences)
         return (
             f"{wanted.path} is of another prediction, and rows of both cannot be mixed:\n{lines}\n"
             f"Undo the change to go on with that one, {name}; the other is moved aside."
         )
-    removed = [entry["file"] for entry in earlier.get("files", []) if not (wanted.folder / entry["file"]).exists()]
+    removed = [entry["file"] for entry in earlier.get("files", []) if not (wanted.directory / entry["file"]).exists()]
     if earlier["state"] == "complete" and not removed:
         return (
-            f"{wanted.folder} has the output of this prediction already, made {earlier['ended']}: {name}; what is "
+            f"{wanted.directory} has the output of this prediction already, made {earlier['ended']}: {name}; what is "
             "there is moved aside."
         )
     return ""

@@ -67,13 +67,13 @@ def read(loader: Any, name: str, variables: Mapping[str, Any], template: Callabl
     name: without the prefix. variables: those of the task or template, among which are those of the command line.
     template: evaluates templates in a value.
     """
-    found = given(loader)
-    key = variable(name, found)
+    extra = given(loader)
+    key = variable(name, extra)
     if not key:
         return default[0] if default else copy.copy(BY_OPTION[name].default)
     if key in NAMES:
         # Ansible shows the same text once in a run.
-        display.deprecated(deprecation(found), version=REMOVED_IN, collection_name="amx.cluster")
+        display.deprecated(deprecation(extra), version=REMOVED_IN, collection_name="amx.cluster")
     # An extra variable wins over every other one of its name.
     return structured(name, template(variables[key]))
 
@@ -90,18 +90,18 @@ def structured(name: str, value: Any) -> Any:
         return plain(_yaml.load(text))
     except (yaml.YAMLError, TypeError) as error:
         # Without the text and what the parser says, which may quote a secret; so neither has the traceback.
-        said = f": {_yaml.problem(error)}" if getattr(error, "is_yaml", False) else " is not YAML"
-        raise ValueError(f"{PREFIX}{name}{said}: write it as {{args: {{max_steps: 50}}}}") from None
+        detail = f": {_yaml.problem(error)}" if getattr(error, "is_yaml", False) else " is not YAML"
+        raise ValueError(f"{PREFIX}{name}{detail}: write it as {{args: {{max_steps: 50}}}}") from None
 
 
 def check(loader: Any) -> None:
     """Raise ValueError where a user has set an option by both of its names, or nearly by its name with the prefix."""
-    found = given(loader)
+    extra = given(loader)
     for name in NAMES:
-        variable(name, found)
-    said = misspelt([name for name in found if name.startswith(PREFIX)], sorted(NAMES))
-    if said:
-        raise ValueError(said)
+        variable(name, extra)
+    problem = misspelt([name for name in extra if name.startswith(PREFIX)], sorted(NAMES))
+    if problem:
+        raise ValueError(problem)
 
 
 def refuse_misspelt(loader: Any, options: Sequence[str]) -> None:
@@ -109,9 +109,9 @@ def refuse_misspelt(loader: Any, options: Sequence[str]) -> None:
 
     options: their names without the prefix.
     """
-    said = misspelt(list(given(loader)), options)
-    if said:
-        raise ValueError(said)
+    problem = misspelt(list(given(loader)), options)
+    if problem:
+        raise ValueError(problem)
 
 
 def misspelt(names: Sequence[str], options: Sequence[str]) -> str:

@@ -31,15 +31,15 @@ def run(
         if installed["rc"]:
             return {"failed": True, "msg": f"the runtime could not be installed in {runtime}: {_errors(installed)}"}
         answer = execute(action, archive.guarded(python, runtime, *words), sent)
-    content = _document(answer)
-    return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}"} if content is None else content
+    document = _document(answer)
+    return {"failed": True, "msg": f"{' '.join(words)} failed: {_errors(answer)}"} if document is None else document
 
 
 def ask(action: ActionBase, prefix: str, module: str, options: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return what a module of commands.ANSWERS returns on the host, from the runtime of this version that is there.
 
-    Returns None where there is none, or it does not answer: then the module itself tells why. prefix: cluster_prefix.
-    Raises AnsibleConnectionFailure where the host does not answer.
+    Returns None where there is none, or it does not answer: then the module itself returns the reason. prefix:
+    cluster_prefix. Raises AnsibleConnectionFailure where the host does not answer.
     """
     runtime = f"{prefix}/{archive.DIRECTORY}/{archive.name(archive.of_collection())}"
     command = [f"{prefix}/env/bin/python", "-S", runtime, "ask", module]
@@ -49,10 +49,10 @@ def ask(action: ActionBase, prefix: str, module: str, options: Mapping[str, Any]
 def _document(answer: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the JSON document that a command has printed in its last line; None where it has not."""
     try:
-        content = json.loads(answer["stdout"].splitlines()[-1])
+        document = json.loads(answer["stdout"].splitlines()[-1])
     except (ValueError, IndexError):
         return None
-    return content if isinstance(content, dict) and not answer["rc"] else None
+    return document if isinstance(document, dict) and not answer["rc"] else None
 
 
 def execute(action: ActionBase, command: Sequence[str], sent: bytes) -> dict[str, Any]:

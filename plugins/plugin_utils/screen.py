@@ -45,11 +45,11 @@ def measure(redraws: bool = True) -> Screen:
             columns = os.get_terminal_size(sys.stdout.fileno()).columns
         except OSError:
             columns = 0
-    found = _screen.detect(os.environ, terminal, columns, bool(ANSIBLE_COLOR))
+    detected = _screen.detect(os.environ, terminal, columns, bool(ANSIBLE_COLOR))
     if not redraws:
-        found = Screen(found.columns, False, found.colours, found.characters)
-    _shown["screen"] = found
-    return found
+        detected = Screen(detected.columns, False, detected.colours, detected.characters)
+    _shown["screen"] = detected
+    return detected
 
 
 def show(text: str) -> None:
@@ -67,9 +67,9 @@ def write(text: str, stderr: bool = False) -> None:
         display.display(bare, log_only=True)
 
 
-def send_progress(content: Mapping[str, Any]) -> None:
-    """Have a job's progress drawn at the bottom of the screen, in the place of the previous one. Empty: remove it."""
-    display.display(_PROGRESS + json.dumps(dict(content)), screen_only=True, newline=False)
+def send_progress(progress: Mapping[str, Any]) -> None:
+    """Draw a job's progress at the bottom of the screen, in the place of the previous one. Empty: remove it."""
+    display.display(_PROGRESS + json.dumps(dict(progress)), screen_only=True, newline=False)
 
 
 class Reminder:
@@ -145,9 +145,9 @@ class Live:
             return
         if msg.startswith(_PROGRESS) and options.get("newline") is False:
             self.screen = measure()
-            content = json.loads(msg[len(_PROGRESS) :])
-            self._progress = bool(content)
-            self.set(self._layout(content, self.screen) if content else ())
+            progress = json.loads(msg[len(_PROGRESS) :])
+            self._progress = bool(progress)
+            self.set(self._layout(progress, self.screen) if progress else ())
             return
         with self._lock:
             self._erase()

@@ -30,7 +30,7 @@ STORES: list[Any] = []
 
 
 class ProcessGroupMPI:
-    """What torch.distributed asks for a group."""
+    """Process group of torch.distributed over MPI."""
 
     @staticmethod
     def create(ranks: list[int]) -> Any:

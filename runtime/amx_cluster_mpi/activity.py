@@ -1,4 +1,4 @@
-"""How many collectives and messages have ended in this process: the observer of a rank takes that for progress."""
+"""Count of the collectives and messages that have ended in this process: a rank's observer takes it for progress."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ LENGTH = 512
 
 
 def is_wanted() -> bool:
-    """Tell whether collectives are to be compared."""
+    """Return whether collectives are to be compared."""
     return bool(get_debug_level() == DebugLevel.DETAIL)
 
 
@@ -26,9 +26,9 @@ def check(comm: Any, call: Call, tensors: Sequence[torch.Tensor], detail: Any) -
     mine = f"{call.name} {words(detail)} {kinds}".encode()[:LENGTH]
     sent, received = bytearray(mine.ljust(LENGTH)), bytearray(LENGTH * comm.size)
     yield comm.Iallgather([sent, MPI.BYTE], [received, MPI.BYTE])
-    said = [bytes(received[place : place + LENGTH]).decode().strip() for place in range(0, len(received), LENGTH)]
-    if len(set(said)) > 1:
-        lines = "\n".join(f"  rank {rank}: {words}" for rank, words in zip(call.ranks, said))
+    reported = [bytes(received[place : place + LENGTH]).decode().strip() for place in range(0, len(received), LENGTH)]
+    if len(set(reported)) > 1:
+        lines = "\n".join(f"  rank {rank}: {words}" for rank, words in zip(call.ranks, reported))
         raise RuntimeError(f"ranks call different collectives, number {call.number} of their group:\n{lines}")
 
 

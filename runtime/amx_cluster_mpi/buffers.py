@@ -45,7 +45,7 @@ def checked(tensor: Any, operation: str, is_sparse_allowed: bool = False) -> tor
 def moved(tensor: torch.Tensor, ranks: int = 1) -> list[Any]:
     """Return the MPI buffer of a contiguous tensor whose elements are not computed with.
 
-    ranks: how many have an equal part of it each; MPI is told the elements of one.
+    ranks: how many have an equal part of it each; MPI receives the number of elements of one.
     """
     return [memory(tensor), tensor.numel() // ranks, MOVED[tensor.element_size()]]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 
 def watch_ddp(module: Any) -> None:
-    """Have each DistributedDataParallel compress its gradients, unless the script gives it a hook of its own."""
+    """Make each DistributedDataParallel compress its gradients, unless the script gives it a hook of its own."""
     ddp = module.DistributedDataParallel
     construct = ddp.__init__
 

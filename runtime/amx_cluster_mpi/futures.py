@@ -59,7 +59,7 @@ class Future(torch.futures.Future):
         return following
 
     def add_done_callback(self, callback: Callable[[Any], Any]) -> None:
-        """Have the callback called with this future."""
+        """Register a callback that is called with this future."""
 
         def run(_ended: Any) -> None:
             with _at(self.depth):
@@ -78,7 +78,7 @@ class Completions:
         self.waiting = 0
 
     def put(self, complete: Callable[[], object]) -> None:
-        """Have this called after those before it."""
+        """Add a call after those before it."""
         with self.lock:
             self.waiting += 1
             if self.thread is None:
@@ -108,7 +108,7 @@ class Promise:
         self.done = threading.Event()
 
     def keep(self, error: BaseException | None, is_new: bool = False) -> None:
-        """Have the future completed: its operation has ended. is_new: nobody has it yet, nor gave it a callback."""
+        """Complete the future: its operation has ended. is_new: nobody has it yet, nor gave it a callback."""
         completions = self.completions(self.future.depth)
         if is_new and not completions.waiting:
             self._complete(error)

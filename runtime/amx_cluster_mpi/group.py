@@ -274,7 +274,7 @@ class MpiProcessGroup(ProcessGroup):
         def todo(comm: Any) -> Iterator[Any]:
             for target, source, reduction in zip(targets, sources, reductions):
                 mine = Contiguous(target)
-                whole = _apart(source.detach().contiguous().view(-1), mine.flat)
+                whole = _unshared(source.detach().contiguous().view(-1), mine.flat)
                 yield from reduction.reduce_scatter(comm, whole, mine.flat, [target.numel()] * self.comm.size)
                 mine.back()
 
@@ -376,7 +376,7 @@ class MpiProcessGroup(ProcessGroup):
             for target, source in zip(targets, sources):
                 whole = Contiguous(target)
                 # FSDP gathers into the tensor of which its shard is a part.
-                flat = _apart(source.detach().contiguous().view(-1), whole.flat)
+                flat = _unshared(source.detach().contiguous().view(-1), whole.flat)
                 yield comm.Iallgather(moved(flat), moved(whole.flat, self.comm.size))
                 whole.back()
 
@@ -418,7 +418,7 @@ class MpiProcessGroup(ProcessGroup):
 
         def todo(comm: Any) -> Iterator[Any]:
             mine = Contiguous(output)
-            flat = _apart(source.detach().contiguous().view(-1), mine.flat)
+            flat = _unshared(source.detach().contiguous().view(-1), mine.flat)
             yield comm.Ialltoallv(in_parts(flat, sent), in_parts(mine.flat, received))
             mine.back()
 
@@ -534,7 +534,7 @@ def _nested(lists: Any) -> list[list[Any]]:
     return [list(lists)] if lists and isinstance(lists[0], torch.Tensor) else [list(tensors) for tensors in lists]
 
 
-def _apart(flat: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+def _unshared(flat: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     """Return the elements, in memory of their own where they may share the other's: MPI refuses that."""
     shared = flat.untyped_storage().data_ptr() == other.untyped_storage().data_ptr()
     return flat.clone() if shared else flat

@@ -1,4 +1,4 @@
-"""What was begun goes on, whichever call the rank makes next.
+"""Progress of what was begun, whichever call the rank makes next.
 
 An operation is a generator: it begins non-blocking calls of MPI one after another and yields the request of each. One
 thread of the process tests the requests; so does every thread that waits, so that a synchronous collective costs no
@@ -230,7 +230,7 @@ class Progress:
                     self.wait(key, operation, None)
 
     def is_sending(self, rank: int) -> bool:
-        """Tell whether a message to a rank is under way."""
+        """Return whether a message to a rank is under way."""
         return any(operation.target == rank for queue in list(self.queues.values()) for operation in list(queue))
 
     def give_up_receiving(self) -> None:

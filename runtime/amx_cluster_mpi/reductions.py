@@ -21,7 +21,7 @@ from amx_cluster_mpi.library import MPI
 from amx_cluster_mpi.touched import worth_taking
 
 # Bytes of a piece that is reduced at a time.
-PIECE = int(os.environ.get("AMX_CLUSTER_MPI_PIECE", 1 << 20))
+CHUNK = int(os.environ.get("AMX_CLUSTER_MPI_PIECE", 1 << 20))
 # Types that are reduced in float32.
 HALVES = (torch.bfloat16, torch.float16)
 # Up to so many bytes every rank reduces all elements of these types itself: one exchange instead of two.
@@ -40,32 +40,32 @@ OPERATIONS = (
 )
 
 
-def pieces(flat: torch.Tensor) -> Sequence[torch.Tensor]:
-    """Return the pieces of a tensor that are reduced one after another."""
-    step = max(1, PIECE // flat.element_size())
+def chunks(flat: torch.Tensor) -> Sequence[torch.Tensor]:
+    """Return the chunks of a tensor that are reduced one after another."""
+    step = max(1, CHUNK // flat.element_size())
     return flat.split(step) if flat.numel() > step else (flat,) if flat.numel() else ()
 
 
 class Reduction:
-    """One of ReduceOp's operations on elements of one type.
+    """An operation of ReduceOp on elements of one type.
 
     Raises ValueError where it is none: an average of integers, bits of fractions, an order of complex numbers.
     """
 
     def __init__(self, operation: Any, dtype: torch.dtype, size: int) -> None:
-        found, of_bool = next((row[1:] for row in OPERATIONS if operation == row[0]), (None, None))
+        native, of_bool = next((row[1:] for row in OPERATIONS if operation == row[0]), (None, None))
         name = getattr(operation, "name", operation)
-        if found is None:
+        if native is None:
             raise ValueError(f"backend mpi does not have the reduction {name}")
         fraction = dtype.is_floating_point or dtype.is_complex
         if (
             (operation == ReduceOp.AVG and not fraction)
-            or (found in (MPI.BAND, MPI.BOR, MPI.BXOR) and fraction)
-            or (found in (MPI.MIN, MPI.MAX) and dtype.is_complex)
+            or (native in (MPI.BAND, MPI.BOR, MPI.BXOR) and fraction)
+            or (native in (MPI.MIN, MPI.MAX) and dtype.is_complex)
             or (dtype not in HALVES and dtype not in REDUCED)
         ):
             raise ValueError(f"backend mpi cannot reduce {dtype} by {name}")
-        self.operation = of_bool if dtype is torch.bool else found
+        self.operation = of_bool if dtype is torch.bool else native
         self.divisor = size if operation == ReduceOp.AVG else 1
         self.here = dtype in HALVES
 
@@ -73,11 +73,11 @@ class Reduction:
         """Reduce the tensor over all ranks, in place. pauses: see touched.py."""
         touched = (yield from worth_taking(comm, flat, pauses)) if self.operation == MPI.SUM else None
         elements = touched.taken() if touched else flat
-        for piece in pieces(elements):
+        for chunk in chunks(elements):
             if self.here:
-                yield from self._exchange(comm, piece)
+                yield from self._exchange(comm, chunk)
             else:
-                yield comm.Iallreduce(MPI.IN_PLACE, reduced(piece), self.operation)
+                yield comm.Iallreduce(MPI.IN_PLACE, reduced(chunk), self.operation)
         self._average(elements)
         if touched:
             touched.put_back(elements)
@@ -91,11 +91,11 @@ class Reduction:
             if is_root:
                 self._locally(rows, flat)
         else:
-            for piece in pieces(flat):
+            for chunk in chunks(flat):
                 if is_root:
-                    yield comm.Ireduce(MPI.IN_PLACE, reduced(piece), self.operation, root)
+                    yield comm.Ireduce(MPI.IN_PLACE, reduced(chunk), self.operation, root)
                 else:
-                    yield comm.Ireduce(reduced(piece), None, self.operation, root)
+                    yield comm.Ireduce(reduced(chunk), None, self.operation, root)
         if is_root:
             self._average(flat)
 
@@ -121,8 +121,8 @@ class Reduction:
 
     def _average(self, flat: torch.Tensor) -> None:
         if self.divisor > 1 and not self.here:
-            for piece in flat.split(GRAIN):
-                piece.div_(self.divisor)
+            for chunk in flat.split(GRAIN):
+                chunk.div_(self.divisor)
 
     def _exchange(self, comm: Any, flat: torch.Tensor) -> Iterator[Any]:
         """All-reduce elements that MPI cannot compute with."""
@@ -167,12 +167,12 @@ def add_sparse(comm: Any, tensor: torch.Tensor) -> Iterator[Any]:
     own, counts = torch.tensor([len(values)]), torch.empty(comm.size, dtype=torch.int64)
     yield comm.Iallgather(moved(own), moved(counts, comm.size))
     lengths = counts.tolist()
-    found = []
+    gathered = []
     for part in (indices, values):
         row = part[0].numel() if len(part) else part.shape[1:].numel()
         all_of_them = part.new_empty(sum(lengths), *part.shape[1:])
         yield comm.Iallgatherv(moved(part), in_parts(all_of_them, [length * row for length in lengths]))
-        found.append(all_of_them)
-    total = torch.sparse_coo_tensor(found[0].t(), found[1], tensor.shape)
+        gathered.append(all_of_them)
+    total = torch.sparse_coo_tensor(gathered[0].t(), gathered[1], tensor.shape)
     with torch.no_grad():
         tensor.copy_(total.coalesce())

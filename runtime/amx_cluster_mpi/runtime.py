@@ -18,12 +18,12 @@ OURS = "PMI_SIZE"
 OTHERS = {"OMPI_COMM_WORLD_SIZE": "Open MPI's mpirun", "TORCHELASTIC_RUN_ID": "torchrun"}
 # Seconds that the ranks may take to form the group, and to end.
 FORM = 300.0
-# Seconds that a rank waits at most for others to be told that it leaves.
+# Seconds that a rank waits at most until others are notified that it leaves.
 GOODBYE = 2.0
 
 
 class Leaving(SystemExit):
-    """What sys.exit raises: it knows at its end whether it has ended the script, or was caught."""
+    """Exception that sys.exit raises: it knows at its end whether it has ended the script, or was caught."""
 
     def __init__(self, status: Any, ended: Callable[[], None]) -> None:
         super().__init__(status)
@@ -100,7 +100,7 @@ class Runtime:
         sys.excepthook, sys.exit, os._exit = excepthook, exit_with, leave_with  # type: ignore[assignment]
 
     def is_up(self) -> bool:
-        """Tell whether this process is the rank, and has neither failed nor ended MPI."""
+        """Return whether this process is the rank, and has neither failed nor ended MPI."""
         return not self.failed and os.getpid() == self.pid and not MPI.Is_finalized()
 
     def close(self) -> None:
@@ -132,13 +132,13 @@ class Runtime:
         MPI.Finalize()
 
     def leave(self) -> None:
-        """Have this process end without the other ranks, by os._exit(0) of the script: they go on without it."""
+        """End this process without the other ranks, by os._exit(0) of the script: they go on without it."""
         if self.is_up():
             self.watchdog.say_goodbye(GOODBYE, at_once=True)
             self._end_for_launcher()
 
     def _end_for_launcher(self) -> None:
-        """Tell the launcher what MPI_Finalize would, which waits for all ranks (PMI's simple protocol).
+        """Report to the launcher what MPI_Finalize would, which waits for all ranks (PMI's simple protocol).
 
         It would else take the end of this process for a failure, and end the others.
         """

@@ -32,12 +32,12 @@ class Touched:
 
     def taken(self) -> torch.Tensor:
         """Return their elements in one piece, and those that make no whole block."""
-        found = self.rows.new_empty(len(self.places) * self.rows.shape[1] + len(self.rest))
-        into = found[: found.numel() - len(self.rest)].view(-1, self.rows.shape[1])
+        elements = self.rows.new_empty(len(self.places) * self.rows.shape[1] + len(self.rest))
+        into = elements[: elements.numel() - len(self.rest)].view(-1, self.rows.shape[1])
         for part in self._parts():
             torch.index_select(self.rows, 0, self.places[part], out=into[part])
-        found[found.numel() - len(self.rest) :] = self.rest
-        return found
+        elements[elements.numel() - len(self.rest) :] = self.rest
+        return elements
 
     def put_back(self, elements: torch.Tensor) -> None:
         """Put what taken() has returned back into the tensor."""

@@ -1,4 +1,4 @@
-"""What is going on in MPI, and for how long: MPI itself waits for ever, and nothing can call it back.
+"""Watchdog of calls of MPI and their time: MPI itself waits for ever, and nothing can call it back.
 
 A thread looks every second. A collective that waits for longer than NOTICE tells the other ranks of its group where it
 is; so that a rank that gives up can say which of them have not come. Giving up raises an error where the script waits.
@@ -35,7 +35,7 @@ LEFT = ""
 
 @dataclass
 class Call:
-    """What this process is in: the ranks that it needs, its group, its number there, its name and the
+    """Call that this process is in: the ranks that it needs, its group, its number there, its name and the
     elements and type of its tensor.
 
     give_up: what is called, with the report, when it will not end; this process ends by default.
@@ -122,14 +122,14 @@ class Watchdog:
         activity.note_end()
 
     def end(self) -> None:
-        """Tell those that wait for this rank, now or later, that it will not come: its script has ended."""
+        """Notify ranks that wait for this one, now or later, that it will not come: its script has ended."""
         with self.lock:
             self.ended = True
             for (rank, group), (number, _name) in list(self.heard.items()):
                 self._answer(rank, group, number)
 
     def say_goodbye(self, seconds: float, at_once: bool) -> None:
-        """Tell all ranks that this one ends without MPI_Finalize, and wait so long at most until that is sent.
+        """Notify all ranks that this one ends without MPI_Finalize, and wait so long at most until that is sent.
 
         at_once: whether it does not wait until all others have said the same.
         """
@@ -141,7 +141,7 @@ class Watchdog:
             for rank in range(self.comm.size):
                 if rank != self.rank and rank not in self.gone:
                     self._send(rank, LEFT, int(at_once), self.last)
-            while not all(request.Test() for _content, request in self.sent) and time.monotonic() < end:
+            while not all(request.Test() for _message, request in self.sent) and time.monotonic() < end:
                 time.sleep(0.001)
 
     def close(self) -> None:
@@ -169,14 +169,14 @@ class Watchdog:
             for rank in call.ranks:
                 if rank != self.rank:
                     self._send(rank, call.group, call.number, call.text())
-            self.sent = [(content, request) for content, request in self.sent if not request.Test()]
+            self.sent = [(message, request) for message, request in self.sent if not request.Test()]
 
     def _send(self, rank: int, group: str, number: int, name: Any) -> None:
-        content = pickle.dumps((group, number, name))
-        self.sent.append((content, self.comm.Isend([content, MPI.BYTE], rank)))
+        message = pickle.dumps((group, number, name))
+        self.sent.append((message, self.comm.Isend([message, MPI.BYTE], rank)))
 
     def _answer(self, rank: int, group: str, number: int) -> None:
-        """Tell a rank that waits for a collective of a group, or for a message, that this one has ended before it."""
+        """Notify a rank that waits for a collective of a group, or for a message, that this one has ended before it."""
         if self.last.get(group, -1) < number or (number == MESSAGE and not self.is_sending(rank)):
             self._send(rank, group, self.last.get(group, -1), ENDED)
 
@@ -184,9 +184,9 @@ class Watchdog:
         with self.lock:
             status = MPI.Status()
             while self.comm is not None and not self.stopped and self.comm.Iprobe(MPI.ANY_SOURCE, 0, status):
-                content = bytearray(status.Get_count(MPI.BYTE))
-                self.comm.Recv([content, MPI.BYTE], status.Get_source(), 0)
-                group, number, name = pickle.loads(content)
+                message = bytearray(status.Get_count(MPI.BYTE))
+                self.comm.Recv([message, MPI.BYTE], status.Get_source(), 0)
+                group, number, name = pickle.loads(message)
                 if group == LEFT:
                     self.left[status.Get_source()] = name
                     if number:
@@ -197,13 +197,13 @@ class Watchdog:
                     self._answer(status.Get_source(), group, number)
 
     def _has_left(self, rank: int, call: Call) -> bool:
-        """Tell whether a rank that this call needs has ended."""
+        """Return whether a rank that this call needs has ended."""
         if rank in self.left:
             return call.number == MESSAGE or self.left[rank].get(call.group, -1) < call.number
         return self.heard.get((rank, call.group), (0, ""))[1] == ENDED
 
     def _is_left(self, call: Call) -> bool:
-        """Tell whether this call will not end: a collective needs all ranks, and a message from any rank one."""
+        """Return whether this call will not end: a collective needs all ranks, and a message from any rank one."""
         others = [rank for rank in call.ranks if rank != self.rank]
         wanted = all if call.number == MESSAGE else any
         return bool(others) and wanted(self._has_left(rank, call) for rank in others)

@@ -50,11 +50,11 @@ class Begun(Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Tell whether it has ended."""
+        """Return whether it has ended."""
         return self.operation.ended
 
     def is_success(self) -> bool:
-        """Tell whether it has ended without an error."""
+        """Return whether it has ended without an error."""
         return self.operation.ended and self.operation.error is None
 
     def exception(self) -> BaseException | None:
@@ -148,11 +148,11 @@ class All(Work):
         self.wait()
 
     def is_completed(self) -> bool:
-        """Tell whether all have ended."""
+        """Return whether all have ended."""
         return all(work.is_completed() for work in self.works)
 
     def is_success(self) -> bool:
-        """Tell whether all have ended without an error."""
+        """Return whether all have ended without an error."""
         return all(work.is_success() for work in self.works)
 
     def exception(self) -> BaseException | None:

@@ -258,8 +258,8 @@ TOUCHED = """
 import amx_cluster_mpi, torch, torch.distributed as dist
 from amx_cluster_mpi import reductions, touched
 touched.PAUSE = 2
-lengths, pieces = [], reductions.pieces
-reductions.pieces = lambda flat: lengths.append(flat.numel()) or pieces(flat)
+lengths, chunks = [], reductions.chunks
+reductions.chunks = lambda flat: lengths.append(flat.numel()) or chunks(flat)
 dist.init_process_group("mpi")
 rank, ranks = dist.get_rank(), dist.get_world_size()
 for dtype in torch.float32, torch.float64, torch.bfloat16:

@@ -17,7 +17,7 @@ from ansible_collections.amx.cluster.plugins.plugin_utils.runtimes.runtime impor
 
 
 class RuntimeAction(ControlNodeAction):
-    """Its task is that of the head, which a runtime contacts where it has to."""
+    """Action whose task is that of the head, which a runtime contacts where it has to."""
 
     # A job that was started, by its name or its file.
     JOB: ClassVar[dict[str, Any]] = {"job": {"type": "str", "default": ""}, "override": {"type": "raw"}}

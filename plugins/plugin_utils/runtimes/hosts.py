@@ -39,8 +39,8 @@ INTERVAL = 2.0
 
 BEHIND = 1 << 42
 """An offset behind the end of every log."""
-TOLD = 1 << 20
-"""Bytes at the end of a log in which is looked for why its job failed."""
+REASON = 1 << 20
+"""Bytes at the end of a log in which the reason of a failure is looked for."""
 
 NOT_FETCHED = ("data", "models", "project", "secrets.json", ".amx-cluster.json")
 """What of a job directory is not among the results."""
@@ -56,24 +56,24 @@ class Hosts(Runtime):
         """The directory of all job directories, the same on every host."""
         return f"{self.variable('job_prefix') or self.variable('cluster_prefix')}/jobs"
 
-    def folder(self, job: str) -> str:
+    def directory(self, job: str) -> str:
         return f"{self.jobs}/{job}"
 
     def has(self, job: str) -> bool:
-        """Tell whether the head has such a job."""
-        path = f"{self.folder(job)}/status.json"
-        found = self.module("ansible.builtin.stat", path=path, get_checksum=False, get_mime=False)
-        return bool(found["stat"]["exists"])
+        """Return whether the head has such a job."""
+        path = f"{self.directory(job)}/status.json"
+        stat = self.module("ansible.builtin.stat", path=path, get_checksum=False, get_mime=False)
+        return bool(stat["stat"]["exists"])
 
     def missing(self, job: str) -> str:
         return directory.NO_JOB.format(job)
 
     def start(self, request: Request) -> dict[str, Any]:
-        """Have the head write the job's directory on every host and start its supervisor, and follow the job."""
-        job, folder = request.run.job.name, self.folder(request.run.job.name)
+        """Start the job by the command of the head, which writes its directory on every host, and follow it."""
+        job, path = request.run.job.name, self.directory(request.run.job.name)
         document = start_document(request, self.jobs).to_json()
         python = f"{request.plan['environment']}/bin/python"
-        answer = runtime_command.run(self.action, python, request.plan["runtime"], ["start", folder], document)
+        answer = runtime_command.run(self.action, python, request.plan["runtime"], ["start", path], document)
         if answer.get("failed"):
             full = disk_problem(answer["msg"], str(self.variables["inventory_hostname"]))
             raise ValueError(full or answer["msg"])
@@ -100,7 +100,7 @@ class Hosts(Runtime):
                 come_back = ""
                 for line in seen["log"].splitlines():
                     (display.display if shows_log else display.v)(line)
-                offset, log = seen["log_offset"], (log + seen["log"])[-TOLD:]
+                offset, log = seen["log_offset"], (log + seen["log"])[-REASON:]
                 progress.show(seen)
                 if ended and not seen["log"]:
                     break
@@ -108,13 +108,13 @@ class Hosts(Runtime):
                     return {key: seen[key] for key in ("status", "outcome", "progress")}
                 wait = INTERVAL
         if not reads and seen["status"]["state"] == "failed":
-            log = self._look(job, -TOLD)["log"]
+            log = self._look(job, -REASON)["log"]
         return self._conclude(seen, log, shows_results=shows_results)
 
     def _look(self, job: str, offset: int, wait: float = 0) -> dict[str, Any]:
         """Return how a job stands, once it has ended or after so many seconds, and its log from an offset on."""
         try:
-            options = {"path": self.folder(job), "log_offset": offset, "wait": wait}
+            options = {"path": self.directory(job), "log_offset": offset, "wait": wait}
             answer = runtime_command.ask(self.action, self.jobs.removesuffix("/jobs"), "job_info", options)
             return answer if answer and "status" in answer else self.module("amx.cluster.job_info", **options)
         except AnsibleConnectionFailure as error:
@@ -124,16 +124,16 @@ class Hosts(Runtime):
     @staticmethod
     def _conclude(seen: Mapping[str, Any], log: str, *, shows_results: bool) -> dict[str, Any]:
         """Show the results. Raises JobEnded, with what its log tells, where the job failed."""
-        found = {key: seen[key] for key in ("status", "outcome", "progress")}
+        result = {key: seen[key] for key in ("status", "outcome", "progress")}
         if seen["outcome"] and shows_results:
             screen.show(results.table(seen["outcome"]))
         state = seen["status"]["state"]
         if state == "succeeded":
-            return found
-        told = following.reason(seen["status"])
+            return result
+        message = following.reason(seen["status"])
         if state == "failed" and seen["status"].get("returncode"):
-            told += f"\n{first_failure(log, reason=seen['status']['reason'])}".rstrip()
-        raise JobEnded(told, found)
+            message += f"\n{first_failure(log, reason=seen['status']['reason'])}".rstrip()
+        raise JobEnded(message, result)
 
     def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
         """Return the jobs that the head has, with the processes of ranks that jobs_info has gathered on each host.
@@ -143,7 +143,7 @@ class Hosts(Runtime):
         removed = {host: seen["removed"] for host, seen in gathered.items() if seen.get("removed") is not None}
         every = gathered.get(self.variables["inventory_hostname"], {}).get("jobs", [])
         entries = status.entries(
-            [status.without_secrets(one, removed) for one in every],
+            [status.without_secrets(entry, removed) for entry in every],
             {host: seen.get("processes") or [] for host, seen in gathered.items()},
         )
         notes = [
@@ -173,20 +173,20 @@ class Hosts(Runtime):
         return list(self._stop(job)["lines"])
 
     def _stop(self, job: str) -> dict[str, Any]:
-        return self.module("amx.cluster.job_end", path=self.folder(job), host=self.variables["inventory_hostname"])
+        return self.module("amx.cluster.job_end", path=self.directory(job), host=self.variables["inventory_hostname"])
 
     def fetch(self, job: str, to: Path) -> Fetched:
         """Pack the job directory on the head, without data and models, and fetch it."""
-        folder = self.folder(job)
-        seen = self.module("amx.cluster.job_info", path=folder)
+        directory = self.directory(job)
+        seen = self.module("amx.cluster.job_info", path=directory)
         if not seen["outcome"]:
             raise ValueError(f"Job {job} is {seen['status']['state']} and has no results yet.")
-        self.module("ansible.builtin.file", path=f"{folder}/secrets.json", state="absent")
+        self.module("ansible.builtin.file", path=f"{directory}/secrets.json", state="absent")
         # The directory of all jobs can be read by everyone, and others may fetch the same job now.
         private = self.module("amx.cluster.own_path", path=f"{self.jobs}/.{job}.", state="temporary")["path"]
         try:
             packed = f"{private}/results.tar"
-            self.module("ansible.legacy.command", argv=pack(folder, packed))
+            self.module("ansible.legacy.command", argv=pack(directory, packed))
             self.fetch_file(packed, to)
         finally:
             self.module("ansible.builtin.file", path=private, state="absent")
@@ -229,7 +229,7 @@ def start_document(request: Request, jobs: str) -> Start:
     )
 
 
-def pack(folder: str, to: str) -> Sequence[str]:
+def pack(directory: str, to: str) -> Sequence[str]:
     """Return the command that packs the results of a job directory."""
     excluded = [f"--exclude=./{name}" for name in NOT_FETCHED]
-    return ["tar", "--create", f"--file={to}", f"--directory={folder}", *excluded, "."]
+    return ["tar", "--create", f"--file={to}", f"--directory={directory}", *excluded, "."]

@@ -38,11 +38,11 @@ def having(job: str, action: ActionBase, variables: Mapping[str, Any]) -> Runtim
     there = configured(action, variables)
     if len(there) == 1:
         return there[0]
-    found = next((runtime for runtime in there if runtime.has(job)), None)
-    if found is None:
+    first = next((runtime for runtime in there if runtime.has(job)), None)
+    if first is None:
         raise ValueError(there[-1].missing(job))
-    for other in there[there.index(found) + 1 :]:
+    for other in there[there.index(first) + 1 :]:
         note = other.also_has(job)
         if note:
-            found.show(note)
-    return found
+            first.show(note)
+    return first

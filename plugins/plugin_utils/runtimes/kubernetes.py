@@ -77,12 +77,12 @@ class Kubernetes(Runtime):
         return Api.connect(self.settings.kubeconfig, self.settings.context, self.settings.namespace)
 
     def has(self, job: str) -> bool:
-        """Tell whether the cluster has objects of a job. With -e volume=true its volume may have its files alone."""
-        return bool(self.found(job)) or self.reads_volume
+        """Return whether the cluster has objects of a job. With -e volume=true its volume may have its files alone."""
+        return bool(self.find(job)) or self.reads_volume
 
     def also_has(self, job: str) -> str:
         with suppress(ValueError):
-            if self.found(job):
+            if self.find(job):
                 return jobs_text.duplicate(job, self.settings.namespace)
         return ""
 
@@ -91,19 +91,19 @@ class Kubernetes(Runtime):
 
     @property
     def reads_volume(self) -> bool:
-        """Whether the volume is read, also for jobs that the cluster has no objects of."""
+        """Return whether the volume is read, also for jobs that the cluster has no objects of."""
         return is_on(self.option("volume"))
 
-    def found(self, job: str) -> jobs.JobInPods | None:
+    def find(self, job: str) -> jobs.JobInPods | None:
         """Return a job; None where the cluster has no object of it. Raises ValueError."""
         return next(iter(jobs.gather(self.api, object_name(job))), None) if job else None
 
     def the_job(self, job: str) -> jobs.JobInPods:
         """Return a job. Raises ValueError, with the jobs that are there, where the cluster has no object of it."""
-        found = self.found(job)
-        if found is None:
+        in_pods = self.find(job)
+        if in_pods is None:
             raise ValueError(self.missing(job))
-        return found
+        return in_pods
 
     # What it does
 
@@ -169,8 +169,10 @@ class Kubernetes(Runtime):
 
     def follow(self, job: str, *, shows_results: bool = True, until_ready: bool = False) -> dict[str, Any]:
         del until_ready  # models are served on hosts only
-        found = self.the_job(job)
-        return self.watch(Follower(self.api, found.job, found.name, found.kind, self.show), shows_results=shows_results)
+        in_pods = self.the_job(job)
+        return self.watch(
+            Follower(self.api, in_pods.job, in_pods.name, in_pods.kind, self.show), shows_results=shows_results
+        )
 
     def watch(self, follower: Follower, *, shows_results: bool = True) -> dict[str, Any]:
         """Show a job's progress until it ends."""
@@ -180,13 +182,13 @@ class Kubernetes(Runtime):
 
     def log(self, job: str) -> dict[str, Any]:
         """Show the log of the pod -e pod until the job ends; where its pods are gone, that on the volume."""
-        found = self.found(job)
-        if found is None and not self.reads_volume:
+        in_pods = self.find(job)
+        if in_pods is None and not self.reads_volume:
             raise ValueError(self.missing(job))
         try:
             number = int(self.option("pod"))
             with ended():
-                status = found and log.follow(self.api, found, number, display.display, self.show)
+                status = in_pods and log.follow(self.api, in_pods, number, display.display, self.show)
         except ApiError as error:
             if error.status:
                 raise
@@ -198,21 +200,21 @@ class Kubernetes(Runtime):
             return {"status": status}
         name = object_name(job)
         with volume.reader(self.api, self.settings, display.display, name) as reader:
-            directory = reader.directory(found, name)
+            directory = reader.directory(in_pods, name)
             text = reader.log(directory)
         display.display(f"The log on the volume, jobs/{directory}:\n{text.rstrip()}")
-        return {"status": jobs.status(found) if found else {}}
+        return {"status": jobs.status(in_pods) if in_pods else {}}
 
     def status(self, job: str, gathered: Mapping[str, Mapping[str, Any]]) -> Jobs:
         listed: Sequence[Mapping[str, Any]] = []
         try:
             name = object_name(job) if job else ""
-            found = jobs.gather(self.api, name)
-            missing = "" if found or not job else self.missing(job)
-            entries = [jobs.entry(jobs.with_report(self.api, one)) for one in found]
+            in_pods = jobs.gather(self.api, name)
+            missing = "" if in_pods or not job else self.missing(job)
+            entries = [jobs.entry(jobs.with_report(self.api, item)) for item in in_pods]
             if self.reads_volume:
                 with volume.reader(self.api, self.settings, display.display) as reader:
-                    listed = [one for one in reader.job_directories() if not job or one["name"] in (job, name)]
+                    listed = [entry for entry in reader.job_directories() if not job or entry["name"] in (job, name)]
         except ValueError as error:
             return Jobs(problem=f"Jobs on Kubernetes are not known: {error}")
         if not self.reads_volume:
@@ -231,35 +233,35 @@ class Kubernetes(Runtime):
         return str(entry["kubernetes"]["user"])
 
     def stop(self, job: str) -> Stopped:
-        """Have the job end by itself within -e grace seconds, and delete what runs its pods.
+        """Request the end of the job within -e grace seconds, and delete what runs its pods.
 
         With -e remove=true every object of it goes. The claim and the files on the volume stay.
         """
-        found = self.the_job(job)
-        what = stop.plan(self.api, found, remove=is_on(self.option("remove")))
+        in_pods = self.the_job(job)
+        stopping = stop.plan(self.api, in_pods, remove=is_on(self.option("remove")))
         if not self.check_mode:
-            stop.run(self.api, what, float(self.option("grace")), display.display)
-        lines = [f"{one['kind']} {one['metadata']['name']}" for one in what.objects]
+            stop.run(self.api, stopping, float(self.option("grace")), display.display)
+        lines = [f"{item['kind']} {item['metadata']['name']}" for item in stopping.objects]
         removed = "would be removed" if self.check_mode else "removed"
-        place = f" in {found.directory}" if found.directory else ""
+        place = f" in {in_pods.directory}" if in_pods.directory else ""
         return Stopped(
-            what.was_running,
-            f"{removed} from namespace {found.namespace}",
+            stopping.was_running,
+            f"{removed} from namespace {in_pods.namespace}",
             lines,
             note=f"its files stay on the volume{place}",
         )
 
     def fetch(self, job: str, to: Path) -> Fetched:
-        """Have a job's directory packed by a pod of its own, and fetch that, verified by its SHA-256."""
-        found = self.found(job)
-        if found is None and not self.reads_volume:
+        """Pack a job's directory in a pod of its own, and fetch that, verified by its SHA-256."""
+        in_pods = self.find(job)
+        if in_pods is None and not self.reads_volume:
             raise ValueError(self.missing(job))
-        state = jobs.status(found)["state"] if found else ""
-        if found and not jobs.has_ended(state):
+        state = jobs.status(in_pods)["state"] if in_pods else ""
+        if in_pods and not jobs.has_ended(state):
             raise ValueError(f"job {job} is {state} and has no results yet")
         name = object_name(job)
         with volume.reader(self.api, self.settings, display.display, name) as reader:
-            directory = reader.directory(found, name)
+            directory = reader.directory(in_pods, name)
             sums = reader.fetch(directory, to)
         size = f"{sums['bytes'] / 2**20:.1f} MiB"
         note = f"{size} of jobs/{directory}, verified by SHA-256 {sums['sha256']}"

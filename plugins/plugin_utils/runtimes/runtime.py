@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What starts jobs somewhere and finds them again: the interface behind job_start, job_status, job_log, job_stop and
+"""Runtimes, which start jobs and find them again: the interface behind job_start, job_status, job_log, job_stop and
 job_fetch.
 
 A launcher (module_utils/_jobs/launchers) writes what starts the ranks of a plan. A runtime starts that: on the hosts of
@@ -94,7 +94,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Stopped:
-    """What became of a job that was stopped.
+    """Outcome of stopping a job.
 
     what: what `ended` has, such as "orphaned processes ended", in check mode "orphaned processes that would be ended".
     ended: what was ended or removed, a line each. missing: the message where there never was such a job, unless
@@ -114,7 +114,7 @@ class Stopped:
 class Fetched:
     """A job directory that was fetched as a tar file.
 
-    outcome: its results.json, or its status.json where there is none; with `started`, by which runs are told apart.
+    outcome: its results.json, or its status.json where there is none; with `started`, by which runs are distinguished.
     files: {name among the results: file on the control node} that are not in the tar file. facts: what else the JSON
     document has, such as bytes and sha256. note: the same for a person.
     """
@@ -126,7 +126,7 @@ class Fetched:
 
 
 class Runtime(ABC):
-    """Where jobs run. Its methods raise ValueError and OSError with what is wrong, naming playbooks/NAME.yml to run.
+    """Runtime of jobs. Its methods raise ValueError and OSError with what is wrong, naming playbooks/NAME.yml to run.
 
     name: as a launcher names it in `Launcher.runtime`.
     """
@@ -140,12 +140,12 @@ class Runtime(ABC):
     # What it has
 
     def is_configured(self) -> bool:
-        """Tell whether the inventory has this runtime. No connection is made."""
+        """Return whether the inventory has this runtime. No connection is made."""
         return True
 
     @abstractmethod
     def has(self, job: str) -> bool:
-        """Tell whether a job is, or was, here. job: its name, not empty."""
+        """Return whether a job is, or was, here. job: its name, not empty."""
 
     def also_has(self, job: str) -> str:
         """Return a note for a job that another runtime has, too, and is the one that is meant; else nothing."""
@@ -238,15 +238,15 @@ class Runtime(ABC):
 
         Raises AnsibleConnectionFailure where the host does not answer.
         """
-        found = dict(
+        answer = dict(
             self.action._execute_module(module_name=module, module_args=options, task_vars=dict(self.variables))
         )
-        if found.get("unreachable"):
-            raise AnsibleConnectionFailure(str(found.get("msg", "")))
-        if found.get("failed"):
-            message = str(found.get("stderr") or found.get("msg") or f"{module} failed without a message").strip()
+        if answer.get("unreachable"):
+            raise AnsibleConnectionFailure(str(answer.get("msg", "")))
+        if answer.get("failed"):
+            message = str(answer.get("stderr") or answer.get("msg") or f"{module} failed without a message").strip()
             raise ValueError(disk_problem(message, str(self.variables.get("inventory_hostname", ""))) or message)
-        return found
+        return answer
 
     def fetch_file(self, source: str, to: Path, *, required: bool = True) -> None:
         """Copy a file from the task's host to the control node. Raises ValueError where it cannot be, if required."""
@@ -261,9 +261,9 @@ class Runtime(ABC):
             templar=self.action._templar,
             shared_loader_obj=self.action._shared_loader_obj,
         )
-        found = action.run(task_vars=dict(self.variables))
-        if found.get("failed"):
-            message = str(found.get("msg") or f"{source} cannot be fetched")
+        result = action.run(task_vars=dict(self.variables))
+        if result.get("failed"):
+            message = str(result.get("msg") or f"{source} cannot be fetched")
             raise ValueError(disk_problem(message, socket.gethostname(), str(to.parent)) or message)
 
     @staticmethod

@@ -151,7 +151,7 @@ def measure_pair(link: Link, peer: int, leads: bool, largest: int, seconds: floa
     half_trip(link, small, peer, leads, PINGS)
     latency = statistics.median(half_trip(link, small, peer, leads, PINGS) for _batch in range(BATCHES))
     took, before = latency, 8
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for size in [size for size in MESSAGES if size <= max(largest, MESSAGES[0])]:
         estimate = 2 * took * (size / before if before > 8 else 1)  # seconds there and back
         room = end - time.monotonic()
@@ -163,8 +163,8 @@ def measure_pair(link: Link, peer: int, leads: bool, largest: int, seconds: floa
         half_trip(link, data, peer, leads, 1)
         took = statistics.median(half_trip(link, data, peer, leads, 1) for _repeat in range(repeats))
         before = size
-        found = {"bytes": size, "bandwidth_mbyte_s": round(size / took / 1e6, 2)}
-    return {"latency_us": round(latency * 1e6, 2), **found}
+        figures = {"bytes": size, "bandwidth_mbyte_s": round(size / took / 1e6, 2)}
+    return {"latency_us": round(latency * 1e6, 2), **figures}
 
 
 def measure_pairs(
@@ -176,19 +176,19 @@ def measure_pairs(
     mine: dict[tuple[str, str], dict[str, Any]] = {}
     for pairs in rounds:
         dist.monitored_barrier(group)  # of gloo: who waits here sleeps
-        for one, other in pairs:
+        for first, other in pairs:
             rank = dist.get_rank()
-            if rank not in (leaders[one], leaders[other]):
+            if rank not in (leaders[first], leaders[other]):
                 continue
-            leads = rank == leaders[one]
-            peer = leaders[other] if leads else leaders[one]
-            key = hosts[one], hosts[other]
+            leads = rank == leaders[first]
+            peer = leaders[other] if leads else leaders[first]
+            key = hosts[first], hosts[other]
             try:
-                found = measure_pair(link, peer, leads, largest, seconds / len(rounds))
+                figures = measure_pair(link, peer, leads, largest, seconds / len(rounds))
             except Exception as error:  # of MPI or gloo: the other pairs go on
                 mine[key] = {"failed": str(error).splitlines()[0] if str(error) else type(error).__name__}
             else:
-                mine[key] = joined(mine.get(key), found) if leads else {}
+                mine[key] = joined(mine.get(key), figures) if leads else {}
     dist.monitored_barrier(group)
     everyones: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(everyones, mine, group=group)
@@ -198,24 +198,24 @@ def measure_pairs(
     ]
 
 
-def joined(one: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
+def joined(earlier: dict[str, Any] | None, other: dict[str, Any]) -> dict[str, Any]:
     """Return the better figures of two meetings: other load on the hosts only makes them worse; and those of each."""
-    if one and "failed" in one:
-        return one
-    both = [one, other] if one else [other]
-    fastest = max(both, key=lambda found: found["bandwidth_mbyte_s"])
-    meetings = [*(one["meetings_mbyte_s"] if one else []), other["bandwidth_mbyte_s"]]
-    latency = min(found["latency_us"] for found in both)
+    if earlier and "failed" in earlier:
+        return earlier
+    measured = [earlier, other] if earlier else [other]
+    fastest = max(measured, key=lambda figures: figures["bandwidth_mbyte_s"])
+    meetings = [*(earlier["meetings_mbyte_s"] if earlier else []), other["bandwidth_mbyte_s"]]
+    latency = min(figures["latency_us"] for figures in measured)
     return {**fastest, "latency_us": latency, "meetings_mbyte_s": meetings}
 
 
-def pair(key: tuple[str, str], found: list[dict[str, Any]]) -> dict[str, Any]:
+def pair(key: tuple[str, str], reports: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a pair from what its two ranks have found: {hosts, latency_us, bandwidth_mbyte_s, state, reason, ...}."""
     blank = {"hosts": list(key), "latency_us": None, "bandwidth_mbyte_s": None, "meetings_mbyte_s": []}
-    for one in found:
-        if "failed" in one:
-            return {**blank, "state": "failed", "reason": one["failed"]}
-    return {**blank, **next(one for one in found if one), "state": "measured", "reason": ""}
+    for report in reports:
+        if "failed" in report:
+            return {**blank, "state": "failed", "reason": report["failed"]}
+    return {**blank, **next(report for report in reports if report), "state": "measured", "reason": ""}
 
 
 def prepared(operation: str, size: int) -> Callable[[], Any]:

@@ -1,4 +1,4 @@
-"""When a rank last made progress, and whether it waits for others: docs/watching.md has what counts as what."""
+"""Progress of a rank, and whether it waits for others: docs/watching.md has what counts as what."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amx_cluster.observer.rank import Rank, group
 
 
 class Activity:
-    """What the script does, as it reports it itself (`note`, `step`) and as it is seen from outside (`look`)."""
+    """Activity of the script, as it reports it itself (`note`, `step`) and as it is seen from outside (`look`)."""
 
     # The share of one processor that a rank, or what it started, uses at least when it is at work.
     BUSY = 0.05
@@ -120,7 +120,7 @@ class Activity:
         return self.is_delayed(spins, elapsed)
 
     def is_delayed(self, spins: bool, elapsed: float) -> bool:
-        """Tell whether a thread could have run since the last look, `elapsed` seconds ago, and had no processor.
+        """Return whether a thread could have run since the last look, `elapsed` seconds ago, and had no processor.
 
         Only asked where nothing else tells of progress: it takes reading a file for each thread of all processes.
         """

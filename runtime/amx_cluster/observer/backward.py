@@ -1,4 +1,4 @@
-"""When a backward pass has computed all gradients, and waits for DistributedDataParallel's reductions.
+"""End of a backward pass's computation, after which it waits for DistributedDataParallel's reductions.
 
 Python is at the call of the pass all the time, whether it computes or waits. What torch.compile makes of a step is to
 have nothing of this in it.
@@ -14,10 +14,10 @@ from typing import Any
 
 
 class Watcher:
-    """What watches backward passes. One that begins elsewhere than in the rank's main thread is left alone."""
+    """Watcher of backward passes. One that begins elsewhere than in the rank's main thread is left alone."""
 
     def is_here(self) -> bool:
-        """Tell whether this is the rank's main thread."""
+        """Return whether this is the rank's main thread."""
         raise NotImplementedError
 
     def begins(self) -> None:
@@ -56,21 +56,21 @@ def watch(autograd: Any, watcher: Watcher, reducing: Callable[[], list[Any]]) ->
 
 
 def at_last_gradient(tensors: Any, autograd: Any, watcher: Watcher, models: list[Any]) -> Any:
-    """Have a pass from these tensors tell when all gradients of the models are computed; return the hook for that.
+    """Report when a pass from these tensors has computed all gradients of the models; return the hook for that.
 
     The pass calls back in the order in which it was asked to, and DistributedDataParallel asks at its last gradient.
-    None: these gradients are not reduced, or it cannot be told when.
+    None: these gradients are not reduced, or it is unknown when.
     """
     compiled = sys.modules.get("torch._dynamo.compiled_autograd")
     if not models or getattr(compiled, "compiled_autograd_enabled", False):
         return None
     roots = [tensors] if hasattr(tensors, "register_hook") else tensors
     root = next((root for root in roots if root.requires_grad), None)
-    asked: list[bool] = []
+    queued: list[bool] = []
 
     def ask(_gradient: Any) -> None:
-        if not asked and watcher.is_here():
-            asked.append(True)
+        if not queued and watcher.is_here():
+            queued.append(True)
             autograd.Variable._execution_engine.queue_callback(lambda: watcher.waits(models))
 
     return root.register_hook(ask) if root is not None else None
@@ -83,6 +83,6 @@ def undisturbed(function: Any) -> Any:
 
 
 def is_compiling() -> bool:
-    """Tell whether torch.compile traces what runs now."""
+    """Return whether torch.compile traces what runs now."""
     compiler = getattr(sys.modules["torch"], "compiler", None)
     return bool(getattr(compiler, "is_compiling", bool)())

@@ -12,14 +12,14 @@ UNREACHABLE = (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EHOSTDOWN, errno.ENE
 
 
 def is_unreachable(error: BaseException) -> bool:
-    """Tell whether an error says that the supervisor cannot be reached, and not that this process lacks something."""
+    """Return whether an error says that the supervisor cannot be reached, and not that this process lacks something."""
     return isinstance(error, (ConnectionError, TimeoutError, socket.timeout)) or (
         isinstance(error, OSError) and error.errno in UNREACHABLE
     )
 
 
 class Connection:
-    """One connection for all messages.
+    """Connection for all messages.
 
     It needs no new descriptor when the script has used up its own, and 800 ranks do not make the supervisor accept 400
     connections a second.
@@ -53,7 +53,7 @@ class Connection:
         self.socket = new
 
     def is_ours(self, connection: socket.socket) -> bool:
-        """Tell whether the socket is what it was: a script may close all descriptors, and get its number anew."""
+        """Return whether the socket is what it was: a script may close all descriptors, and get its number anew."""
         with contextlib.suppress(OSError):
             if os.fstat(connection.fileno()).st_ino == self.inode:
                 return True

@@ -78,7 +78,7 @@ class Failures:
             sys.__excepthook__(kind, error, trace)
 
     def watch_arguments(self, argparse: Any) -> None:
-        """Have a parser that refuses the script's arguments say so in one piece, without the usage of all of them.
+        """Shorten the error of a parser that refuses the script's arguments: it leaves out the usage of all of them.
 
         A script of the Trainer's has some 200 arguments, and every rank would print them.
         """

@@ -1,4 +1,4 @@
-"""Whether ranks train one model: the gradients that they apply in one and the same step are compared."""
+"""Check that ranks train one model: the gradients that they apply in one and the same step are compared."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Gradients:
             self.found = summed and {"step": self.steps, **summed}
 
     def publish(self) -> None:
-        """Tell the supervisor what was found; look no further when something was, or nothing will be."""
+        """Report the result to the supervisor; end the search when something was found, or nothing will be."""
         self.heartbeat.gradient = self.found
         self.settled = self.found is not None or self.steps >= self.MOST
 

@@ -31,11 +31,11 @@ def libraries() -> list[str]:
     return sorted(path for path in paths if os.path.basename(path).startswith(wanted))
 
 
-def gather(c10d: Any, content: Any) -> list[Any]:
+def gather(c10d: Any, value: Any) -> list[Any]:
     """Return what each rank of the group passes, in their order. It travels as JSON: no peer's pickle is loaded."""
     import torch
 
-    mine = list(json.dumps(content).encode())
+    mine = list(json.dumps(value).encode())
     sizes = [torch.zeros(1, dtype=torch.int64) for _rank in range(c10d.get_world_size())]
     c10d.all_gather(sizes, torch.tensor([len(mine)], dtype=torch.int64))
     lengths = [size.tolist()[0] for size in sizes]
@@ -51,7 +51,7 @@ class Group:
         self.rank, self.activity = rank, activity
 
     def watch(self, c10d: Any) -> None:
-        """Have init_process_group write world.json when the first group is there, and its end be safe.
+        """Make init_process_group write world.json when the first group is there, and its end be safe.
 
         Where the stack has oneCCL, its bindings are imported before: no script has to name them.
         """
@@ -112,7 +112,7 @@ class Group:
             raise RuntimeError(ALONE.format(size=size, does="trains as if it were the only one"))
 
     def watch_accelerate(self, module: Any) -> None:
-        """Have accelerate's optimizer refuse its step without a group: it knows the launcher's variables."""
+        """Make accelerate's optimizer refuse its step without a group: it knows the launcher's variables."""
         original = module.AcceleratedOptimizer.step
         watcher = self
 

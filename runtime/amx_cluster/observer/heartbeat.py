@@ -1,4 +1,4 @@
-"""Tell the job's supervisor every two seconds how this rank is, from a thread that never holds up the script."""
+"""Heartbeats to the job's supervisor every two seconds, from a thread that never holds up the script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Heartbeat:
     PATIENCE = 60.0
     # Seconds that threads and child processes have when the script has failed, and waits for their end.
     FAILED = 20.0
-    # Seconds without progress after which it is told where the script is.
+    # Seconds without progress after which the heartbeat has the position of the script.
     STACK = 4.0
 
     def __init__(self, rank: Rank, activity: Activity, notices: Notices) -> None:
@@ -72,7 +72,7 @@ class Heartbeat:
         os._exit = leave_with  # type: ignore[assignment]
 
     def forget(self) -> None:
-        """Be of no use in a forked child, and hold nothing of the rank's."""
+        """Disable the heartbeat in a forked child and close its socket."""
         self.sending = threading.Lock()
         if self.connection is not None:
             self.connection.close()
@@ -102,7 +102,7 @@ class Heartbeat:
         self.leave(status)
 
     def end(self) -> None:
-        """Tell that the script has ended: what is silent from now on is not stopped.
+        """Report that the script has ended: what is silent from now on is not stopped.
 
         The thread is not left to the interpreter's end, which needs a free descriptor to stop it.
         """
@@ -124,8 +124,8 @@ class Heartbeat:
                     message = {**self.message(), "files": files, "logged": logged}
                     self.connection.send(json.dumps(message).encode() + b"\n")
                 self.reached, self.cut_off = True, None
-                for name, content in files.items():
-                    if self.rank.unsent.get(name) is content:  # else there is a newer one
+                for name, document in files.items():
+                    if self.rank.unsent.get(name) is document:  # else there is a newer one
                         del self.rank.unsent[name]
         except Exception as error:
             if not is_unreachable(error):

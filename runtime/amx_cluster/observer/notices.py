@@ -18,7 +18,7 @@ KEY = "amx_cluster/leaves_after"
 
 
 class Notices:
-    """What the host's metadata service announces, in the form of EC2 (IMDSv2), and what the ranks do about it.
+    """Announcements of the host's metadata service, in the form of EC2 (IMDSv2), and what the ranks do about it.
 
     docs.aws.amazon.com/AWSEC2/latest/UserGuide/spot-instance-termination-notices.html: there is a notice two minutes
     before, {"action": "terminate", "time": "2026-11-25T12:00:00Z"}; without one the answer is 404.
@@ -26,7 +26,7 @@ class Notices:
 
     SECONDS = 5.0  # between two questions, as is recommended there
     TIMEOUT = 2.0
-    PATIENCE = 3  # questions without an answer before that is told
+    PATIENCE = 3  # questions without an answer before that is reported
 
     def __init__(self, rank: Rank) -> None:
         self.rank = rank
@@ -60,8 +60,8 @@ class Notices:
         written = self._get(ACTION)
         if written is None:
             return None
-        told = json.loads(written)
-        return {**{name: str(told[name]) for name in ("action", "time")}, "instance": self._get(INSTANCE) or ""}
+        notice = json.loads(written)
+        return {**{name: str(notice[name]) for name in ("action", "time")}, "instance": self._get(INSTANCE) or ""}
 
     def _get(self, path: str) -> str | None:
         """Return what is at a path, None where nothing is. Raises OSError, HTTPException, ValueError."""
@@ -88,7 +88,7 @@ class Notices:
             return answer.status, answer.read(10_000).decode()
 
     def is_due(self, step: int) -> bool:
-        """Tell whether all ranks save after this step, which has just ended here.
+        """Return whether all ranks save after this step, which has just ended here.
 
         A rank whose host leaves sets the next step, which no other rank has ended yet: its gradients are reduced with
         this one. The others look after every step, and so see it in time.

@@ -98,7 +98,7 @@ class Observer:
         return watched
 
     def keep_over_exec(self) -> None:
-        """Have a script that starts itself anew in this process (os.exec*) be the rank again."""
+        """Keep a script that starts itself anew in this process (os.exec*) the rank."""
         execve = os.execve
         private = {wire.RANK: json.dumps(self.observed), wire.SUPERVISOR: self.supervisor}
 

@@ -1,4 +1,4 @@
-"""Where a rank's script is, by Python's stacks, and whether it waits for other ranks there."""
+"""Position of a rank's script by Python's stacks, and whether it waits for other ranks there."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ BACKWARD = "_engine_run_backward"
 
 def places(frame: Any) -> list[tuple[str, str, int]]:
     """Return (file, function, line) of a frame and its callers, the innermost first, at most eight."""
-    found: list[tuple[str, str, int]] = []
-    while frame is not None and len(found) < 8:
-        found.append((frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno))
+    positions: list[tuple[str, str, int]] = []
+    while frame is not None and len(positions) < 8:
+        positions.append((frame.f_code.co_filename, frame.f_code.co_name, frame.f_lineno))
         frame = frame.f_back
-    return found
+    return positions
 
 
 def is_in_mpi(where: list[tuple[str, str, int]]) -> bool:
-    """Tell whether a thread at these places is in the backend mpi, or waits for another thread there."""
+    """Return whether a thread at these places is in the backend mpi, or waits for another thread there."""
     innermost = next((path for path, _function, _line in where if path != threading.__file__), "")
     return f"/{MPI}/" in innermost
 
@@ -54,7 +54,7 @@ def ended_in_mpi() -> int:
 
 
 def is_in_collective(where: list[tuple[str, str, int]]) -> bool:
-    """Tell whether a thread at these places is within a collective operation: in torch's call, or in a wait()."""
+    """Return whether a thread at these places is within a collective operation: in torch's call, or in a wait()."""
     if not where:
         return False
     return any(path.endswith(COLLECTIVES) for path, _function, _line in where[:2]) or ".wait(" in linecache.getline(
@@ -63,7 +63,7 @@ def is_in_collective(where: list[tuple[str, str, int]]) -> bool:
 
 
 def is_waiting(where: list[tuple[str, str, int]]) -> bool:
-    """Tell whether a thread at these places that uses no processor waits for other ranks."""
+    """Return whether a thread at these places that uses no processor waits for other ranks."""
     return (
         is_in_mpi(where)
         or is_in_collective(where)

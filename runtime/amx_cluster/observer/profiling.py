@@ -1,4 +1,4 @@
-"""Where the time of a rank's steps goes by kind of operation: torch's profiler, over a few steps after the warm-up.
+"""Time of a rank's steps by kind of operation: torch's profiler, over a few steps after the warm-up.
 
 The first rank of a host is profiled: one thread of Python calls the operations, forward and backward, one after another
 (on a CPU autograd runs the backward pass in the thread that calls it), so that their own times have no overlap. What is
@@ -22,7 +22,7 @@ from typing import Any
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import OPERATIONS
 
 PRODUCTS, ATTENTION, DROPOUT, ELEMENTWISE, CASTS, OPTIMIZER, COLLECTIVES, INPUT, OTHER = OPERATIONS
-# Operations that are told, and letters of their names: a script may have some of its own.
+# Operations that are reported, and letters of their names: a script may have some of its own.
 MOST, LONGEST = 10, 60
 
 OTHERS = "the script uses torch's profiler itself"
@@ -104,13 +104,13 @@ def summed(events: Iterable[Any], seconds: float, waited: float = 0.0) -> tuple[
     last = next((event for event in reversed(mine) if event.is_async and event.name.startswith(STEP)), None)
     deciding: dict[int, str] = {}
     makers: dict[int, str] = {}
-    found: dict[tuple[str, str], list[float]] = {}
+    totals: dict[tuple[str, str], list[float]] = {}
     within = 0.0
 
     def add(name: str, kind: str, spent: float) -> None:
         # What autograd does around an operation of the backward pass is part of it, and no call of its own.
         own = name[len(ENGINE) :] if name.startswith(ENGINE) else name
-        entry = found.setdefault((own, kind), [0.0, 0])
+        entry = totals.setdefault((own, kind), [0.0, 0])
         entry[0] += spent
         entry[1] += own is name
 
@@ -132,14 +132,14 @@ def summed(events: Iterable[Any], seconds: float, waited: float = 0.0) -> tuple[
         add(last.name, OPTIMIZER, max(0.0, last.time_range.end - last.time_range.start - within))
 
     kinds = dict.fromkeys(OPERATIONS, 0.0)
-    for (_name, kind), (spent, _calls) in found.items():
+    for (_name, kind), (spent, _calls) in totals.items():
         kinds[kind] += spent / 1e6
     kinds[OTHER] = seconds - sum(spent for kind, spent in kinds.items() if kind != OTHER)
     # DistributedDataParallel, and what Python waits for, is in no operation.
     hidden = min(max(0.0, waited - kinds[COLLECTIVES]), max(0.0, kinds[OTHER]))
     kinds[COLLECTIVES] += hidden
     kinds[OTHER] -= hidden
-    most = sorted(found.items(), key=lambda item: -item[1][0])[:MOST]
+    most = sorted(totals.items(), key=lambda item: -item[1][0])[:MOST]
     operations = [
         {"name": name[:LONGEST], "kind": kind, "seconds": spent / 1e6, "calls": calls}
         for (name, kind), (spent, calls) in most
@@ -213,7 +213,7 @@ class Profiling:
             "seconds": seconds / self.steps,
             "kinds": {kind: spent / self.steps for kind, spent in kinds.items()},
             "operations": [
-                {**one, "seconds": one["seconds"] / self.steps, "calls": one["calls"] / self.steps}
-                for one in operations
+                {**operation, "seconds": operation["seconds"] / self.steps, "calls": operation["calls"] / self.steps}
+                for operation in operations
             ],
         }

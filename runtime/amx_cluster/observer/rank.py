@@ -1,4 +1,4 @@
-"""Who this process is, and what it writes into the job directory."""
+"""Rank of this process, and its files in the job directory."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Rank:
         self.logged: deque[dict[str, Any]] = deque(maxlen=wire.LOGGED_KEPT)
 
     def speaks(self) -> bool:
-        """Tell whether this process is the rank. A forked child has all that the rank had, but is not."""
+        """Return whether this process is the rank. A forked child has all that the rank had, but is not."""
         return self.pid == os.getpid()
 
     def is_watched(self, name: str) -> bool:
-        """Tell whether one of the job file's switches under `watch` is on, as it is by default."""
+        """Return whether one of the job file's switches under `watch` is on, as it is by default."""
         return bool(self.watch.get(name, True))
 
     def attempt(self) -> str:
@@ -69,15 +69,15 @@ class Rank:
             self.logged.extendleft(reversed(taken))
             raise
 
-    def write(self, name: str, content: Any) -> None:
+    def write(self, name: str, document: Any) -> None:
         """Put a JSON file into the job directory, complete or not at all, and have the next heartbeat bring it."""
         if not self.speaks():
             return
-        self.unsent[name] = content
+        self.unsent[name] = document
         with contextlib.suppress(OSError):  # a disk that is full is no reason to end the script
             path = os.path.join(self.job, name)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            replace(path, json.dumps(content, indent=1))
+            replace(path, json.dumps(document, indent=1))
 
 
 def group() -> Any:

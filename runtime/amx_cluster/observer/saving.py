@@ -16,7 +16,7 @@ MOST_FILES = 64
 
 
 def load_to_numbered_cpus(serialization: Any) -> None:
-    """Have torch.load take a device such as `cpu:0`, of which it knows the name `cpu` alone.
+    """Make torch.load take a device such as `cpu:0`, of which it knows the name `cpu` alone.
 
     With backend ccl, accelerate names the Trainer's device so, and the Trainer loads its checkpoints to that device.
     serialization: torch.serialization.
@@ -87,10 +87,10 @@ def newest_part(rank: Rank) -> dict[str, list[str]]:
         key=lambda name: int(name[11:]),
         default="",
     )
-    folder = os.path.join(output, newest)
+    directory = os.path.join(output, newest)
     files = [
-        os.path.relpath(os.path.join(place, name), folder)
-        for place, _folders, names in os.walk(folder)
+        os.path.relpath(os.path.join(place, name), directory)
+        for place, _directories, names in os.walk(directory)
         for name in names
     ]
     return {newest: files[:MOST_FILES]} if newest and files else {}

@@ -15,7 +15,7 @@ from amx_cluster.observer.rank import Rank
 
 
 def watch_accelerate(module: Any) -> None:
-    """Have accelerate's state take FSDP for ranks on CPUs, as it does for those on other devices."""
+    """Make accelerate's state take FSDP for ranks on CPUs, as it does for those on other devices."""
     state = module.AcceleratorState
     construct = state.__init__
 
@@ -42,8 +42,8 @@ def watch_accelerate(module: Any) -> None:
 
 
 def watch_trainer(module: Any) -> None:
-    """Have the Trainer evaluate a model before it trains it, and save it in one piece: at the end of its training, and
-    where the script requests it."""
+    """Make the Trainer evaluate a model before its training. It saves the model complete: at the end of the training,
+    and where the script requests it."""
     trainer = module.Trainer
     evaluation_loop, train, save_model = trainer.evaluation_loop, trainer.train, trainer.save_model
 
@@ -77,14 +77,14 @@ def watch_trainer(module: Any) -> None:
     trainer.evaluation_loop, trainer.train, trainer.save_model = unsharded_evaluation, merging_train, merging_save
 
 
-def merge(trainer: Any, folder: str) -> None:
+def merge(trainer: Any, directory: str) -> None:
     """Gather the weights on rank 0, and save the model there; once for each step, as scripts save it at the end, too.
 
     All ranks take part. Rank 0 needs memory for all weights, the others for the largest one.
     """
-    made = trainer.state.global_step, folder
+    made = trainer.state.global_step, directory
     if getattr(trainer, "_amx_cluster_merged", None) != made and trainer.is_fsdp_enabled:
-        trainer._save(folder, state_dict=trainer.accelerator.get_state_dict(trainer.model))
+        trainer._save(directory, state_dict=trainer.accelerator.get_state_dict(trainer.model))
         trainer._amx_cluster_merged = made
 
 

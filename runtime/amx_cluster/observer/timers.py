@@ -66,7 +66,7 @@ class Timers:
         self.complete = True
 
     def is_here(self) -> bool:
-        """Tell whether this is the thread whose time is divided; not one of a forked child's."""
+        """Return whether this is the thread whose time is divided; not one of a forked child's."""
         return threading.get_ident() == self.thread and os.getpid() == self.pid
 
     def spend(self) -> float:
@@ -118,7 +118,7 @@ class Timers:
         return True
 
     def restart(self) -> None:
-        """Let the step begin now."""
+        """Restart the time of the step."""
         self.ended = self.mark = self.clock()
 
     def count(self, seconds: float) -> None:
@@ -130,7 +130,7 @@ class Timers:
                 self.seconds.append(seconds)
         if self.counted % self.block_steps == 0:
             if len(self.blocks) == BLOCKS:
-                self.blocks = [one + other for one, other in zip(self.blocks[::2], self.blocks[1::2])]
+                self.blocks = [first + other for first, other in zip(self.blocks[::2], self.blocks[1::2])]
                 self.block_steps *= 2
             self.blocks.append(0.0)
         self.blocks[-1] += self.parts[COMPUTE]
@@ -143,18 +143,18 @@ class Timers:
     def summary(self) -> dict[str, Any]:
         """Return the means and percentiles of the steps so far; module_utils/_jobs/measured.py merges the ranks'."""
         steps, seconds = self.counted, sorted(self.seconds)
-        found: dict[str, Any] = {"warmup_steps": self.warmup, "made": self.steps, "steps": steps}
+        figures: dict[str, Any] = {"warmup_steps": self.warmup, "made": self.steps, "steps": steps}
         if not steps or not seconds:
-            return found
-        found["step_seconds"] = {
+            return figures
+        figures["step_seconds"] = {
             **{name: seconds[int(share * (len(seconds) - 1) + 0.5)] for name, share in SHARES.items()},
             "mean": self.total / steps,
             "count": steps,
         }
         if self.split:
-            found.update({name: part / steps for name, part in zip(PARTS, self.sums)})
+            figures.update({name: part / steps for name, part in zip(PARTS, self.sums)})
             complete = self.blocks[: steps // self.block_steps]
-            found["compute_blocks"] = [float(f"{block / self.block_steps:.6g}") for block in complete]
+            figures["compute_blocks"] = [float(f"{block / self.block_steps:.6g}") for block in complete]
             if self.complete and "torch.distributed.distributed_c10d" in sys.modules:
-                found.update(calls=self.sum_calls / steps, bytes=self.sum_bytes / steps)
-        return found
+                figures.update(calls=self.sum_calls / steps, bytes=self.sum_bytes / steps)
+        return figures

@@ -26,7 +26,7 @@ COLLECTIVES = (
 
 
 class Timing(backward.Watcher):
-    """What has the timers of a rank run."""
+    """Timing of a rank, which runs its timers."""
 
     def __init__(self, settings: dict[str, Any], gradients: Gradients) -> None:
         """Begin to measure this process. settings: the job's `measure`. gradients: know the reduced models."""
@@ -180,7 +180,7 @@ class Timing(backward.Watcher):
         self.time(module.DistributedDataParallel, ("_distributed_broadcast_coalesced",))
 
     def time(self, owner: Any, names: tuple[str, ...], count: Any = None) -> None:
-        """Have the time of functions or methods be communication, of those that the owner has of its own.
+        """Count the time of functions or methods as communication, of those that the owner has of its own.
 
         count: receives the arguments of those that are called by no other one of them.
         """
@@ -214,8 +214,8 @@ class Timing(backward.Watcher):
         self.timers.bytes += bytes_of(arguments[0]) if arguments else 0
 
 
-def bytes_of(content: Any) -> int:
+def bytes_of(value: Any) -> int:
     """Return the bytes of a tensor, or of those in a list of lists."""
-    if isinstance(content, (list, tuple)):
-        return sum(map(bytes_of, content))
-    return int(content.numel() * content.element_size()) if hasattr(content, "element_size") else 0
+    if isinstance(value, (list, tuple)):
+        return sum(map(bytes_of, value))
+    return int(value.numel() * value.element_size()) if hasattr(value, "element_size") else 0

@@ -19,7 +19,7 @@ WARMUP = 5
 
 
 def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) -> None:
-    """Have transformers' Trainer report its steps to progress.json, at most once a second, on rank 0.
+    """Make transformers' Trainer report its steps to progress.json, at most once a second, on rank 0.
 
     Where a host is to be taken back, it saves a checkpoint.
     """
@@ -92,7 +92,7 @@ def watch(trainer: Any, group: Group, gradients: Gradients, notices: Notices) ->
             self.report(args, state)
 
         def keep(self, entry: dict[str, Any]) -> None:
-            """Have the supervisor add an entry to the job's curves."""
+            """Send the supervisor an entry of the job's curves."""
             if rank.number != 0 or not rank.speaks():
                 return
             if self.number is None:
@@ -130,15 +130,15 @@ def training(args: Any, model: Any, loader: Any) -> dict[str, Any]:
     {samples (of an epoch), epochs (that are set), parameters (that are trained), gradient_bytes, embedding_bytes (of
     them, of embeddings, which are complete last)}.
     """
-    found: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
+    facts: dict[str, Any] = {"epochs": getattr(args, "num_train_epochs", None)}
     with contextlib.suppress(Exception):
-        found["samples"] = len(loader.dataset)
+        facts["samples"] = len(loader.dataset)
     with contextlib.suppress(Exception):
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        found["parameters"] = sum(parameter.numel() for parameter in trained)
-        found["gradient_bytes"] = sum(parameter.numel() * parameter.element_size() for parameter in trained)
-        found["embedding_bytes"] = sum(table.numel() * table.element_size() for table in embeddings(model))
-    return found
+        facts["parameters"] = sum(parameter.numel() for parameter in trained)
+        facts["gradient_bytes"] = sum(parameter.numel() * parameter.element_size() for parameter in trained)
+        facts["embedding_bytes"] = sum(table.numel() * table.element_size() for table in embeddings(model))
+    return facts
 
 
 def embeddings(model: Any) -> list[Any]:

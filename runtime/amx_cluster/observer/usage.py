@@ -1,4 +1,4 @@
-"""What a rank and all that it has started use of their host, as the kernel tells in /proc (proc(5))."""
+"""Usage of the host by a rank and all that it has started, from /proc (proc(5))."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def family(pid: int) -> list[int]:
     """Return the processes that a process has started, and those that these have."""
     if not os.path.exists(f"/proc/{pid}/task/{pid}/children"):
         return family_by_parents(pid)  # a kernel without CONFIG_PROC_CHILDREN
-    found, left = [], [pid]
+    processes, left = [], [pid]
     while left:
         parent = left.pop()
         with contextlib.suppress(*VANISHED):
@@ -34,8 +34,8 @@ def family(pid: int) -> list[int]:
             for thread in os.listdir(f"/proc/{parent}/task"):
                 with contextlib.suppress(*VANISHED):
                     left += map(int, read(f"/proc/{parent}/task/{thread}/children").split())
-        found.append(parent)
-    return found[1:]
+        processes.append(parent)
+    return processes[1:]
 
 
 def family_by_parents(pid: int) -> list[int]:
@@ -44,12 +44,12 @@ def family_by_parents(pid: int) -> list[int]:
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(*VANISHED):
             children.setdefault(int(stat(f"/proc/{name}/stat")[1]), []).append(int(name))
-    found, left = [], [pid]
+    processes, left = [], [pid]
     while left:
         new = children.get(left.pop(), [])
-        found += new
+        processes += new
         left += new
-    return found
+    return processes
 
 
 def moved_bytes(pid: int) -> int:
@@ -63,8 +63,8 @@ def moved_bytes(pid: int) -> int:
 def communication_seconds(domain: set[int], polling: set[int]) -> float:
     """Return the processor time of this process's threads that communicate: no work of the rank's.
 
-    They are pinned elsewhere than the rank, as oneCCL's workers, or poll in the backend mpi. They do so without end,
-    also while there is nothing to be done.
+    They are pinned elsewhere than the rank, as oneCCL's workers, or poll in the backend mpi. They do so
+    indefinitely, also while there is nothing to be done.
     """
     used = 0
     for thread in os.listdir("/proc/self/task"):
@@ -80,16 +80,16 @@ def delays(pid: int, thread: int | None = None) -> dict[int, float]:
     {thread: seconds}, empty where the kernel does not tell (CONFIG_SCHED_INFO). Documentation/scheduler/sched-stats.rst
     of the kernel has the file's format.
     """
-    found = {}
+    by_thread = {}
     with contextlib.suppress(*VANISHED):
         for name in os.listdir(f"/proc/{pid}/task") if thread is None else [str(thread)]:
             with contextlib.suppress(*VANISHED, IndexError):
-                found[int(name)] = int(read(f"/proc/{pid}/task/{name}/schedstat").split()[1]) / 1e9
-    return found
+                by_thread[int(name)] = int(read(f"/proc/{pid}/task/{name}/schedstat").split()[1]) / 1e9
+    return by_thread
 
 
 class Usage:
-    """What the rank has used since it began: own (seconds, of the rank's process), others (those of all that it has
+    """Usage of the rank since it began: own (seconds, of the rank's process), others (those of all that it has
     started), moved (bytes read and written by all of them, also those of files that they have in their memory)."""
 
     def __init__(self, domain: set[int], polling: set[int]) -> None:

@@ -59,13 +59,13 @@ class Attention(torch.autograd.Function):
         for rows, some, place in blocks(shape):
             part = (rows, some)
             scores = _scores(query[part], keys[part], None if expanded is None else expanded[part], scale)
-            found = kept[part].view(-1, *shape[2:])
-            found.copy_(torch.softmax(scores, -1).view(found.shape))
+            probabilities = kept[part].view(-1, *shape[2:])
+            probabilities.copy_(torch.softmax(scores, -1).view(probabilities.shape))
             if drawn:
                 # The sign of what is dropped is negative.
-                masks.negate(found.view(-1), 1 - dropout, drawn, place)
-                found = _positive(found)
-            _product(found, values[part].flatten(0, 1), 1 / (1 - dropout), out[part])
+                masks.negate(probabilities.view(-1), 1 - dropout, drawn, place)
+                probabilities = _positive(probabilities)
+            _product(probabilities, values[part].flatten(0, 1), 1 / (1 - dropout), out[part])
         ctx.dropout, ctx.is_causal, ctx.scale = dropout, is_causal, scale
         if dropout:
             is_scored = ctx.needs_input_grad[0] or ctx.needs_input_grad[1]
@@ -81,8 +81,8 @@ class Attention(torch.autograd.Function):
         if gradient is None:
             return (None, None, None, *rest)
         if torch.is_grad_enabled() or not _is_usual(gradient):
-            way = _plainly if ctx.dropout else _flash
-            return *way(ctx, gradient, query, key, value, bias, kept), *rest
+            method = _plainly if ctx.dropout else _flash
+            return *method(ctx, gradient, query, key, value, bias, kept), *rest
         with torch.autocast("cpu", enabled=False):
             return *_gradients(ctx, gradient, query, key, value, kept), *rest
 
@@ -163,8 +163,8 @@ def _plainly(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, _bias: A
         softmax = torch.softmax(scores + (softmax.log() - scores).detach(), -1)
         out = torch.matmul(softmax * noise, third).to(query.dtype)
         needed = [tensor for tensor, is_needed in zip(tensors, ctx.needs_input_grad) if is_needed]
-        found = iter(torch.autograd.grad(out, needed, gradient, create_graph=is_again))
-    return [next(found) if is_needed else None for is_needed in ctx.needs_input_grad[:3]]
+        gradients = iter(torch.autograd.grad(out, needed, gradient, create_graph=is_again))
+    return [next(gradients) if is_needed else None for is_needed in ctx.needs_input_grad[:3]]
 
 
 def _flash(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, bias: Any, _kept: Any) -> tuple[Any, ...]:
@@ -179,7 +179,7 @@ def _flash(ctx: Any, gradient: Any, query: Any, key: Any, value: Any, bias: Any,
 
 
 def _is_usual(gradient: Any) -> bool:
-    """Tell whether a gradient is finite, and nothing else is to see what is computed of it."""
+    """Return whether a gradient is finite, and nothing else is to see what is computed of it."""
     return calls.is_plain(gradient) and not calls.are_seen() and _is_moderate(gradient)
 
 
@@ -204,18 +204,18 @@ def blocks(shape: Any) -> Iterator[tuple[slice, slice, int]]:
 
 def _scores(query: Any, key: Any, mask: Any, scale: float) -> Any:
     """Return the scores in float32."""
-    found = _exactly(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2), scale)
-    found = found.view(*query.shape[:3], key.shape[2])
-    return found if mask is None else found.add_(mask)
+    scores = _exactly(query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2), scale)
+    scores = scores.view(*query.shape[:3], key.shape[2])
+    return scores if mask is None else scores.add_(mask)
 
 
 def _exactly(first: Any, second: Any, factor: float) -> Any:
     """Return the product of matrices times a factor in float32."""
-    found = _product(first, second, factor)
-    if found.dtype is torch.float32:
-        return found
-    rest = torch.baddbmm(found, first, second, beta=-1, alpha=factor)
-    return found.float().add_(rest)
+    product = _product(first, second, factor)
+    if product.dtype is torch.float32:
+        return product
+    rest = torch.baddbmm(product, first, second, beta=-1, alpha=factor)
+    return product.float().add_(rest)
 
 
 def _product(first: Any, second: Any, factor: float, out: Any = None) -> Any:
@@ -248,7 +248,7 @@ def _drop(gradient: Any, softmax: Any) -> None:
 
 
 def _has_one_stride_of_heads(value: Any) -> bool:
-    """Tell whether (batch, heads, ...) can be viewed as (batch * heads, ...), as matmul does without a copy."""
+    """Return whether (batch, heads, ...) can be viewed as (batch * heads, ...), as matmul does without a copy."""
     return 1 in value.shape[:2] or value.stride(0) == value.shape[1] * value.stride(1)
 
 
@@ -259,7 +259,7 @@ def _causal(shape: Any) -> Any:
 def applies(
     query: Any, key: Any, value: Any, mask: Any, dropout: float, is_causal: bool, scale: float, is_grouped: bool
 ) -> bool:
-    """Tell whether a call is one that is faster here and computed alike."""
+    """Return whether a call is one that is faster here and computed alike."""
     tensors = (query, key, value) if mask is None else (query, key, value, mask)
     return (
         all(calls.is_plain(tensor) for tensor in tensors)
@@ -288,7 +288,7 @@ def _divides(query: Any, key: Any, value: Any) -> bool:
 
 
 def _is_worth(query: Any, key: Any, value: Any, dropout: float) -> bool:
-    """Tell whether PyTorch takes longer."""
+    """Return whether PyTorch takes longer."""
     if not (query.dtype is key.dtype is value.dtype and query.dtype in SCORE):
         return False
     if dropout:
@@ -301,7 +301,7 @@ def _is_recorded(*tensors: Any) -> bool:
 
 
 def _is_plain(mask: Any, shape: Any, dtype: Any) -> bool:
-    """Tell whether a mask leaves something of each row, where PyTorch returns zeros, and adds nothing large to it."""
+    """Return whether a mask leaves something of each row, where PyTorch returns zeros, and adds nothing large to it."""
     sizes = (1,) * (4 - mask.dim()) + tuple(mask.shape)
     if mask.requires_grad or mask.dim() > 4 or any(size not in (1, whole) for size, whole in zip(sizes, shape)):
         return False
@@ -324,7 +324,7 @@ def _longest(tensor: Any) -> float:
 
 
 def install(torch: Any) -> None:
-    """Have PyTorch's operator do this. Raises what PyTorch raises where it has not what this needs."""
+    """Replace PyTorch's operator by this one. Raises what PyTorch raises where it has not what this needs."""
     calls.try_checks()
     names = ("_fused_sdp_choice", "_softmax_backward_data")
     for name in names:

@@ -1,4 +1,4 @@
-"""What the parts check at each call, and how they come between PyTorch's operators and their callers."""
+"""Checks of the parts at each call, and their installation between PyTorch's operators and callers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _libraries: list[Any] = []
 
 
 def are_seen() -> bool:
-    """Tell whether something else than autograd is to see PyTorch's operators: modes, compilers, torch.func."""
+    """Return whether something else than autograd is to see PyTorch's operators: modes, compilers, torch.func."""
     return (
         torch.compiler.is_compiling()
         or torch.jit.is_tracing()
@@ -31,13 +31,13 @@ def _is_traced() -> bool:
 
 
 def are_saved_otherwise() -> bool:
-    """Tell whether a script's own hooks get what is saved for the backward pass, which they may round."""
+    """Return whether a script's own hooks get what is saved for the backward pass, which they may round."""
     hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
     return bool(hooks) and any(getattr(hook, "__module__", "") not in EXACT for hook in hooks)
 
 
 def is_plain(tensor: Any) -> bool:
-    """Tell whether a tensor is memory of this host with strides, and nothing more."""
+    """Return whether a tensor is memory of this host with strides, and nothing more."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.device.type == "cpu"
@@ -60,9 +60,9 @@ def try_checks() -> None:
 
 
 def are_apart(tensors: Iterable[Any]) -> bool:
-    """Tell whether no two tensors share memory: dense ones, or any."""
+    """Return whether no two tensors share memory: dense ones, or any."""
     places = sorted(_place(tensor) for tensor in tensors)
-    return all(one[1] <= other[0] for one, other in zip(places, places[1:]))
+    return all(span[1] <= other[0] for span, other in zip(places, places[1:]))
 
 
 def _place(tensor: Any) -> tuple[int, int]:
@@ -73,7 +73,7 @@ def _place(tensor: Any) -> tuple[int, int]:
 
 
 def replace(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Have CPU tensors go to a function, where autograd records, instead of to PyTorch's composition of operators.
+    """Send CPU tensors to a function, where autograd records, instead of to PyTorch's composition of operators.
 
     It comes after autocast, torch.func and subclasses of tensors, so that all of these see PyTorch's operator.
     name: such as "dropout". Returns what PyTorch does by itself. Raises what PyTorch raises if it has no such operator.

@@ -79,10 +79,10 @@ def _dropped(size: int, probability: float, drawn: tuple[int, int], place: int) 
     hashed = torch.empty(min(hashes, step), dtype=torch.int32)
     shifted = torch.empty_like(hashed)
     for done in range(0, hashes, step):
-        found = min(step, hashes - done)
-        bits = _hashes(hashed[:found], shifted[:found], drawn, place // 2 + done).view(torch.int16)
+        count = min(step, hashes - done)
+        bits = _hashes(hashed[:count], shifted[:count], drawn, place // 2 + done).view(torch.int16)
         # The first element of an odd place is the second half of a hash.
-        start, end = max(0, 2 * done - odd), min(size, 2 * (done + found) - odd)
+        start, end = max(0, 2 * done - odd), min(size, 2 * (done + count) - odd)
         skipped = odd if done == 0 else 0
         yield start, bits[skipped : skipped + end - start].clamp_(threshold - 1, threshold).sub_(threshold)
 
@@ -110,7 +110,7 @@ def _counter(size: int) -> torch.Tensor:
 
 
 def takes(values: torch.Tensor, p: float) -> bool:
-    """Tell whether dropout of a tensor is faster here and computed alike."""
+    """Return whether dropout of a tensor is faster here and computed alike."""
     return (
         calls.is_plain(values)
         and not calls.are_seen()
@@ -131,12 +131,12 @@ def noise(like: torch.Tensor, p: float) -> torch.Tensor:
 
 
 def _keeps_all(p: float, train: bool) -> bool:
-    """Tell whether dropout returns its input, as PyTorch does: calling its operator would take longer."""
+    """Return whether dropout returns its input, as PyTorch does: calling its operator would take longer."""
     return p == 0 or (not train and 0 <= p <= 1)
 
 
 def install(_torch: Any) -> None:
-    """Have PyTorch's operators do this. Raises what PyTorch raises where it has not the operators."""
+    """Replace PyTorch's operators by these. Raises what PyTorch raises where it has not the operators."""
     calls.try_checks()
 
     def dropout(input: torch.Tensor, p: float, train: bool) -> Any:

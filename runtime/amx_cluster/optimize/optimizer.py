@@ -1,6 +1,6 @@
 """Adam and AdamW in one pass over the weights.
 
-PyTorch has a fused implementation for CPUs, which it takes only where it is told to (2.13): it goes through the memory
+PyTorch has a fused implementation for CPUs, which it takes only where that is set (2.13): it goes through the memory
 of parameter, gradient and states at once, and looks neither at their strides nor at what else is there. Each step, the
 tensors that it may be given are found. The others are left to PyTorch's loop, and so is what differs by more than
 rounding: bfloat16, which PyTorch rounds after each operation, amsgrad, weight decay within the gradient, an eps near 0.
@@ -26,7 +26,7 @@ SMALL = 1 << 12
 
 
 def install(torch: Any) -> None:
-    """Have PyTorch's function of a step fuse what can be. Raises KeyError, AttributeError where PyTorch has not it."""
+    """Make PyTorch's function of a step fuse what can be. Raises KeyError, AttributeError where PyTorch has not it."""
     module = sys.modules["torch.optim.adam"]
     theirs = module.adam
     calls.try_checks()
@@ -51,7 +51,7 @@ def install(torch: Any) -> None:
 
 
 def are_usual(words: dict[str, Any]) -> bool:
-    """Tell whether the settings of a step are ones with which the fused implementation computes the same."""
+    """Return whether the settings of a step are ones with which the fused implementation computes the same."""
     numbers = [words.get(name) for name in ("lr", "beta1", "beta2", "eps", "weight_decay")]
     if torch.is_grad_enabled() or calls.are_seen() or not all(type(each) in (float, int) for each in numbers):
         return False
@@ -69,7 +69,7 @@ def are_usual(words: dict[str, Any]) -> bool:
 
 
 def which(*lists: Any) -> list[bool]:
-    """Tell of each parameter whether the fused implementation is right for it: of none if one's memory is another's.
+    """Return for each parameter whether the fused implementation is right for it: of none if one's memory is another's.
 
     lists: of parameters, gradients, exp_avgs, exp_avg_sqs, an empty one (of amsgrad), and of steps.
     """

@@ -99,7 +99,7 @@ def test_a_log_is_read_where_it_is_shown_alone() -> None:
             job_log, {"job": "demo", "show": name}, head, variables=PREFIX, execute_command=head.command
         )
         asked[name] = [options["log_offset"] for _name, options in head.asked]
-    assert asked == {"log": [0, 7], "progress": [hosts.BEHIND, 7, -hosts.TOLD]}
+    assert asked == {"log": [0, 7], "progress": [hosts.BEHIND, 7, -hosts.REASON]}
     assert answer["msg"].endswith("ValueError: no")
 
 
