@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any, ClassVar
@@ -66,6 +67,12 @@ class ActionModule(ControlNodeAction):
             document.emit(prediction, options)
         else:
             display.display(text(prediction))
+        if rejected and not prediction["predicted"]:
+            with rejected.open(encoding="utf-8") as stream:
+                first = json.loads(stream.readline())
+            raise ValueError(
+                f"no row could be predicted: line {first['line']} {first['reason']}. All lines are in {rejected}"
+            )
         return {"changed": True, "path": str(directory / predictions.FILE), "output": str(output)}
 
 

@@ -37,8 +37,8 @@ def main() -> None:
         summary = prediction_files.collect(path, module.params["host"], module.params["shared"])
     except (OSError, ValueError) as error:
         module.fail_json(
-            msg=f"the chunks of {path.name} could not be joined: {error}. Run the same command again, which "
-            "computes what is missing.",
+            msg=f"the chunks of {path.name} could not be joined: {error}. Run the same command again, which goes on "
+            "with what is there.",
             problem=str(error),
         )
     module.exit_json(changed=True, summary=summary)

@@ -15,7 +15,7 @@ def restarts(attempts: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each restart: when, why, and the steps that are made once more.
 
     attempts: of status.json: each {started, from (a checkpoint, or the beginning), reason, step (the last one that its
-    ranks have reported; missing where that is not known)}.
+    ranks have reported; missing where that is not known), predicts (true for a prediction, which keeps its chunks)}.
     """
     return [
         f"restart {number} at {after['started'][11:19]}: {_short(before.get('reason', ''))}; {_cost(before, after)}"
@@ -30,6 +30,8 @@ def _short(reason: str) -> str:
 
 
 def _cost(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
+    if after.get("predicts"):
+        return "continues with the rows that are not predicted"
     origin = str(after["from"])
     since = int(origin[11:]) if origin.startswith("checkpoint-") and origin[11:].isdigit() else 0
     goes_on = f"continues from {origin}"

@@ -28,7 +28,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _ownership
 from ansible_collections.amx.cluster.plugins.module_utils._data import project
 from ansible_collections.amx.cluster.plugins.module_utils._io import is_same, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import checkpoints, curves, on_end, progress, secret_env
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION, SERVER
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import PREDICTION, SERVER, chunks
 from ansible_collections.amx.cluster.plugins.module_utils._jobs.wire import COMPLETE, PROGRESS
 from ansible_collections.amx.cluster.plugins.module_utils._text import names
 
@@ -597,7 +597,7 @@ def advice(folder: Path, status: Mapping[str, Any]) -> str:
     first = "once its reason is mended, " if status["state"] == "failed" else ""
     if job.get("script") == str(PREDICTION):
         goes_on = "goes on with the rows that are predicted"
-        does = goes_on if next((folder / "output/predictions").glob("chunk-*"), None) else "predicts the rows"
+        does = goes_on if chunks(folder) else "predicts the rows"
         return f"{first}the same command of playbooks/predict.yml {does}"
     if job.get("script") == str(SERVER):
         if re.search(r"\bport \d+", status["reason"]):

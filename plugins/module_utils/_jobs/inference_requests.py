@@ -25,6 +25,8 @@ ENGINES = ("eager", "compile", "trace", "ipex")
 INT8_INPUTS = ("dynamic", "static")
 # The entry of a config.json whose model has int8 weights, as jobs/int8.yml writes them.
 INT8 = "amx_cluster_int8"
+# The directory of a prediction's chunks in its job directory; the file in it that says which chunks each host has.
+CHUNKS, ELSEWHERE = "output/predictions", "elsewhere.json"
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,11 @@ class Benchmark(Document):
         ids = [cell.get("id") for cell in self.cells]
         if len(set(ids)) != len(ids) or not all(ids):
             raise ValueError("each cell of the request needs an `id` of its own")
+
+
+def chunks(folder: Path) -> list[Path]:
+    """Return the files of chunks in a job directory, damaged ones among them."""
+    return list((folder / CHUNKS).glob("chunk-*"))
 
 
 def of_job(folder: Path) -> dict[str, Any]:

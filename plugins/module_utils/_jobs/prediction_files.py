@@ -19,7 +19,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._data import (
     rows,
 )
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
-from ansible_collections.amx.cluster.plugins.module_utils._io import read_json
+from ansible_collections.amx.cluster.plugins.module_utils._io import disk_problem, read_json
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     directory,
     inference_requests,
@@ -30,7 +30,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
 # Beside the model in a job's output: what a prediction does not need.
 LEFT_OUT = ("optimizer", "scheduler", "rng_state", "trainer_state", "training_args", "predictions", "prediction.json")
 LEFT_OUT_ENDS = ("_results.json", ".md", ".lock", ".log")
-CHUNKS = "output/predictions"
 # Below the prefix on the head: models and data of predictions, by their content.
 CACHE = "cache/predictions"
 # From where Python imports this collection here, the archive of a module perhaps.
@@ -212,11 +211,6 @@ def previous(folder: Path) -> dict[str, str]:
     }
 
 
-def chunks(folder: Path) -> list[int]:
-    """Return the numbers of the chunk files in a job directory, damaged ones among them."""
-    return sorted(int(path.name.partition("-")[2]) for path in (folder / CHUNKS).glob("chunk-*"))
-
-
 def carry_over(folder: Path, digest: str) -> list[int]:
     """Link the chunks of earlier starts of a prediction into its new job directory; return the numbers of all there.
 
@@ -224,13 +218,13 @@ def carry_over(folder: Path, digest: str) -> list[int]:
     computed anew. Raises OSError, and ValueError where the chunks cannot be read.
     """
     with directory.privately():
-        (folder / CHUNKS).mkdir(parents=True, exist_ok=True)
+        (folder / inference_requests.CHUNKS).mkdir(parents=True, exist_ok=True)
     there: list[int] = _run_shards(folder, "--list")
     for earlier in sorted(folder.parent.glob(f"{folder.name}.2*"), reverse=True):
         if inference_requests.of_job(earlier).get("digest") != digest:
             continue
-        for path in (earlier / CHUNKS).glob("chunk-*"):
-            target = folder / CHUNKS / path.name
+        for path in inference_requests.chunks(earlier):
+            target = folder / inference_requests.CHUNKS / path.name
             if not target.exists():
                 os.link(path, target)
         there = _run_shards(folder, "--list")  # which removes damaged ones: an older start may have left a sound one
@@ -248,10 +242,13 @@ def collect(folder: Path, here: str, shared: bool) -> dict[str, Any]:
     for host in plan["hosts"]:
         if host["host"] != here and not shared:
             # As if another host had written what is here: the chunks of all are kept.
-            problem = transfers.fetch(host["host"], folder / CHUNKS, lambda: False, before=here)
+            problem = transfers.fetch(host["host"], folder / inference_requests.CHUNKS, lambda: False, before=here)
             if problem:
                 raise ValueError(problem)
-    summary: dict[str, Any] = _run_shards(folder)
+    try:
+        summary: dict[str, Any] = _run_shards(folder)
+    except (OSError, ValueError) as error:
+        raise ValueError(disk_problem(str(error), here, str(folder)) or str(error)) from None
     return summary
 
 

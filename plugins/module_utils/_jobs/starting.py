@@ -17,6 +17,7 @@ from ansible_collections.amx.cluster.plugins.module_utils import _io
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     archive,
     directory,
+    inference_requests,
     placing,
     remote,
     supervisor,
@@ -30,8 +31,6 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs.start_request im
 PLACE = 600
 # Copy the directory $3 in $2 of the host $1 to the same place here.
 COPY = 'set -o pipefail; mkdir -p "$2"; ssh -o BatchMode=yes "$1" tar -C "$2" -c "$3" | tar -C "$2" -x'
-# What a prediction reads of the chunks that other hosts have.
-ELSEWHERE = "output/predictions/elsewhere.json"
 
 
 def start(request: Start, umask: int) -> dict[str, Any]:
@@ -104,7 +103,7 @@ def place_on_others(
 
 def bring_chunks(folder: Path, chunks: dict[str, list[int]], others: Sequence[str]) -> None:
     """Write on every host which chunks the others have: after a host was lost, they have some that would be its own."""
-    path = folder / ELSEWHERE
+    path = folder / inference_requests.CHUNKS / inference_requests.ELSEWHERE
     _io.write_json(path, chunks, 0o600)
     problems = transfers.run({host: [transfers.push(host, [path], "the list of chunks")] for host in others})
     if problems:

@@ -40,6 +40,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
     exchange,
     faults,
     heartbeats,
+    inference_requests,
     on_end,
     processes,
     remote,
@@ -359,6 +360,8 @@ class Supervisor(Supervision):
         resumed = checkpoints.last_complete(self.folder / "output")
         record: dict[str, Any] = {"started": now(), "from": resumed.name if resumed else "the beginning"}
         record["hosts"] = self.names()
+        if self.run.job.script == inference_requests.PREDICTION:
+            record["predicts"] = True
         began = time.monotonic()
         self.status["attempts"].append(record)
         head = self.run.settings.head_address or self.plan["master_addr"]

@@ -62,7 +62,7 @@ def run(request: inference_requests.Prediction, job: Path, host: str, rank: int,
     """Compute the chunks of this rank. rank: over all hosts. local: on this host. Raises OSError, ValueError."""
     plan = json.loads((job / "plan.json").read_text(encoding="utf-8"))
     ranks = shards.ranks_of(plan)
-    directory = job / shards.DIRECTORY
+    directory = job / inference_requests.CHUNKS
     directory.mkdir(parents=True, exist_ok=True)
     data = rows.open_data(job / request.data)
     places = shards.places(directory, data, request)

@@ -25,12 +25,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction, of_job
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import (
+    CHUNKS,
+    ELSEWHERE,
+    Prediction,
+    of_job,
+)
 
-DIRECTORY = "output/predictions"
 INDEX = "index.json"
-# Written before a start: {host: the numbers of the chunks that it has}.
-ELSEWHERE = "elsewhere.json"
 # What is made of the chunks, in output/; the output itself ends as the data do.
 OUTPUT, REJECTED, SUMMARY = "predictions", "predictions.rejected.jsonl", "prediction.json"
 
@@ -187,7 +189,7 @@ def merge(job: Path, request: Prediction) -> dict[str, Any]:
     Each row of the data is then once in the output, or in the file of rejected rows. Raises IncompleteError when chunks
     are missing, DataError and OSError.
     """
-    directory, output = job / DIRECTORY, job / "output"
+    directory, output = job / CHUNKS, job / "output"
     directory.mkdir(parents=True, exist_ok=True)
     data = rows.open_data(job / request.data)
     wanted = places(directory, data, request)
@@ -277,7 +279,7 @@ if __name__ == "__main__":
         here = Path(sys.argv[-1])
         wanted = Prediction.from_json(of_job(here))
         if "--list" in sys.argv:  # which chunks are there, and complete
-            print(json.dumps(sound(here / DIRECTORY, wanted.digest)))
+            print(json.dumps(sound(here / CHUNKS, wanted.digest)))
         else:
             print(json.dumps(merge(here, wanted)))
     except (OSError, ValueError, KeyError) as error:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-from ansible_collections.amx.cluster.plugins.action import job_plan, job_read, job_status, verification_report
+from ansible_collections.amx.cluster.plugins.action import (
+    job_plan,
+    job_read,
+    job_status,
+    prediction_report,
+    verification_report,
+)
 from support.modules import run_action
 from support.runs import answer
 
@@ -89,3 +96,18 @@ def test_verification(capsys: pytest.CaptureFixture[str]) -> None:
         "observed": "missing",
         "ok": False,
     }
+
+
+def test_a_prediction_of_no_row_fails(tmp_path: Path) -> None:
+    (tmp_path / "prediction.json").write_text('{"version": 1, "state": "incomplete"}')
+    contents = {"predictions.jsonl": "", "predictions.rejected.jsonl": '{"line": 1, "reason": "has 1", "row": ""}\n'}
+    files = []
+    for name, text in contents.items():
+        (tmp_path / name).write_text(text)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        files.append({"file": name, "bytes": len(text), "sha256": digest})
+    summary = {"predicted": 0, "rejected": 1, "instances": 0, "rows_per_second": None, "files": files}
+    refused = run_action(prediction_report, {"directory": str(tmp_path), "summary": summary})
+    rejected = tmp_path / "predictions.rejected.jsonl"
+    assert refused["msg"] == f"no row could be predicted: line 1 has 1. All lines are in {rejected}"
+    assert json.loads((tmp_path / "prediction.json").read_text())["state"] == "complete"

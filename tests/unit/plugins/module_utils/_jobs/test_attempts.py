@@ -26,3 +26,8 @@ def test_restarts_have_their_reason_and_their_cost() -> None:
         "restart 3 at 12:03:10: node1 does not answer any more; continues from the beginning",
     ]
     assert attempts.restarts([attempt("the beginning", "x")]) == []
+
+
+def test_a_prediction_keeps_the_rows_that_are_predicted() -> None:
+    shown = attempts.restarts([attempt("the beginning", "x", step=0), attempt("the beginning", predicts=True)])
+    assert shown == ["restart 1 at 12:03:10: x; continues with the rows that are not predicted"]

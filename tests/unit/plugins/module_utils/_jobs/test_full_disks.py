@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from amx_cluster.inference import shards
 from ansible_collections.amx.cluster.plugins.module_utils import _io
-from ansible_collections.amx.cluster.plugins.module_utils._jobs import faults, fetched, placing, reset
+from ansible_collections.amx.cluster.plugins.module_utils._data import rows
+from ansible_collections.amx.cluster.plugins.module_utils._jobs import (
+    faults,
+    fetched,
+    inference_requests,
+    placing,
+    prediction_files,
+    reset,
+)
+from support import runtimes
 
 FULL = "No space left on device"
 
@@ -68,6 +79,30 @@ def test_a_start_without_room_leaves_the_model_of_the_previous_run(disk: Path) -
     assert reset.paths(disk, "previous") == []
     (job / "status.json").write_text('{"state": "succeeded"}')
     assert reset.paths(disk, "previous") == [aside]
+
+
+def test_chunks_without_room_for_their_output_are_kept(disk: Path) -> None:
+    data = disk / "rows.csv"
+    data.write_text("text\n" + f"{'a' * 100}\n" * 1000)
+    request = inference_requests.Prediction("d1", str(data), ["text"], ["label"], 1000, ["node0"], {})
+    plan = {
+        "environment": sys.prefix,
+        "runtime": str(runtimes.installed()),
+        "hosts": [{"host": "node0", "ranks": [{}]}],
+    }
+    (disk / "plan.json").write_text(json.dumps(plan))
+    (disk / "job.json").write_text(json.dumps({"job": {"request": request.to_json()}}))
+    (disk / inference_requests.CHUNKS).mkdir(parents=True)
+    records = rows.open_data(data)
+    records_of_chunk = records.read(records.places(1000)[0])
+    payload = records.payload(records_of_chunk, [{"label": "b"}] * 1000, ["label"])
+    about = {"rows": 1000, "host": "node0", "rank": 0, "seconds": 1.0}
+    shards.write_chunk(disk / inference_requests.CHUNKS, 0, "d1", payload, [], **about)
+    ballast = fill(disk)
+    with pytest.raises(ValueError, match=f"^the file system of {disk}.* on node0 is full: free some of it$"):
+        prediction_files.collect(disk, "node0", shared=False)
+    ballast.unlink()
+    assert prediction_files.collect(disk, "node0", shared=False)["predicted"] == 1000
 
 
 def test_results_without_room_for_them_leave_what_was_fetched(disk: Path, tmp_path: Path) -> None:

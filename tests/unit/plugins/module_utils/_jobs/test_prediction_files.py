@@ -10,7 +10,7 @@ import pytest
 from amx_cluster.inference import shards
 from ansible_collections.amx.cluster.plugins.module_utils._data.records import Record
 from ansible_collections.amx.cluster.plugins.module_utils._jobs import prediction_files
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CHUNKS, Prediction
 from support import runtimes
 from support.weights import safetensors
 
@@ -112,7 +112,7 @@ def test_training_data_of_json_lines(tmp_path: Path) -> None:
 
 def start(folder: Path, digest: str, chunks: dict[int, str]) -> None:
     """Leave the job directory of a prediction with some chunks, of these contents."""
-    directory = folder / prediction_files.CHUNKS
+    directory = folder / CHUNKS
     directory.mkdir(parents=True)
     for chunk, content in chunks.items():
         shards.write_chunk(directory, chunk, digest, content.encode(), [])
@@ -128,14 +128,14 @@ def test_chunks_of_earlier_starts_are_carried_over(tmp_path: Path) -> None:
     start(newest, "d1", {1: "new 1", 4: "new 4", 5: "new 5", 6: "new 6"})
     start(tmp_path / "demo-predict.20260103T000000Z", "another", {2: "of another"})
     for chunk in (5, 6):
-        path = shards.path_of(newest / prediction_files.CHUNKS, chunk)
+        path = shards.path_of(newest / CHUNKS, chunk)
         path.write_bytes(path.read_bytes()[:-1])
     folder = tmp_path / "demo-predict"
     start(folder, "d1", {})
     # Of the two that are damaged one has a copy.
     assert prediction_files.carry_over(folder, "d1") == [0, 1, 4, 5]
     assert prediction_files.carry_over(folder, "d1") == [0, 1, 4, 5]
-    contents = [shards.read_chunk(shards.path_of(folder / prediction_files.CHUNKS, chunk), "d1")[1] for chunk in (1, 5)]
+    contents = [shards.read_chunk(shards.path_of(folder / CHUNKS, chunk), "d1")[1] for chunk in (1, 5)]
     assert contents == [b"new 1", b"old 5"]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from amx_cluster.inference import shards
 from ansible_collections.amx.cluster.plugins.module_utils._data import rows
-from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import Prediction
+from ansible_collections.amx.cluster.plugins.module_utils._jobs.inference_requests import CHUNKS, ELSEWHERE, Prediction
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,7 +62,7 @@ def job(tmp_path: Path) -> Path:
     """Return a job directory with data of ten rows, one of them broken, and all of its chunks."""
     text = "id\n" + "".join(f"{number}\n" if number != 6 else "6,7\n" for number in range(10))
     (tmp_path / "rows.csv").write_text(text, encoding="utf-8")
-    directory = tmp_path / shards.DIRECTORY
+    directory = tmp_path / CHUNKS
     directory.mkdir(parents=True)
     data = rows.open_data(tmp_path / "rows.csv")
     for chunk, place in enumerate(shards.places(directory, data, REQUEST)):
@@ -95,7 +95,7 @@ def test_each_row_is_in_the_output_once_and_in_order(job: Path) -> None:
 
 
 def test_a_missing_chunk_is_named(job: Path) -> None:
-    shards.path_of(job / shards.DIRECTORY, 1).unlink()
+    shards.path_of(job / CHUNKS, 1).unlink()
     with pytest.raises(shards.IncompleteError, match="1 of 3 chunks are missing: 1"):
         shards.merge(job, REQUEST)
     assert not (job / "output/predictions.csv").exists()
@@ -103,7 +103,7 @@ def test_a_missing_chunk_is_named(job: Path) -> None:
 
 @pytest.mark.parametrize("what", ["damaged", "cut off", "of another prediction"])
 def test_a_chunk_that_cannot_be_used_is_computed_again(job: Path, what: str) -> None:
-    directory = job / shards.DIRECTORY
+    directory = job / CHUNKS
     path = shards.path_of(directory, 1)
     content = path.read_bytes()
     data = rows.open_data(job / "rows.csv")
@@ -121,11 +121,11 @@ def test_a_chunk_that_cannot_be_used_is_computed_again(job: Path, what: str) -> 
 
 
 def test_the_places_of_another_request_are_found_anew(job: Path) -> None:
-    directory, data = job / shards.DIRECTORY, rows.open_data(job / "rows.csv")
+    directory, data = job / CHUNKS, rows.open_data(job / "rows.csv")
     assert len(shards.places(directory, data, replace(REQUEST, digest="d2", chunk_rows=2))) == 5
 
 
 def test_chunks_of_hosts_that_are_gone_do_not_count(tmp_path: Path) -> None:
-    (tmp_path / shards.ELSEWHERE).write_text(json.dumps({"node0": [1, 2], "node1": [3]}), encoding="utf-8")
+    (tmp_path / ELSEWHERE).write_text(json.dumps({"node0": [1, 2], "node1": [3]}), encoding="utf-8")
     assert shards.elsewhere(tmp_path, ["node0"]) == {1, 2}
     assert shards.elsewhere(tmp_path / "none", ["node0"]) == set()
