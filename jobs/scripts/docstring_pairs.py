@@ -52,7 +52,7 @@ def group_of(relative: Path) -> str:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether the text reads as one plain English sentence: long enough, not too long, and not code.
+    """Return whether the text reads as one plain English sentence: long enough, not too long, and not code.
 
     A name of code (`read_line()`, `os.path`, UTF8) is no word of English: one in four of the words may be such.
     """
@@ -94,7 +94,7 @@ def neighbours(library: Path) -> dict[str, list[tuple[str, str]]]:
 
     A sentence found in more than one group (copied docstrings) is left out: it could tell which label is meant.
     """
-    found: dict[str, dict[tuple[str, str], None]] = {}
+    pairs: dict[str, dict[tuple[str, str], None]] = {}
     groups_of_sentence: dict[str, set[str]] = {}
     for path in sorted(library.rglob("*.py")):
         relative = path.relative_to(library)
@@ -107,11 +107,11 @@ def neighbours(library: Path) -> dict[str, list[tuple[str, str]]]:
                 if sentence is not None:
                     groups_of_sentence.setdefault(sentence.casefold(), set()).add(group)
                     if before is not None and before.casefold() != sentence.casefold():
-                        found.setdefault(group, {})[(before, sentence)] = None
+                        pairs.setdefault(group, {})[(before, sentence)] = None
                 before = sentence
     unique = {
-        group: [pair for pair in pairs if all(len(groups_of_sentence[text.casefold()]) == 1 for text in pair)]
-        for group, pairs in found.items()
+        group: [pair for pair in of_group if all(len(groups_of_sentence[text.casefold()]) == 1 for text in pair)]
+        for group, of_group in pairs.items()
     }
     return {group: pairs for group, pairs in sorted(unique.items()) if pairs}
 
@@ -156,12 +156,12 @@ def labelled(
     seen: set[tuple[str, str]] = set()
     start = positives  # The pool's rest comes first, so that label 0 shows new sentences as far as there are any.
     while len(rows) < count:
-        one, other = pool[start % len(pool)], rng.choice(pool)
+        pair, other = pool[start % len(pool)], rng.choice(pool)
         start += 1
-        if one.first_group == other.first_group or (one.first, other.second) in seen:
+        if pair.first_group == other.first_group or (pair.first, other.second) in seen:
             continue
-        seen.add((one.first, other.second))
-        rows.append((Pair(one.first, other.second, one.first_group, other.second_group), 0))
+        seen.add((pair.first, other.second))
+        rows.append((Pair(pair.first, other.second, pair.first_group, other.second_group), 0))
     rng.shuffle(rows)
     return rows
 
@@ -175,7 +175,9 @@ def make(library: Path, train_pairs: int, validation_pairs: int, seed: int) -> d
         raise ValueError(f"at least 2 pairs are needed in each split, not {train_pairs} and {validation_pairs}")
     rng = random.Random(seed)
     pairs = neighbours(library)
-    chosen = split_groups({group: len(found) for group, found in pairs.items()}, (validation_pairs + 1) // 2, rng)
+    chosen = split_groups(
+        {group: len(sentences) for group, sentences in pairs.items()}, (validation_pairs + 1) // 2, rng
+    )
     rest = [group for group in pairs if group not in set(chosen)]
     splits = {}
     for name, groups, count in (("train", rest, train_pairs), ("validation", chosen, validation_pairs)):

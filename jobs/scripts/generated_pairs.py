@@ -41,7 +41,7 @@ class Vocabulary(NamedTuple):
 def vocabulary(rng: random.Random) -> Vocabulary:
     """Invent distinct two-syllable words and share them out."""
     syllables = [consonant + vowel for consonant in _CONSONANTS for vowel in _VOWELS]
-    words = [one + other for one in syllables for other in syllables if one != other]
+    words = [syllable + other for syllable in syllables for other in syllables if syllable != other]
     drawn = rng.sample(words, 2 * WORDS_PER_KIND + FILLERS)
     return Vocabulary((drawn[:WORDS_PER_KIND], drawn[WORDS_PER_KIND : 2 * WORDS_PER_KIND]), drawn[2 * WORDS_PER_KIND :])
 
@@ -152,8 +152,8 @@ def make(output_dir: Path, train_pairs: int, validation_pairs: int, seed: int) -
     words = vocabulary(rng)
     model = output_dir / "model"
     model.mkdir(parents=True, exist_ok=True)
-    for name, content in model_files(words).items():
-        (model / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    for name, document in model_files(words).items():
+        (model / name).write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     seen: set[tuple[str, str]] = set()
     for name, count in (("train", train_pairs), ("validation", validation_pairs)):
         with (output_dir / f"{name}.csv").open("w", encoding="utf-8", newline="") as stream:

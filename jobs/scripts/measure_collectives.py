@@ -63,7 +63,7 @@ def measure(operation: str, size: int, groups: dict[str, Any], repeats: int) -> 
             took = slowest(time.perf_counter() - began) / inner
             if turn:  # the first of each is warm-up
                 times[name].append(took * 1000)
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
 def main() -> None:

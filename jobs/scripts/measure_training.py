@@ -101,7 +101,7 @@ def main() -> None:
         "attention_mask": torch.ones(options.batch, options.length, dtype=torch.int64),
         "labels": torch.randint(0, 2, (options.batch,)),
     }
-    found: dict[str, list[float]] = {name: [] for name in trained}
+    figures: dict[str, list[float]] = {name: [] for name in trained}
     for turn in range(options.rounds + 1):
         for name, each in trained.items():
             dist.barrier()
@@ -117,16 +117,16 @@ def main() -> None:
             took = torch.tensor([options.steps * options.batch / (time.perf_counter() - began)], dtype=torch.float64)
             dist.all_reduce(took)
             if turn:  # the first of each is warm-up
-                found[name].append(took.item())
+                figures[name].append(took.item())
             if turn and dist.get_rank() == 0:
                 sys.stdout.write(f"round {turn}: {name} {took.item():.2f} samples/s\n")
                 sys.stdout.flush()
     if dist.get_rank() == 0:
-        medians = {name: statistics.median(rates) for name, rates in found.items()}
+        medians = {name: statistics.median(rates) for name, rates in figures.items()}
         for name, rate in medians.items():
             sys.stdout.write(f"{name:>32}: {rate:8.2f} samples/s, {rate / medians[ALONE]:.3f} of {ALONE}\n")
         measured = {"ranks": ranks, "batch": options.batch, "sent_bytes": len(ring.sent), "samples_per_second": medians}
-        sys.stdout.write(json.dumps({**measured, "rounds": found}) + "\n")
+        sys.stdout.write(json.dumps({**measured, "rounds": figures}) + "\n")
     dist.destroy_process_group()
 
 

@@ -54,7 +54,7 @@ BATCH = 1000
 
 @dataclass
 class Arguments:
-    """What to train, and on what. Names are those of TRL's configurations, where these have one."""
+    """Model, data and settings of the training. Names are those of TRL's configurations, where these have one."""
 
     model_name_or_path: str = field(metadata={"help": "model of the hub, or a local directory"})
     train_file: str = field(default="", metadata={"help": "JSON lines, JSON, CSV or Parquet; also a pattern with *"})
@@ -141,10 +141,12 @@ def texts(row: dict[str, Any], render: Callable[[list[dict[str, Any]], bool], st
 
 
 def chat(messages: list[dict[str, Any]], render: Callable[[list[dict[str, Any]], bool], str]) -> list[Text]:
-    """Return a chat as one text with all its answers; as one for each answer, if its template renders earlier messages
-    differently when more follow (that of Qwen 3 leaves their reasoning out).
+    """Return a chat as one text with all its answers, or as a text for each answer.
 
-    An answer of weight 0 is not learnt. Raises InputError where there is none to learn, or the template does not put
+    There is a text for each where its template renders earlier messages differently when more follow (that of Qwen 3
+    leaves their reasoning out).
+
+    An answer of weight 0 is not trained. Raises InputError where there is none to train, or the template does not put
     an answer after what asks for it.
     """
     places = [
@@ -175,7 +177,7 @@ def chat(messages: list[dict[str, Any]], render: Callable[[list[dict[str, Any]],
 
 @dataclass
 class Counts:
-    """What became of the rows of a split."""
+    """Counts of the rows of a split, by their outcome."""
 
     rows: int = 0
     samples: int = 0
@@ -196,13 +198,13 @@ def tokens(
     """
     rows = iter(rows)
     while batch := list(islice(rows, BATCH)):
-        found: list[Text] = []
+        prepared: list[Text] = []
         for where, row in batch:
             try:
                 of_row = texts(row, partial(rendered, tokenizer, tools(row)))
-                counts.chats += any(not one.special for one in of_row)
-                "".join(one.text for one in of_row).encode()  # half a surrogate pair is no character
-                found += of_row
+                counts.chats += any(not text.special for text in of_row)
+                "".join(text.text for text in of_row).encode()  # half a surrogate pair is no character
+                prepared += of_row
             except UnicodeEncodeError:
                 raise InputError(f"{where}: has half of a character") from None
             except InputError as error:
@@ -211,14 +213,14 @@ def tokens(
                 raise InputError(f"{where}: {type(error).__name__}: {error}") from error
         counts.rows += len(batch)
         for special in (False, True):
-            chosen = [one for one in found if one.special is special]
+            chosen = [text for text in prepared if text.special is special]
             if chosen:
                 encoded = tokenizer(
-                    [one.text for one in chosen], add_special_tokens=special, return_offsets_mapping=True
+                    [text.text for text in chosen], add_special_tokens=special, return_offsets_mapping=True
                 )
                 counts.largest = max(counts.largest, *map(max, filter(None, encoded["input_ids"])), 0)
-                for one, ids, offsets in zip(chosen, encoded["input_ids"], encoded["offset_mapping"]):
-                    yield from _samples(one, ids, offsets, tokenizer, max_length, counts)
+                for text, ids, offsets in zip(chosen, encoded["input_ids"], encoded["offset_mapping"]):
+                    yield from _samples(text, ids, offsets, tokenizer, max_length, counts)
 
 
 def _samples(
@@ -358,27 +360,27 @@ def check_lora(data: Arguments, layers: dict[str, tuple[int, int]]) -> None:
         _check_adapter(Path(data.adapter), layers)
 
 
-def _check_adapter(folder: Path, layers: dict[str, tuple[int, int]]) -> None:
+def _check_adapter(directory: Path, layers: dict[str, tuple[int, int]]) -> None:
     from safetensors import SafetensorError, safe_open
 
-    weights = folder / "adapter_model.safetensors"
-    if not (folder / "adapter_config.json").is_file() or not weights.is_file():
-        raise InputError(f"--adapter {folder}: it has no adapter_config.json and adapter_model.safetensors")
+    weights = directory / "adapter_model.safetensors"
+    if not (directory / "adapter_config.json").is_file() or not weights.is_file():
+        raise InputError(f"--adapter {directory}: it has no adapter_config.json and adapter_model.safetensors")
     try:
         with safe_open(weights, "pt") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise InputError(f"{weights}: {error}") from error
     for name, shape in shapes.items():
-        found = re.fullmatch(r"base_model\.model\.(.*)\.lora_([AB])(?:\.default)?\.weight", name)
-        if found is None:
+        match = re.fullmatch(r"base_model\.model\.(.*)\.lora_([AB])(?:\.default)?\.weight", name)
+        if match is None:
             continue
-        expected = layers.get(found[1])
-        side = "AB".index(found[2])
+        expected = layers.get(match[1])
+        side = "AB".index(match[2])
         if expected is None or expected[side] != shape[1 - side]:
             has = f"where there are {expected[side]}" if expected else "which is not there"
             raise InputError(
-                f"--adapter {folder} is for another model: it changes {found[1]} of {shape[1 - side]} "
+                f"--adapter {directory} is for another model: it changes {match[1]} of {shape[1 - side]} "
                 f"{('inputs', 'outputs')[side]}, {has} in this one"
             )
 
@@ -429,8 +431,8 @@ def check_model(data: Arguments) -> Any:
 # ---------------------------------------------------------------------------------------------------------- running
 
 
-def prepare(data: Arguments, folder: Path) -> dict[str, Any]:
-    """Write the data of a job to `folder`, and return what is in prepared.json. Raises InputError."""
+def prepare(data: Arguments, directory: Path) -> dict[str, Any]:
+    """Write the data of a job to `directory`, and return what is in prepared.json. Raises InputError."""
     if not data.train_file and not data.validation_file:
         raise InputError("--train_file or --validation_file is needed")
     for name in ("max_train_samples", "max_eval_samples"):
@@ -451,8 +453,8 @@ def prepare(data: Arguments, folder: Path) -> dict[str, Any]:
         elif not name:
             continue
         splits[split] = islice(rows, most or None)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / PREPARED).unlink(missing_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / PREPARED).unlink(missing_ok=True)
     done: dict[str, Any] = {
         "max_length": data.max_length,
         "packing": data.packing,
@@ -460,11 +462,11 @@ def prepare(data: Arguments, folder: Path) -> dict[str, Any]:
         "splits": {},
     }
     for split, rows in splits.items():
-        counts = write_split(folder / f"{split}.arrow", rows, data, tokenizer)
+        counts = write_split(directory / f"{split}.arrow", rows, data, tokenizer)
         check_tokens([[counts.largest]], config, tokenizer)
         done["splits"][split] = vars(counts)
         print(described(split, counts), flush=True)
-    (folder / PREPARED).write_text(json.dumps(done, indent=4) + "\n", encoding="utf-8")
+    (directory / PREPARED).write_text(json.dumps(done, indent=4) + "\n", encoding="utf-8")
     return done
 
 

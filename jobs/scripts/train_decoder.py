@@ -36,21 +36,21 @@ from train_text import (
 from ansible_collections.amx.cluster.plugins.module_utils._data.model_files import TRAINED_ON, load_weights  # isort: skip (as above)
 
 
-def load_prepared(data: Arguments, folder: Path = FOLDER) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return (what prepare_decoder.py said, {split: dataset}), mapped into memory. Raises InputError."""
+def load_prepared(data: Arguments, directory: Path = FOLDER) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return (the document that prepare_decoder.py writes, {split: dataset}), mapped into memory. Raises InputError."""
     from datasets import Dataset
 
     try:
-        said = json.loads((folder / PREPARED).read_text(encoding="utf-8"))
-        splits = {split: Dataset.from_file(str(folder / f"{split}.arrow")) for split in said["splits"]}
+        prepared = json.loads((directory / PREPARED).read_text(encoding="utf-8"))
+        splits = {split: Dataset.from_file(str(directory / f"{split}.arrow")) for split in prepared["splits"]}
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{folder}/ has no prepared data: the job needs prepare: {{script: prepare_decoder.py, job_args: true}}"
+            f"{directory}/ has no prepared data: the job needs prepare: {{script: prepare_decoder.py, job_args: true}}"
         ) from error
     for name, now in (("model", data.model_name_or_path), ("max_length", data.max_length), ("packing", data.packing)):
-        if said[name] != now:
-            raise InputError(f"{folder}/ was prepared for {name} {said[name]}, not {now}: prepare it anew")
-    return said, splits
+        if prepared[name] != now:
+            raise InputError(f"{directory}/ was prepared for {name} {prepared[name]}, not {now}: prepare it anew")
+    return prepared, splits
 
 
 class Collator:
@@ -69,7 +69,7 @@ class Collator:
         width = max(len(row["input_ids"]) for row in rows)
 
         def filled(lists: list[list[int]], rest: int) -> Any:
-            return torch.tensor([[*one, *[rest] * (width - len(one))] for one in lists])
+            return torch.tensor([[*values, *[rest] * (width - len(values))] for values in lists])
 
         batch = {
             "input_ids": filled([row["input_ids"] for row in rows], self.padding),
@@ -156,9 +156,11 @@ def save(trainer: Any, data: Arguments, tokenizer: Any) -> None:
             dtype = AutoConfig.from_pretrained(data.model_name_or_path).dtype or torch.float32
             model.config.use_cache = True
             # Weights that are tied have several names in the state, and one here.
-            names = {name for name, _one in (*model.named_parameters(), *model.named_buffers())} & set(state)
+            names = {name for name, _parameter in (*model.named_parameters(), *model.named_buffers())} & set(state)
             as_it_came = {
-                name: one.to(dtype) if one.is_floating_point() else one for name, one in state.items() if name in names
+                name: tensor.to(dtype) if tensor.is_floating_point() else tensor
+                for name, tensor in state.items()
+                if name in names
             }
             model.save_pretrained(output, state_dict=as_it_came)
             model.config.dtype = dtype  # where save_pretrained has noted that of the weights that were trained
@@ -178,14 +180,14 @@ def run(data: Arguments, training: Any) -> None:
     import transformers
 
     be_quiet(training)
-    said, splits = agreed(lambda: load_prepared(data))
+    prepared, splits = agreed(lambda: load_prepared(data))
     will_train, will_evaluate = parts_of(training, splits)
     if will_train:
         check_steps(training, len(splits["train"]))
     tokenizer = agreed(lambda: load_tokenizer(data))
     transformers.set_seed(training.seed)
     model = agreed(lambda: load_model(data, training))
-    chats = any(split.get("chats") for split in said["splits"].values())
+    chats = any(split.get("chats") for split in prepared["splits"].values())
     setattr(model.config, TRAINED_ON, "chats" if chats else "texts")
     # The collator needs the lengths of packed texts, which the model does not take.
     training.remove_unused_columns = False
@@ -199,13 +201,15 @@ def run(data: Arguments, training: Any) -> None:
         data_collator=Collator(padding or 0, data.packing),
     )
     results = begin_results(trainer)
-    results["trained_parameters"] = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    results["parameters"] = sum(one.numel() for one in model.parameters())
+    results["trained_parameters"] = sum(
+        parameter.numel() for parameter in model.parameters() if parameter.requires_grad
+    )
+    results["parameters"] = sum(parameter.numel() for parameter in model.parameters())
     if will_evaluate and will_train and data.eval_before:
         results.update(evaluate_before(trainer))
     if will_train:
         results.update(trainer.train(resume_from_checkpoint=training.resume_from_checkpoint).metrics)
-        results.update({f"train_{name}": said["splits"]["train"][name] for name in ("rows", "tokens")})
+        results.update({f"train_{name}": prepared["splits"]["train"][name] for name in ("rows", "tokens")})
         agreed(lambda: check_trained(trainer, results))
     if will_evaluate:
         results.update(trainer.evaluate(metric_key_prefix="eval"))

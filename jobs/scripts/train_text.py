@@ -60,7 +60,7 @@ GLUE_COLUMNS: dict[str, tuple[str, ...]] = {
 
 @dataclass
 class Arguments:
-    """What to train, and on what."""
+    """Model, data and settings of the training."""
 
     model_name_or_path: str = field(metadata={"help": "model of the hub, or a local directory"})
     from_scratch: bool = field(default=False, metadata={"help": "new weights from the model's configuration"})
@@ -117,10 +117,10 @@ def classification_metrics(task: str, predictions: Sequence[Any], labels: Sequen
     return metrics
 
 
-def pearson(one: Sequence[float], other: Sequence[float]) -> float:
+def pearson(first: Sequence[float], other: Sequence[float]) -> float:
     """Pearson's correlation of two equally long sequences; 0 if one of them is constant."""
-    mean, other_mean = sum(one) / len(one), sum(other) / len(other)
-    x, y = [value - mean for value in one], [value - other_mean for value in other]
+    mean, other_mean = sum(first) / len(first), sum(other) / len(other)
+    x, y = [value - mean for value in first], [value - other_mean for value in other]
     scale = math.sqrt(sum(value * value for value in x) * sum(value * value for value in y))
     return sum(a * b for a, b in zip(x, y)) / scale if scale else 0.0
 
@@ -146,11 +146,11 @@ def exact_match(prediction: str, answer: str) -> float:
 
 def answer_f1(prediction: str, answer: str) -> float:
     """F1 over the words that the two have in common; with an empty one, 1.0 only if both are."""
-    found, wanted = normalise_answer(prediction).split(), normalise_answer(answer).split()
-    common = sum((collections.Counter(found) & collections.Counter(wanted)).values())
-    if not found or not wanted:
-        return float(found == wanted)
-    return 2 * common / (len(found) + len(wanted))
+    predicted, wanted = normalise_answer(prediction).split(), normalise_answer(answer).split()
+    common = sum((collections.Counter(predicted) & collections.Counter(wanted)).values())
+    if not predicted or not wanted:
+        return float(predicted == wanted)
+    return 2 * common / (len(predicted) + len(wanted))
 
 
 def qa_metrics(predictions: dict[str, str], answers: dict[str, list[str]]) -> dict[str, float]:
@@ -192,12 +192,17 @@ def load_splits(data: Arguments) -> tuple[str, tuple[str, ...], dict[str, Any]]:
     splits = load_published(data)
     if not splits:
         raise InputError("the dataset has neither a train nor a validation split")
-    task, columns = row_checks.choose_columns(task, {split: one.column_names for split, one in splits.items()}, texts)
-    splits = {split: one.select(range(min(most[split] or len(one), len(one)))) for split, one in splits.items()}
+    task, columns = row_checks.choose_columns(
+        task, {split: dataset.column_names for split, dataset in splits.items()}, texts
+    )
+    splits = {
+        split: dataset.select(range(min(most[split] or len(dataset), len(dataset))))
+        for split, dataset in splits.items()
+    }
     used = columns if task == row_checks.QA else (*columns, row_checks.LABEL)
     tables = {
-        split: row_checks.Table(f"{split} data", {column: one[column] for column in used})
-        for split, one in splits.items()
+        split: row_checks.Table(f"{split} data", {column: dataset[column] for column in used})
+        for split, dataset in splits.items()
     }
     return row_checks.check_tables(tables, task, columns, class_names(splits), published=True), columns, splits
 
@@ -212,7 +217,9 @@ def usable(table: row_checks.Table, task: str) -> dict[str, list[Any]]:
     """Return the columns of a file's table, each with values of one type."""
     columns = {name: list(values) for name, values in table.columns.items()}
     if task == row_checks.QA:
-        columns["answers"] = [{key: list(one[key]) for key in ("text", "answer_start")} for one in columns["answers"]]
+        columns["answers"] = [
+            {key: list(answers[key]) for key in ("text", "answer_start")} for answers in columns["answers"]
+        ]
     else:
         convert: Callable[[Any], Any] = row_checks.target if task == row_checks.REGRESSION else row_checks.name_of
         columns[row_checks.LABEL] = [convert(label) for label in columns[row_checks.LABEL]]
@@ -227,20 +234,20 @@ def load_published(data: Arguments) -> dict[str, Any]:
     configuration = data.dataset_config_name or (None if data.dataset_name else data.task_name)
     try:
         if any(Path(name, marker).is_file() for marker in ("dataset_dict.json", "state.json")):
-            found = load_from_disk(name)
+            dataset = load_from_disk(name)
         else:
-            found = load_dataset(name, configuration)
+            dataset = load_dataset(name, configuration)
     except Exception as error:  # Whatever the library raises, it is about this name.
         raise InputError(f"dataset {name} {configuration or ''}: {error}") from error
-    if isinstance(found, Dataset):
-        return {"train": found}
+    if isinstance(dataset, Dataset):
+        return {"train": dataset}
     sources = {"train": ("train",), "validation": ("validation", "validation_matched")}
-    return {split: found[name] for split, names in sources.items() for name in names if name in found}
+    return {split: dataset[name] for split, names in sources.items() for name in names if name in dataset}
 
 
 @dataclass
 class Prepared:
-    """What the Trainer needs besides the model: rows and features by split, the configuration and the metrics."""
+    """Input of the Trainer besides the model: rows and features by split, the configuration and the metrics."""
 
     rows: dict[str, Any]
     features: dict[str, Any]
@@ -374,16 +381,16 @@ def prepare_questions(splits: dict[str, Any], data: Arguments, config: Any, toke
         answers = {str(number): row["text"] for number, row in enumerate(rows["answers"])}
         may_lack = not all(answers.values())
         best: dict[str, tuple[float, str]] = {}
-        lacking: dict[str, float] = {}
+        missing: dict[str, float] = {}
         contexts = rows["context"]
         for sample, offsets, start, end in zip(parts["sample"], parts["offsets"], *evaluated.predictions[:2]):
             span = best_span(start.tolist(), end.tolist(), offsets, data.max_answer_length)
             name = str(sample)
-            lacking[name] = min(lacking.get(name, float("inf")), float(start[0] + end[0]))
+            missing[name] = min(missing.get(name, float("inf")), float(start[0] + end[0]))
             if span and (name not in best or span[0] > best[name][0]):
                 best[name] = span[0], contexts[sample][slice(*span[1])]
         predictions = {
-            name: "" if name not in best or (may_lack and lacking[name] > best[name][0]) else best[name][1]
+            name: "" if name not in best or (may_lack and missing[name] > best[name][0]) else best[name][1]
             for name in answers
         }
         return qa_metrics(predictions, answers)
@@ -534,7 +541,9 @@ def check_trained(trainer: Any, results: dict[str, Any]) -> None:
             f"no step was made: --num_train_epochs is {training.num_train_epochs:g}, --max_steps {training.max_steps}"
         )
     wrong = [name for name, value in results.items() if isinstance(value, float) and not math.isfinite(value)]
-    wrong += [name for name, one in trainer.model.named_parameters() if not torch.isfinite(one.detach()).all()][:3]
+    wrong += [
+        name for name, parameter in trainer.model.named_parameters() if not torch.isfinite(parameter.detach()).all()
+    ][:3]
     if wrong:
         raise InputError(
             f"the training ended in numbers that are not finite ({', '.join(wrong)}): is --learning_rate "

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What every module of the collection states: its Pythons, and attributes, whose support each module names."""
+    """Documentation of every module of the collection: its Pythons, and attributes, whose support each module names."""
 
     DOCUMENTATION = r"""
 options: {}

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What the documentation of every internal module and action states."""
+    """Notes in the documentation of every internal module and action."""
 
     DOCUMENTATION = r"""
 options: {}

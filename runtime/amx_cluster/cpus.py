@@ -18,14 +18,14 @@ VARIABLE = "AMX_CLUSTER_CPUS"
 
 def take(is_rank: bool) -> None:
     """Run this process on all CPUs of the rank, unless it has others than those that it inherits from OpenMP."""
-    starter, _colon, listed = os.environ.get(VARIABLE, "").partition(":")
+    launcher, _colon, listed = os.environ.get(VARIABLE, "").partition(":")
     own = sched_getaffinity(0)
     if is_rank:
         domain = own
         tell_all(domain)
     elif listed:
         domain = {int(cpu) for cpu in listed.split(",")}
-        if sched_getaffinity(int(starter)) == own and binds(int(starter), own, domain):
+        if sched_getaffinity(int(launcher)) == own and binds(int(launcher), own, domain):
             os.sched_setaffinity(0, domain)
     else:
         return
@@ -33,21 +33,21 @@ def take(is_rank: bool) -> None:
 
 
 def binds(pid: int, cpus: set[int], domain: set[int]) -> bool:
-    """Tell whether OpenMP has bound the main thread of a process to these: it has bound others, to one CPU each."""
+    """Return whether OpenMP has bound the main thread of a process to `cpus`: it has bound others, to one CPU each."""
     if len(cpus) != 1 or not cpus < domain:
         return False
     for thread in os.listdir(f"/proc/{pid}/task"):
         try:
-            found = sched_getaffinity(int(thread))
+            affinity = sched_getaffinity(int(thread))
         except OSError:
             continue  # it has ended
-        if len(found) == 1 and found != cpus and found < domain:
+        if len(affinity) == 1 and affinity != cpus and affinity < domain:
             return True
     return False
 
 
 def tell_all(domain: set[int]) -> None:
-    """Have os.sched_getaffinity return what this process has, where OpenMP has bound the thread that asks.
+    """Replace os.sched_getaffinity: it returns the CPUs of this process, where OpenMP has bound the thread that asks.
 
     A DataLoader, joblib, and since Python 3.13 every pool, take that for the number of processes that it can start.
     """
@@ -55,9 +55,9 @@ def tell_all(domain: set[int]) -> None:
 
     @functools.wraps(sched_getaffinity)
     def of_process(pid: Any, /) -> set[int]:
-        found = sched_getaffinity(pid)
-        if pid in (0, me) and os.getpid() == me and binds(me, found, domain):
+        affinity = sched_getaffinity(pid)
+        if pid in (0, me) and os.getpid() == me and binds(me, affinity, domain):
             return set(domain)
-        return found
+        return affinity
 
     os.sched_getaffinity = of_process

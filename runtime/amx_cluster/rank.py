@@ -1,4 +1,4 @@
-"""Become one rank of a job: every launcher (mpirun, torchrun) runs this on a host, once for each rank.
+"""Run one rank of a job: every launcher (mpirun, torchrun) runs this on a host, once for each rank.
 
     python -S RUNTIME rank SCRIPT [ARGUMENT ...]        in the job directory
     python -S RUNTIME rank -m MODULE [ARGUMENT ...]     for a program of the collection
@@ -227,7 +227,7 @@ def lock_host(local: int, name: str = "", shared: bool = False, seconds: float =
 
 
 def end_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends: no rank outlives its job (prctl(2), PR_SET_PDEATHSIG)."""
+    """Request the end of this process by the kernel when its parent ends: no rank outlives its job (prctl(2))."""
     ctypes.CDLL(None, use_errno=True).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:
         sys.exit("rank.py: the launcher has ended meanwhile")
@@ -278,11 +278,11 @@ class Script:
                 with open(path, "r+", encoding="utf-8") as stream:
                     stream.write(text)
 
-    def tell(self, **what: object) -> None:
+    def tell(self, **report: object) -> None:
         """Report something to the job's supervisor, if it listens."""
         if self.rank < 0 or not self.supervisor:
             return
-        message = {"rank": self.rank, "host": self.host, "idle": 0, "files": {}, "oom_kills": -1, **what}
+        message = {"rank": self.rank, "host": self.host, "idle": 0, "files": {}, "oom_kills": -1, **report}
         address, port, token = self.supervisor.split(":", 2)
         with contextlib.suppress(OSError), socket.create_connection((address, int(port)), timeout=5) as connection:
             connection.sendall(f"{token}\n{json.dumps(message)}\n".encode())
@@ -361,7 +361,7 @@ def main(command: list[str]) -> None:
 
 
 def become(command: list[str]) -> None:
-    """Become the script of this rank. Raises OSError, and ValueError."""
+    """Replace this process by the script of this rank. Raises OSError, and ValueError."""
     with open("plan.json", encoding="utf-8") as stream:
         plan = json.load(stream)
     name = own_name(plan)

@@ -40,7 +40,7 @@ from torch import distributed
 
 
 class DlInfo(ctypes.Structure):
-    """What dladdr(3) tells of an address."""
+    """Answer of dladdr(3) about an address: Dl_info."""
 
     _fields_ = (
         ("dli_fname", ctypes.c_char_p),
@@ -52,21 +52,21 @@ class DlInfo(ctypes.Structure):
 
 def tasks() -> dict[int, dict[str, Any]]:
     """Return this process's threads by their number in the kernel: {name, cpus, cpu}, as proc(5) has them."""
-    found = {}
-    for folder in Path("/proc/self/task").iterdir():
+    threads = {}
+    for directory in Path("/proc/self/task").iterdir():
         try:
-            status = (folder / "status").read_text(encoding="utf-8")
-            stat = (folder / "stat").read_text(encoding="utf-8")
+            status = (directory / "status").read_text(encoding="utf-8")
+            stat = (directory / "stat").read_text(encoding="utf-8")
         except (FileNotFoundError, ProcessLookupError):
             continue  # it has ended
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        found[int(folder.name)] = {
+        threads[int(directory.name)] = {
             "name": fields["Name"],
             "cpus": sorted(parse_cpus(fields["Cpus_allowed_list"])),
             # Field 39, `processor`; the first after the name in parentheses is field 3.
             "cpu": int(stat.rpartition(")")[2].split()[36]),
         }
-    return found
+    return threads
 
 
 def join(backend: str) -> None:
@@ -79,7 +79,7 @@ def join(backend: str) -> None:
 
 
 def compute(precision: str) -> None:
-    """Have every OpenMP thread work, as training does: matrix products and a loop over a large tensor."""
+    """Use every OpenMP thread, as training does: matrix multiplications and a loop over a large tensor."""
     kind = torch.bfloat16 if precision == "bf16" else torch.float32
     matrix = torch.ones(512, 512, dtype=kind)
     # torch gives a thread at least 32,768 elements.
@@ -122,8 +122,8 @@ def of_this_process(name: str) -> str:
 def other_openmp(used: str) -> dict[str, bool]:
     """Return the OpenMP run times in this process but for the one in use, and whether each has started threads."""
     time.sleep(0.5)  # until threads that look for work have gone to sleep
-    found = openmp.read()
-    return {file: started for file, started in found.items() if os.path.realpath(file) != os.path.realpath(used)}
+    runtimes = openmp.read()
+    return {file: started for file, started in runtimes.items() if os.path.realpath(file) != os.path.realpath(used)}
 
 
 def main() -> None:

@@ -37,12 +37,12 @@ class Run:
 
     @property
     def is_verbose(self) -> bool:
-        """Whether the command of Ansible is shown."""
+        """Return whether the command of Ansible is shown."""
         return any(word.startswith("-v") for word in self.ansible)
 
     @property
     def prints_json(self) -> bool:
-        """Whether a JSON document is printed, and not written to a file."""
+        """Return whether a JSON document is printed, and not written to a file."""
         return self.variables.get(table.FORMAT.variable) == "json" and not self.variables.get("amx_output")
 
     def words(self, playbook: str) -> list[str]:
@@ -58,7 +58,7 @@ def _given(name: str, value: object) -> str:
 
 def split(argv: Sequence[str]) -> tuple[str, list[str]]:
     """Return the command that is named, nothing where none is, and all other arguments."""
-    valued = {name for one in ANSIBLE if one.value for name in one.names}
+    valued = {name for option in ANSIBLE if option.value for name in option.names}
     number = 0
     while number < len(argv) and argv[number].startswith("-"):
         number += 2 if argv[number] in valued else 1
@@ -83,8 +83,8 @@ def read(chosen: Command, argv: Sequence[str]) -> Run:
     own = list(argv)
     rest = own[own.index("--") + 1 :] if "--" in own else []
     own = own[: len(own) - len(rest) - 1] if "--" in own else own
-    found, others = _parser(chosen).parse_known_args(_with_values(own, chosen.options))
-    given: dict[str, Any] = vars(found)
+    parsed, others = _parser(chosen).parse_known_args(_with_values(own, chosen.options))
+    given: dict[str, Any] = vars(parsed)
     unknown = [word for word in others if word.startswith("-") and word != "-"]
     if unknown:
         word = unknown[0].partition("=")[0]
@@ -98,20 +98,20 @@ def read(chosen: Command, argv: Sequence[str]) -> Run:
         variables[table.OVERRIDE.variable] = override
     if given.get("query") or given.get("output"):
         variables[table.FORMAT.variable] = "json"
-    passed = [word for one in ANSIBLE for word in _passed(one, given[one.names[-1]])]
+    passed = [word for option in ANSIBLE for word in _passed(option, given[option.names[-1]])]
     return Run(chosen, [*passed, *rest], variables)
 
 
 def own_switches(chosen: Command) -> list[str]:
     """Return the names of the options of a command."""
-    named = [one.switch for one in chosen.options]
-    named += [f"--no-{one.switch[2:]}" for one in chosen.options if one.alone and one is not table.FORMAT]
+    named = [option.switch for option in chosen.options]
+    named += [f"--no-{option.switch[2:]}" for option in chosen.options if option.alone and option is not table.FORMAT]
     return [*named, table.HOSTS] if table.OVERRIDE in chosen.options else named
 
 
 def switches(chosen: Command) -> list[str]:
     """Return the names of all options that a command takes, those of ansible-playbook included."""
-    return [*own_switches(chosen), *(name for one in ANSIBLE for name in one.names), *HELP]
+    return [*own_switches(chosen), *(name for option in ANSIBLE for name in option.names), *HELP]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -125,11 +125,11 @@ def _parser(chosen: Command) -> _Parser:
         parser.add_argument(option.switch, dest=option.name, action="append" if option is table.OVERRIDE else "store")
         if option is table.OVERRIDE:
             parser.add_argument(table.HOSTS, dest="hosts")
-    for one in ANSIBLE:
-        if one.value:
-            parser.add_argument(*one.names, dest=one.names[-1], action="append", default=[])
+    for passed in ANSIBLE:
+        if passed.value:
+            parser.add_argument(*passed.names, dest=passed.names[-1], action="append", default=[])
         else:
-            parser.add_argument(*one.names, dest=one.names[-1], action="count", default=0)
+            parser.add_argument(*passed.names, dest=passed.names[-1], action="count", default=0)
     return parser
 
 
@@ -139,30 +139,30 @@ def _with_values(words: Sequence[str], options: Sequence[Option]) -> list[str]:
     Such an option takes the next argument only where that is one of its values.
     """
     alone = {option.switch: option for option in options if option.alone}
-    found: list[str] = []
+    joined: list[str] = []
     for word in words:
-        option = alone.get(found[-1].removesuffix("=true")) if found and found[-1].endswith("=true") else None
+        option = alone.get(joined[-1].removesuffix("=true")) if joined and joined[-1].endswith("=true") else None
         if option and _is_value(option, word):
-            found[-1] = f"{option.switch}={word}"
+            joined[-1] = f"{option.switch}={word}"
         elif word in alone:
-            found.append(f"{word}=true")
+            joined.append(f"{word}=true")
         elif f"--{word.removeprefix('--no-')}" in alone and word.startswith("--no-"):
-            found.append(f"--{word.removeprefix('--no-')}=false")
+            joined.append(f"--{word.removeprefix('--no-')}=false")
         else:
-            found.append(word)
-    return found
+            joined.append(word)
+    return joined
 
 
 def _is_value(option: Option, word: str) -> bool:
     return word in (*TRUTH, *option.choices) or (option.value == "[N]" and word.isdecimal())
 
 
-def _passed(one: Passed, given: Any) -> list[str]:
-    if one.value:
-        return [word for value in given for word in (one.names[0], value)]
-    if one.names[0] == "-v":
+def _passed(option: Passed, given: Any) -> list[str]:
+    if option.value:
+        return [word for value in given for word in (option.names[0], value)]
+    if option.names[0] == "-v":
         return [f"-{'v' * given}"] if given else []
-    return [one.names[-1]] if given else []
+    return [option.names[-1]] if given else []
 
 
 def _arguments(chosen: Command, words: Sequence[str], given: dict[str, Any]) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _arguments(chosen: Command, words: Sequence[str], given: dict[str, Any]) -> 
         raise UsageError(f"amx {chosen.name}: {missing.value} is missing: {missing.text}")
     if len(words) > len(expected):
         raise UsageError(f"amx {chosen.name}: unexpected argument {words[len(expected)]}; usage: amx {chosen.usage}")
-    return {one.variable: word for one, word in zip(expected, words)}
+    return {argument.variable: word for argument, word in zip(expected, words)}
 
 
 def _value(chosen: Command, option: Option, value: Any) -> Any:
@@ -218,7 +218,7 @@ def _value_of(chosen: Command, switch: str, text: str) -> Any:
     try:
         return json.loads(json.dumps(_yaml.load(text), default=str))
     except yaml.YAMLError as error:
-        said = f": {_yaml.problem(error)}" if getattr(error, "is_yaml", False) else " is not YAML"
-        raise UsageError(f"amx {chosen.name}: {switch}: {text}{said}") from None
+        detail = f": {_yaml.problem(error)}" if getattr(error, "is_yaml", False) else " is not YAML"
+        raise UsageError(f"amx {chosen.name}: {switch}: {text}{detail}") from None
     except (TypeError, ValueError):
         raise UsageError(f"amx {chosen.name}: {switch}: {text} is not YAML") from None

@@ -53,12 +53,12 @@ PATHS = ("FILE", "DIR", "DIR,...", "INVENTORY")
 
 def script(shell: str) -> str:
     """Return the script for bash or zsh."""
-    valued = [name for one in ANSIBLE if one.value for name in one.names]
-    paths = [name for one in ANSIBLE if one.value in PATHS for name in one.names]
-    paths += [one.switch for command in COMMANDS for one in command.options if one.value in PATHS]
-    found = {
+    valued = [name for option in ANSIBLE if option.value for name in option.names]
+    paths = [name for option in ANSIBLE if option.value in PATHS for name in option.names]
+    paths += [option.switch for command in COMMANDS for option in command.options if option.value in PATHS]
+    texts = {
         "shell": shell,
-        "ansible": " ".join((*(name for one in ANSIBLE for name in one.names), *arguments.HELP)),
+        "ansible": " ".join((*(name for option in ANSIBLE for name in option.names), *arguments.HELP)),
         "valued": " | ".join(valued),
         "commands": " ".join((*table.BY_NAME, *table.OWN)),
         "cases": "\n".join([*map(_case, COMMANDS), f'    completion) words="{" ".join(table.SHELLS)}" ;;']),
@@ -66,13 +66,13 @@ def script(shell: str) -> str:
         "paths": " | ".join(f'*" {name}"' for name in dict.fromkeys(paths)),
     }
     text = BASH
-    for name, value in found.items():
+    for name, value in texts.items():
         text = text.replace(f"@{name}@", value)
     return (ZSH if shell == "zsh" else "") + text.rstrip()
 
 
 def _case(command: Command) -> str:
-    words = [word for one in command.arguments for word in one.choices]
+    words = [word for argument in command.arguments for word in argument.choices]
     names = {argument.name for argument in command.arguments}
     files = "any" if {"cloud", "data"} & names else "jobs" if "job" in names else ""
     parts = [f'words="{" ".join(words)}"'] if words else []
@@ -84,8 +84,8 @@ def _case(command: Command) -> str:
 def _values() -> list[str]:
     """Return a line for each option with few values: these are offered after it."""
     return [
-        f'    "{command.name} {one.switch}") words="{" ".join(one.choices)}" files="" ;;'
+        f'    "{command.name} {option.switch}") words="{" ".join(option.choices)}" files="" ;;'
         for command in COMMANDS
-        for one in command.options
-        if one.choices and not one.alone
+        for option in command.options
+        if option.choices and not option.alone
     ]

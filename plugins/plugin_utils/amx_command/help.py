@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What `amx --help` and `amx COMMAND --help` print."""
+"""Text of `amx --help` and `amx COMMAND --help`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ FIRST = ("-i", "-l", "-C", "-v", "-K")
 
 def overview() -> str:
     """Return one screen: all commands by group, each with a line."""
-    rows = {group: [(one.usage, one.text) for one in COMMANDS if one.group == group] for group in table.GROUPS}
+    rows = {
+        group: [(command.usage, command.text) for command in COMMANDS if command.group == group]
+        for group in table.GROUPS
+    }
     rows["more"] += table.OWN.values()
     options = [(name.replace(", --inventory", ""), text) for name, text in _ansible(FIRST)]
     width = max(len(left) for lines in (*rows.values(), options) for left, _text in lines)
@@ -38,12 +41,12 @@ def of(command: Command) -> str:
     usage = [f"usage: amx {command.usage} [options]"]
     instead = command.option(command.instead)
     if instead:
-        words = [instead.switch, instead.value, *(one.value for one in command.arguments[1:])]
+        words = [instead.switch, instead.value, *(argument.value for argument in command.arguments[1:])]
         usage.append(f"       amx {command.name} {' '.join(words)} [options]")
-    arguments = [(one.value, one.text) for one in command.arguments]
-    options = [row for one in command.options for row in _option(one)]
+    arguments = [(argument.value, argument.text) for argument in command.arguments]
+    options = [row for option in command.options for row in _option(option)]
     passed = [
-        *_ansible(name for one in ANSIBLE for name in one.names[:1]),
+        *_ansible(name for option in ANSIBLE for name in option.names[:1]),
         ("--", "what follows is for ansible-playbook"),
     ]
     width = max(len(left) for left, _text in (*arguments, *options, *passed))
@@ -75,7 +78,7 @@ def _option(option: Option) -> list[tuple[str, str]]:
 def _ansible(names: Iterable[str]) -> list[tuple[str, str]]:
     shown = set(names)
     return [
-        (", ".join(one.names) + (f" {one.value}" if one.value else ""), one.text)
-        for one in ANSIBLE
-        if one.names[0] in shown
+        (", ".join(option.names) + (f" {option.value}" if option.value else ""), option.text)
+        for option in ANSIBLE
+        if option.names[0] in shown
     ]

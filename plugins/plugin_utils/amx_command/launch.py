@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How `amx` starts ansible-playbook: of a checkout from any directory, and of an installed collection."""
+"""Start ansible-playbook for `amx`: of a checkout from any directory, and of an installed collection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEFAULT_PATHS = "~/.ansible/collections:/usr/share/ansible/collections"
 
 @dataclass(frozen=True)
 class Place:
-    """Where the collection is. collection: its directory. here, home: the current directory and that of the user."""
+    """Location of the collection. collection: its directory. here, home: the current directory and that of the user."""
 
     collection: Path
     here: Path
@@ -33,7 +33,7 @@ class Place:
 
     @property
     def is_installed(self) -> bool:
-        """Whether Ansible knows the playbooks by their names, and not by their paths."""
+        """Return whether Ansible knows the playbooks by their names, and not by their paths."""
         return self.collection.parts[-3:] == ("ansible_collections", *COLLECTION.split("."))
 
     @property
@@ -63,17 +63,17 @@ class Place:
         collection, its own output.
         """
         own, of_checkout = self.config(env), self.collection / "ansible.cfg"
-        found = {STARTED_BY: command}
+        variables = {STARTED_BY: command}
         if not self.is_installed and own in (None, of_checkout):
             # Named, because Ansible ignores that of a directory that everybody may write to.
             own = of_checkout
-            found["ANSIBLE_CONFIG"] = str(of_checkout)
+            variables["ANSIBLE_CONFIG"] = str(of_checkout)
         elif own is None and not env.get("ANSIBLE_STDOUT_CALLBACK"):
-            found["ANSIBLE_STDOUT_CALLBACK"] = f"{COLLECTION}.compact"
+            variables["ANSIBLE_STDOUT_CALLBACK"] = f"{COLLECTION}.compact"
         paths = env.get(PATHS) or _configured_paths(own) or DEFAULT_PATHS
         if self.root not in [Path(path).expanduser() for path in paths.split(":")]:
-            found[PATHS] = f"{self.root}:{paths}"
-        return found
+            variables[PATHS] = f"{self.root}:{paths}"
+        return variables
 
     def version(self) -> str:
         """Return the version of the collection."""
@@ -101,10 +101,10 @@ def _configured_paths(config: Path | None) -> str:
 def ansible_playbook(python: Path) -> str:
     """Return the ansible-playbook beside a Python, else that on PATH. Raises FileNotFoundError."""
     beside = python.parent / "ansible-playbook"
-    found = str(beside) if beside.is_file() else shutil.which("ansible-playbook")
-    if not found:
+    program = str(beside) if beside.is_file() else shutil.which("ansible-playbook")
+    if not program:
         raise FileNotFoundError(f"ansible-playbook is not beside {python}, and not on PATH: install ansible-core")
-    return found
+    return program
 
 
 def versions(place: Place) -> str:

@@ -30,7 +30,7 @@ NAME = re.compile(r"(?<![\w-])(-e\s+(?:'\{)?)(\w+)")
 
 def for_ansible(text: str) -> str:
     """Return a text in which each option has the name that ansible-playbook takes."""
-    return NAME.sub(lambda found: found[1] + (table.PREFIX if found[2] in table.NAMES else "") + found[2], text)
+    return NAME.sub(lambda match: match[1] + (table.PREFIX if match[2] in table.NAMES else "") + match[2], text)
 
 
 def for_amx(text: str, running: str, inventory_option: str) -> str:
@@ -39,49 +39,49 @@ def for_amx(text: str, running: str, inventory_option: str) -> str:
     running: the command that shows it; an option without a playbook is its own. inventory_option: -i and the inventory,
     where the command was started with it.
     """
-    shown = COMMAND.sub(lambda found: _command(found, inventory_option), text)
-    return OPTION.sub(lambda found: _alone(found, running), shown)
+    shown = COMMAND.sub(lambda match: _command(match, inventory_option), text)
+    return OPTION.sub(lambda match: _alone(match, running), shown)
 
 
-def _command(found: re.Match[str], inventory_option: str) -> str:
-    command = table.BY_PLAYBOOK.get(Path(found[1]).stem)
+def _command(match: re.Match[str], inventory_option: str) -> str:
+    command = table.BY_PLAYBOOK.get(Path(match[1]).stem)
     if not command:
-        return found[0]
+        return match[0]
     arguments: dict[str, str] = {}
     options: list[str] = []
-    for each in OPTION.finditer(found["options"]):
+    for each in OPTION.finditer(match["options"]):
         option = command.option(each["name"] or "")
         if option in command.arguments and each["value"]:
             arguments[option.name] = _argument(option, each["value"])
         else:
             options.append(_option(each, option))
     words = ["amx", inventory_option, command.name]
-    words += [arguments[one.name] for one in command.arguments if one.name in arguments]
+    words += [arguments[argument.name] for argument in command.arguments if argument.name in arguments]
     return " ".join(filter(None, [*words, *options]))
 
 
-def _alone(found: re.Match[str], running: str) -> str:
+def _alone(match: re.Match[str], running: str) -> str:
     """Return an option that no playbook stands before: that of the running command, else of any that has it."""
-    name = found["name"] or table.OVERRIDE.name
+    name = match["name"] or table.OVERRIDE.name
     commands: list[Command] = [*filter(None, [table.BY_NAME.get(running)]), *table.COMMANDS]
     for command in commands:
         option = command.option(name)
         if option:
-            is_argument = option in command.arguments and found["value"]
-            return _argument(option, found["value"]) if is_argument else _option(found, option)
-    return found[0]
+            is_argument = option in command.arguments and match["value"]
+            return _argument(option, match["value"]) if is_argument else _option(match, option)
+    return match[0]
 
 
 def _argument(option: Option, value: str) -> str:
     return value.replace(",", " ") if option is table.RESET else value
 
 
-def _option(found: re.Match[str], option: Option | None) -> str:
-    value, mapping = found["value"], found["mapping"]
+def _option(match: re.Match[str], option: Option | None) -> str:
+    value, mapping = match["value"], match["mapping"]
     if mapping:
-        return _fields(mapping) or found[0]
+        return _fields(mapping) or match[0]
     if option is None:
-        return found[0]
+        return match[0]
     if option is table.FORMAT or (option.alone and value == "true"):
         return option.switch
     if option.alone and value == "false":

@@ -50,12 +50,12 @@ class Option:
 
     @property
     def switch(self) -> str:
-        """The name of the option."""
+        """Return the switch of the option, as a user types it."""
         return "--json" if self is FORMAT else "--set" if self.value == SET else f"--{self.name.replace('_', '-')}"
 
     @property
     def alone(self) -> bool:
-        """Whether it may stand without a value."""
+        """Return whether the option may stand without a value."""
         return self.value == FLAG or self.value.startswith("[")
 
 
@@ -85,7 +85,7 @@ class Command:
     @property
     def usage(self) -> str:
         """The command with its arguments."""
-        words = [one.value + ("..." if self.many else "") for one in self.arguments]
+        words = [argument.value + ("..." if self.many else "") for argument in self.arguments]
         return " ".join(
             [self.name, *(word if number < self.required else f"[{word}]" for number, word in enumerate(words))]
         )
@@ -98,7 +98,7 @@ class Command:
     def option(self, name: str) -> Option | None:
         """Return the option, or the argument, that is the variable of this name, with the prefix or without."""
         every = (*self.arguments, *self.options)
-        return next((one for one in every if name in (one.name, one.variable)), None)
+        return next((option for option in every if name in (option.name, option.variable)), None)
 
 
 def _option(row: Mapping[str, Any], name: str = "") -> Option:
@@ -120,12 +120,12 @@ def _read(path: Path) -> tuple[dict[str, str], tuple[Command, ...]]:
     """Return the titles of the groups, and the commands, of the file of commands."""
     import yaml
 
-    content = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    document = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     shared = {
         name: tuple(map(_option, row)) if isinstance(row, list) else (_option(row, name),)
-        for name, row in content["shared"].items()
+        for name, row in document["shared"].items()
     }
-    return content["groups"], tuple(_command(name, row, shared) for name, row in content["commands"].items())
+    return document["groups"], tuple(_command(name, row, shared) for name, row in document["commands"].items())
 
 
 GROUPS, COMMANDS = _read(Path(__file__).with_name("commands.yml"))
