@@ -25,7 +25,7 @@ def run(
     """
     sent = json.dumps(request or {}).encode()
     answer = execute(action, archive.guarded(python, runtime, *words), sent)
-    if answer["rc"] == archive.LACKING:
+    if answer["rc"] == archive.MISSING:
         packed = archive.pack(archive.of_collection())
         installed = execute(action, archive.installing(python, runtime), packed)
         if installed["rc"]:

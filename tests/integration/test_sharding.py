@@ -85,7 +85,10 @@ def test_a_sharded_model(
     start(hosts, sharding=sharding)
     judge(succeeded(hosts), hosts.folder / "output", environment, unsharded)
     for place in hosts.places.values():
-        assert sorted(path.name for path in checkpoints.folders(place / "output")) == ["checkpoint-4", "checkpoint-6"]
+        assert sorted(path.name for path in checkpoints.directories(place / "output")) == [
+            "checkpoint-4",
+            "checkpoint-6",
+        ]
 
 
 def test_a_model_that_is_sharded_with_mpi(
@@ -123,7 +126,7 @@ def test_shards_are_gone_on_with_by_one_rank(
     earlier = hosts.folder.with_name("earlier")
     hosts.folder.rename(earlier)
     shutil.rmtree(earlier / "output/checkpoint-6")
-    directory.create(hosts.folder, {}, {}, checkpoints.folders(earlier / "output"))
+    directory.create(hosts.folder, {}, {}, checkpoints.directories(earlier / "output"))
     del hosts.places["node1"]
     start(hosts, ranks=1, sharding="full")
     alone = succeeded(hosts)

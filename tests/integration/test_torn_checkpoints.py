@@ -124,6 +124,6 @@ def resume(place: Path, start: str = "") -> None:
     earlier = place.with_name("earlier")
     shutil.rmtree(earlier, ignore_errors=True)
     place.rename(earlier)
-    directory.create(place, {}, {}, checkpoints.folders(earlier / "output"))
+    directory.create(place, {}, {}, checkpoints.directories(earlier / "output"))
     if start:
         (place / directory.RESUMED).write_text(f'{{"start": "{start}", "starts": ["{start}"]}}')

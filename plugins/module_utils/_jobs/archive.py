@@ -37,7 +37,7 @@ LEFT_OUT = ("_cloud/", "_kubernetes/control/")
 # All files have the time from which zip files count.
 BEGIN = (1980, 1, 1, 0, 0, 0)
 HEADER = 16  # bytes of a compiled module before its code
-LACKING = 66  # exit code of a host without the runtime
+MISSING = 66  # exit code of a host without the runtime
 COMPLETE = "complete"  # what `check` prints: Python runs an empty program, too, without an error
 
 
@@ -64,11 +64,11 @@ def of_this() -> dict[str, bytes]:
     return of_directory(root) if (root / "__main__.py").exists() else of_collection()
 
 
-def of_directory(folder: Path) -> dict[str, bytes]:
+def of_directory(directory: Path) -> dict[str, bytes]:
     """Return {path: contents} of the Python files in a directory, without hidden ones, as editors lay beside those that
     they edit. Raises OSError."""
-    found = (path for path in folder.rglob("*.py") if not path.name.startswith("."))
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in found}
+    paths = (path for path in directory.rglob("*.py") if not path.name.startswith("."))
+    return {path.relative_to(directory).as_posix(): path.read_bytes() for path in paths}
 
 
 def name(files: Mapping[str, bytes]) -> str:
@@ -100,26 +100,28 @@ def unpack(archive: bytes) -> dict[str, bytes]:
         raise ValueError(f"the archive of the runtime is damaged ({error}): start the job again") from None
 
 
-def is_complete(folder: Path) -> bool:
-    """Tell whether a directory has the files of the archive that it is named after."""
+def is_complete(directory: Path) -> bool:
+    """Return whether a directory has the files of the archive that it is named after."""
     try:
-        return _ownership.is_own(folder) and name(of_directory(folder)) == folder.name
+        return _ownership.is_own(directory) and name(of_directory(directory)) == directory.name
     except OSError:
         return False
 
 
-def install(archive: bytes, folder: Path, python: str = sys.executable) -> bool:
+def install(archive: bytes, directory: Path, python: str = sys.executable) -> bool:
     """Unpack an archive into the directory of its name, unless it is there; return whether it was missing or damaged.
 
     It is written beside that, compiled for the Python that will run it, and renamed. Raises ValueError for an archive
     of another name, and OSError.
     """
-    if is_complete(folder):
+    if is_complete(directory):
         return False
     files = unpack(archive)
-    if name(files) != folder.name:
-        raise ValueError(f"the archive of the runtime is damaged ({name(files)} instead of {folder.name}): start again")
-    part = folder.with_name(f".{folder.name}.{os.getpid()}")
+    if name(files) != directory.name:
+        raise ValueError(
+            f"the archive of the runtime is damaged ({name(files)} instead of {directory.name}): start again"
+        )
+    part = directory.with_name(f".{directory.name}.{os.getpid()}")
     _ownership.remove(part)
     try:
         _ownership.make(part, "runtime")
@@ -128,11 +130,11 @@ def install(archive: bytes, folder: Path, python: str = sys.executable) -> bool:
             (part / path).write_bytes(contents)
         # Not when jobs import them: Python leaves a module that is cut off, and never mends it, where a disk is full.
         made = subprocess.run(
-            [python, "-SB", str(part), "compile", str(folder)], capture_output=True, text=True, check=False
+            [python, "-SB", str(part), "compile", str(directory)], capture_output=True, text=True, check=False
         )
         if made.returncode:
             raise OSError(made.stderr.strip())
-        _put(part, folder)
+        _put(part, directory)
     finally:
         if not _ownership.remove(part):
             with contextlib.suppress(OSError):
@@ -140,18 +142,18 @@ def install(archive: bytes, folder: Path, python: str = sys.executable) -> bool:
     return True
 
 
-def _put(part: Path, folder: Path) -> None:
+def _put(part: Path, directory: Path) -> None:
     """Rename a directory to one that is missing, damaged, or has just been made by another process."""
     try:
-        part.rename(folder)
+        part.rename(directory)
     except OSError:
-        if is_complete(folder):
+        if is_complete(directory):
             return
-        if not _ownership.is_own(folder):
+        if not _ownership.is_own(directory):
             raise
         damaged = part.with_name(f"{part.name}.damaged")
-        folder.rename(damaged)
-        part.rename(folder)
+        directory.rename(damaged)
+        part.rename(directory)
         _ownership.remove(damaged)
 
 
@@ -161,10 +163,10 @@ def command(plan: Mapping[str, Any], *words: str) -> list[str]:
 
 
 def guarded(python: str, runtime: str, *words: str) -> list[str]:
-    """Return the command that runs one of the runtime's commands on a host, and ends with LACKING where the host lacks
+    """Return the command that runs one of the runtime's commands on a host. It ends with MISSING where the host lacks
     the runtime, or has it damaged."""
     own = [python, "-S", runtime]
-    check = f'[ "$({shlex.join([*own, "check"])} 2>/dev/null </dev/null)" = {COMPLETE} ] || exit {LACKING}'
+    check = f'[ "$({shlex.join([*own, "check"])} 2>/dev/null </dev/null)" = {COMPLETE} ] || exit {MISSING}'
     return ["sh", "-c", f"{check}; exec {shlex.join([*own, *words])}"]
 
 
@@ -183,16 +185,16 @@ def unused(base: Path, leaving: Iterable[Path] = ()) -> list[Path]:
     gone = set(leaving)
     jobs = [path.parent for path in (base / "jobs").glob("*/plan.json") if path.parent not in gone]
     needed = {Path((read_json(job / "plan.json") or {}).get("runtime", "")).name for job in jobs}
-    folder = base / DIRECTORY
-    found = sorted(folder.iterdir()) if folder.is_dir() else []
-    return [path for path in found if path.is_dir() and path.name not in needed and _ownership.is_own(path)]
+    directory = base / DIRECTORY
+    paths = sorted(directory.iterdir()) if directory.is_dir() else []
+    return [path for path in paths if path.is_dir() and path.name not in needed and _ownership.is_own(path)]
 
 
-def _compile(own: Path, folder: Path) -> None:
-    """Compile a directory's modules, which are to be in `folder`. Raises OSError where one is not whole afterwards."""
+def _compile(own: Path, directory: Path) -> None:
+    """Compile a directory's modules, which are to be in `directory`. Raises OSError where one is incomplete then."""
     sys.pycache_prefix = None  # beside them, wherever this person's other compiled modules go
     for path in own.rglob("*.py"):
-        made = py_compile.compile(str(path), dfile=str(folder / path.relative_to(own)), doraise=True)
+        made = py_compile.compile(str(path), dfile=str(directory / path.relative_to(own)), doraise=True)
         try:
             marshal.loads(Path(str(made)).read_bytes()[HEADER:])
         except (EOFError, ValueError):
@@ -200,8 +202,8 @@ def _compile(own: Path, folder: Path) -> None:
 
 
 def main(words: Sequence[str]) -> None:
-    """Check the archive that runs this (`check`), unpack it into a directory (`install DIRECTORY`), or compile its
-    modules before it is renamed to a directory (`compile DIRECTORY`)."""
+    """Check (`check`) or unpack (`install DIRECTORY`) the archive that runs this. `compile DIRECTORY` compiles its
+    modules before it is renamed to that directory."""
     own = Path(sys.path[0])
     try:
         if words[0] == "install":

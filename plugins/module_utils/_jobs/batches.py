@@ -19,7 +19,7 @@ PER_DEVICE = "per_device_train_batch_size"
 
 @dataclass(frozen=True)
 class Batch:
-    """How a step is made up: each rank adds up `accumulation` batches of `per_device` samples.
+    """Composition of a step: each rank adds up `accumulation` batches of `per_device` samples.
 
     per_device is 0 where the script's arguments do not tell; then sizes are counted in such batches.
     """
@@ -56,12 +56,12 @@ def text(args: Mapping[str, Any], ranks: int) -> str:
     return f"Global batch: {count(batch.size, 'sample')} per step ({made_of})"
 
 
-def of_run(told: Mapping[str, Any], otherwise: Batch) -> Batch:
+def of_run(status: Mapping[str, Any], otherwise: Batch) -> Batch:
     """Return the batch of an earlier run, from what its status tells; `otherwise` has what it does not."""
     return Batch(
-        told.get("ranks") or otherwise.ranks,
-        told.get("accumulation") or otherwise.accumulation,
-        told.get("per_device") or otherwise.per_device,
+        status.get("ranks") or otherwise.ranks,
+        status.get("accumulation") or otherwise.accumulation,
+        status.get("per_device") or otherwise.per_device,
     )
 
 
@@ -81,19 +81,19 @@ def kept(before: Batch, ranks: int) -> Batch:
     return Batch(ranks, share // at_once, at_once)
 
 
-def change(before: Batch, after: Batch, asked: Batch, step: int) -> str:
-    """Say what becomes of the global batch, and of the place in the epoch at `step`; empty where there is nothing.
+def change(before: Batch, after: Batch, requested: Batch, step: int) -> str:
+    """Return the change of the global batch, and of the place in the epoch at `step`, as text; empty without one.
 
-    asked: what the job file asks of these ranks. The Trainer finds its place by steps of the new size.
+    requested: what the job file asks of these ranks. The Trainer finds its place by steps of the new size.
     """
     if after.size == before.size:
-        if after == asked:
+        if after == requested:
             return ""
-        at_once = f" of {after.per_device} samples" if after.per_device != asked.per_device else ""
+        at_once = f" of {after.per_device} samples" if after.per_device != requested.per_device else ""
         return f"the global batch stays as it was, with {after.accumulation} steps of accumulation{at_once}"
-    told = f"the global batch is {Fraction(after.size, before.size)} of what it was"
+    text = f"the global batch is {Fraction(after.size, before.size)} of what it was"
     if before.per_device:
         samples = step * (before.size - after.size)
         again = "trained on again" if samples > 0 else "left out"
-        told += f" ({after.size} samples instead of {before.size}), so {abs(samples)} samples are {again}"
-    return told
+        text += f" ({after.size} samples instead of {before.size}), so {abs(samples)} samples are {again}"
+    return text

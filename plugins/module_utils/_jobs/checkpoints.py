@@ -44,7 +44,7 @@ METADATA, SHARD = ".metadata", re.compile(rb"__[0-9]+_[0-9]+\.distcp")
 
 @dataclass(frozen=True)
 class Part(Document):
-    """What one host has of a checkpoint.
+    """Part of a checkpoint that one host has.
 
     files: {path: bytes}, without marks and the state of random numbers. leads: whether COMPLETE is there, and every
     file that it lists has the size it had then. finished: the files that such a mark lists. named: those that the
@@ -74,14 +74,14 @@ class Choice:
     gone: list[str]
 
 
-def part(folder: Path) -> Part:
-    """Return what there is of a checkpoint in `folder`. Raises OSError."""
+def part(directory: Path) -> Part:
+    """Return what there is of a checkpoint in `directory`. Raises OSError."""
     files: dict[str, int] = {}
     named: set[str] = set()
-    for place, _directories, names in os.walk(folder):
+    for place, _directories, names in os.walk(directory):
         for name in names:
             path = Path(place, name)
-            relative = path.relative_to(folder)
+            relative = path.relative_to(directory)
             if MARKS.fullmatch(name):
                 continue
             if not is_sound(path):
@@ -91,43 +91,43 @@ def part(folder: Path) -> Part:
                 named |= {str(relative.with_name(shard.decode())) for shard in shards}
             if not RANDOM.fullmatch(name):
                 files[str(relative)] = path.stat().st_size
-    complete, other = marked(folder, COMPLETE), marked(folder, PART)
-    return Part(files, bool(complete), sorted({*complete, *other}), sorted(named), refusal(folder))
+    complete, other = marked(directory, COMPLETE), marked(directory, PART)
+    return Part(files, bool(complete), sorted({*complete, *other}), sorted(named), refusal(directory))
 
 
 def parts(output: Path) -> dict[str, Part]:
     """Return what there is of every checkpoint in `output`: {its name: the part}."""
-    found = {}
-    for folder in folders(output):
+    parts = {}
+    for directory in directories(output):
         with contextlib.suppress(OSError):  # it is being removed
-            found[folder.name] = part(folder)
-    return found
+            parts[directory.name] = part(directory)
+    return parts
 
 
-def marked(folder: Path, mark: str) -> dict[str, int]:
+def marked(directory: Path, mark: str) -> dict[str, int]:
     """Return the files that a mark lists; none unless every one is as it was then, and the state is all there."""
-    files = _listed(folder, mark)
-    return files if files and not _damage(folder, files) and not (mark == COMPLETE and stateless(files)) else {}
+    files = _listed(directory, mark)
+    return files if files and not _damage(directory, files) and not (mark == COMPLETE and stateless(files)) else {}
 
 
-def refusal(folder: Path) -> str:
+def refusal(directory: Path) -> str:
     """Return why a checkpoint that rank 0 has marked is not used; an empty string where it is, or has no mark."""
-    files = _listed(folder, COMPLETE)
-    return _damage(folder, files) or stateless(files) if files else ""
+    files = _listed(directory, COMPLETE)
+    return _damage(directory, files) or stateless(files) if files else ""
 
 
-def _listed(folder: Path, mark: str) -> dict[str, int]:
+def _listed(directory: Path, mark: str) -> dict[str, int]:
     try:
-        files = json.loads((folder / mark).read_text(encoding="utf-8"))
+        files = json.loads((directory / mark).read_text(encoding="utf-8"))
         return {str(name): int(size) for name, size in files.items()}
     except (OSError, ValueError, AttributeError, TypeError):
         return {}
 
 
-def _damage(folder: Path, files: Mapping[str, int]) -> str:
+def _damage(directory: Path, files: Mapping[str, int]) -> str:
     """Return which of these files is not as it was written, if any."""
     for name, size in files.items():
-        path = folder / name
+        path = directory / name
         try:
             there = path.stat().st_size
         except OSError:
@@ -144,15 +144,15 @@ def stateless(files: Iterable[str]) -> str:
     if TRAINER not in files:
         return ""
     lacks = [
-        what
-        for what, form in (("optimizer", OPTIMIZER), ("learning rate schedule", SCHEDULER))
+        state
+        for state, form in (("optimizer", OPTIMIZER), ("learning rate schedule", SCHEDULER))
         if not any(map(form.fullmatch, files))
     ]
     return f"it has no state of the {' and '.join(lacks)} (save_only_model)" if lacks else ""
 
 
 def is_sound(path: Path) -> bool:
-    """Whether a file can be what its writer made: a full disk or a power cut leaves it empty, short or of zeros.
+    """Return whether a file can be what its writer made: a full disk or a power cut leaves it empty, short or of zeros.
 
     Its size and format are looked at, not all of its content.
     """
@@ -175,27 +175,29 @@ def is_sound(path: Path) -> bool:
         return False
 
 
-def is_complete(folder: Path) -> bool:
-    """Tell whether a checkpoint was written to its end and all of it is here: every file with the size it had then."""
+def is_complete(directory: Path) -> bool:
+    """Return whether a checkpoint was written to its end and is here: every file with the size it had then."""
     try:
-        return bool(marked(folder, COMPLETE)) and not _absent(part(folder))
+        return bool(marked(directory, COMPLETE)) and not _absent(part(directory))
     except OSError:
         return False
 
 
-def _absent(found: Part) -> list[str]:
-    return [name for name in found.named if name not in found.files]
+def _absent(part: Part) -> list[str]:
+    return [name for name in part.named if name not in part.files]
 
 
-def step(folder: Path) -> int:
-    """Return the step that a checkpoint's name tells; -1 for another folder."""
-    found = NAME.fullmatch(folder.name)
-    return int(found[1]) if found else -1
+def step(directory: Path) -> int:
+    """Return the step in the name of a checkpoint; -1 for another directory."""
+    match = NAME.fullmatch(directory.name)
+    return int(match[1]) if match else -1
 
 
-def folders(output: Path) -> list[Path]:
+def directories(output: Path) -> list[Path]:
     """Return the checkpoints in `output`, the newest first; this host may have a part of each only."""
-    return sorted((folder for folder in output.glob("checkpoint-*") if step(folder) >= 0), key=step, reverse=True)
+    return sorted(
+        (directory for directory in output.glob("checkpoint-*") if step(directory) >= 0), key=step, reverse=True
+    )
 
 
 def last_complete(output: Path) -> Path | None:
@@ -205,21 +207,21 @@ def last_complete(output: Path) -> Path | None:
 
 def complete(output: Path) -> list[Path]:
     """Return the complete checkpoints in `output`, the newest first."""
-    return list(filter(is_complete, folders(output)))
+    return list(filter(is_complete, directories(output)))
 
 
 def last_marked(output: Path) -> Path | None:
     """Return the newest checkpoint in `output` that rank 0 finished, or None. Other hosts may have parts of it."""
-    return next((folder for folder in folders(output) if marked(folder, COMPLETE)), None)
+    return next((directory for directory in directories(output) if marked(directory, COMPLETE)), None)
 
 
 def unmark(output: Path, after: int) -> None:
     """Take the marks from the checkpoints of later steps than `after`: they will be written anew. Raises OSError."""
-    for folder in folders(output):
-        if step(folder) > after:
+    for directory in directories(output):
+        if step(directory) > after:
             for mark in (COMPLETE, PART):
-                (folder / mark).unlink(missing_ok=True)
-            for path in folder.rglob("*"):
+                (directory / mark).unlink(missing_ok=True)
+            for path in directory.rglob("*"):
                 if path.is_file() and path.stat().st_nlink > 1:
                     path.unlink()  # of an earlier run, which would be written over there, too
 
@@ -229,33 +231,33 @@ def remove_damaged_random(output: Path) -> None:
 
     Raises OSError.
     """
-    for folder in folders(output):
-        for path in folder.rglob("*"):
+    for directory in directories(output):
+        for path in directory.rglob("*"):
             if RANDOM.fullmatch(path.name) and not is_sound(path):
                 path.unlink()
 
 
-def mark(folder: Path, files: Mapping[str, int]) -> None:
+def mark(directory: Path, files: Mapping[str, int]) -> None:
     """Mark a checkpoint as complete, with these files. Raises OSError."""
-    part_of_it = folder / f".{COMPLETE}.{os.getpid()}"
+    part_of_it = directory / f".{COMPLETE}.{os.getpid()}"
     part_of_it.write_text(json.dumps(dict(files)), encoding="utf-8")
-    part_of_it.replace(folder / COMPLETE)
+    part_of_it.replace(directory / COMPLETE)
 
 
 def choose(
-    found: Mapping[str, Mapping[str, Part]],
+    parts: Mapping[str, Mapping[str, Part]],
     first: str,
     gone: Mapping[str, str],
-    told: Mapping[str, Mapping[str, list[str]]],
+    reported: Mapping[str, Mapping[str, list[str]]],
     failed: Collection[str] = (),
 ) -> Choice:
     """Return the newest checkpoint of which every part is on one of these hosts.
 
     failed: checkpoints from which the job could not go on, which are taken only where there is no other.
-    found: {host: its parts}. first: the host whose directory has what rank 0 wrote. gone: {host: why its parts cannot
-    be had}. told: {host: {checkpoint: the files that its ranks were seen to write}}.
+    parts: {host: its parts}. first: the host whose directory has what rank 0 wrote. gone: {host: why its parts cannot
+    be had}. reported: {host: {checkpoint: the files that its ranks were seen to write}}.
     """
-    lead = found[first]
+    lead = parts[first]
     refused: dict[str, str] = {}
     missing: set[str] = set()
     again = ""
@@ -264,57 +266,57 @@ def choose(
             if lead[name].refusal:
                 refused[name] = f"{lead[name].refusal}, on {first}"
             continue
-        why, hosts = _problem(name, found, first, gone, told)
+        why, hosts = _problem(name, parts, first, gone, reported)
         if not why and name not in failed:
-            return Choice(name, *_union(name, found, first), refused, sorted(missing))
+            return Choice(name, *_union(name, parts, first), refused, sorted(missing))
         again = again or ("" if why else name)
         refused[name] = why or "the job failed before its first step from it"
         missing |= hosts
     if again:
         later = {name: why for name, why in refused.items() if step(Path(name)) > step(Path(again))}
-        return Choice(again, *_union(again, found, first), later, sorted(missing))
+        return Choice(again, *_union(again, parts, first), later, sorted(missing))
     return Choice("", {}, {}, refused, sorted(missing))
 
 
 def _problem(
     name: str,
-    found: Mapping[str, Mapping[str, Part]],
+    parts: Mapping[str, Mapping[str, Part]],
     first: str,
     gone: Mapping[str, str],
-    told: Mapping[str, Mapping[str, list[str]]],
+    reported: Mapping[str, Mapping[str, list[str]]],
 ) -> tuple[str, set[str]]:
     """Return why a checkpoint is torn, and the hosts without which it is; an empty string where it is not."""
-    lead = found[first][name]
-    there = {host: of_host[name] for host, of_host in found.items() if name in of_host}
+    lead = parts[first][name]
+    there = {host: of_host[name] for host, of_host in parts.items() if name in of_host}
     named = {shard for part in there.values() for shard in part.named}
     for host, part in there.items():
         begun = [file for file in part.files if host != first and file not in {*part.finished, *named, *lead.files}]
         if begun:
             return f"{host} did not finish writing its {begun[0]} ({PART} does not list it)", set()
     for host, why in gone.items():
-        own = _of_its_own(host, name, found[first], told)
+        own = _of_its_own(host, name, parts[first], reported)
         if own:
             return f"{own[0]} is on {host}, {why}", {host}
     files = {file for part in there.values() for file in part.files}
     lost = [file for file in sorted(named) if file not in files]
-    for host in set(told) - set(gone):
+    for host in set(reported) - set(gone):
         its = there.get(host)
         if its and its.finished:
             continue  # its mark lists what belongs to it, and it is there
-        lost += [file for file in needed(told[host].get(name, [])) if file not in files]
+        lost += [file for file in needed(reported[host].get(name, [])) if file not in files]
     if lost and gone:
         return f"{lost[0]} is on no host that answers, and {', '.join(gone)} is away", set(gone)
     return (f"{lost[0]} is on no host of the job", set()) if lost else ("", set())
 
 
 def _of_its_own(
-    host: str, name: str, lead: Mapping[str, Part], told: Mapping[str, Mapping[str, list[str]]]
+    host: str, name: str, lead: Mapping[str, Part], reported: Mapping[str, Mapping[str, list[str]]]
 ) -> list[str]:
     """Return the files of a checkpoint that only a host which is away has, as far as its ranks were seen to write them.
 
     If they were not seen at this one, it is as with others.
     """
-    seen = told.get(host, {})
+    seen = reported.get(host, {})
     shards = {
         other: [file for file in needed(files) if file not in lead[other].files]
         for other, files in seen.items()
@@ -330,12 +332,12 @@ def needed(files: list[str]) -> list[str]:
 
 
 def _union(
-    name: str, found: Mapping[str, Mapping[str, Part]], first: str
+    name: str, parts: Mapping[str, Mapping[str, Part]], first: str
 ) -> tuple[dict[str, list[str]], dict[str, int]]:
     """Return which host has what the first one does not have, and all files of the checkpoint."""
-    files = dict(found[first][name].files)
+    files = dict(parts[first][name].files)
     sources: dict[str, list[str]] = {}
-    for host, of_host in found.items():
+    for host, of_host in parts.items():
         for file, size in of_host[name].files.items() if name in of_host else ():
             if file not in files:
                 files[file] = size

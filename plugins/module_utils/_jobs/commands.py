@@ -25,7 +25,7 @@ def jobs() -> Path:
     return Path(sys.argv[0]).resolve().parents[1] / "jobs"
 
 
-def folder(words: Sequence[str]) -> Path:
+def job_directory(words: Sequence[str]) -> Path:
     """Return the directory of the job that a command names, by that or by its name. Raises ValueError."""
     named = [word for word in words if not word.startswith("-")]
     if len(named) != 1:
@@ -76,14 +76,14 @@ def status(words: Sequence[str]) -> dict[str, Any] | str:
     seen = in_use.answer(str(jobs()), host=os.uname().nodename)
     entries = texts.entries(seen["jobs"], {os.uname().nodename: seen["processes"]})
     if any(not word.startswith("-") for word in words):
-        entries = [entry for entry in entries if entry["path"] == str(folder(words).resolve())]
+        entries = [entry for entry in entries if entry["path"] == str(job_directory(words).resolve())]
         return texts.details(entries[0]) if TEXT in words else entries[0]
     return texts.overview(entries) if TEXT in words else {"jobs": entries}
 
 
 def log(words: Sequence[str]) -> dict[str, Any] | str:
     """Return the log of a job."""
-    path = folder(words) / "log"
+    path = job_directory(words) / "log"
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     return text.rstrip("\n") if TEXT in words else {"log": text}
 
@@ -92,7 +92,7 @@ def results(words: Sequence[str]) -> dict[str, Any] | str:
     """Return the results of a job that has ended."""
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import results as texts
 
-    path = folder(words)
+    path = job_directory(words)
     outcome: dict[str, Any] = directory.look(path, limit=0)["outcome"]
     if not outcome:
         raise ValueError(f"job {path.name} has no results yet: the command wait {path.name} returns them")
@@ -101,7 +101,7 @@ def results(words: Sequence[str]) -> dict[str, Any] | str:
 
 def wait(words: Sequence[str]) -> dict[str, Any] | str:
     """Wait for the end of a job, and return its results, or its status where it has none."""
-    path = folder(words)
+    path = job_directory(words)
     seen = directory.answer(str(path), log_offset=1 << 42, wait=float("inf"))
     return results(words) if seen["outcome"] else status(words)
 
@@ -110,7 +110,7 @@ def stop(words: Sequence[str]) -> dict[str, Any] | str:
     """Stop a job on all of its hosts."""
     from ansible_collections.amx.cluster.plugins.module_utils._jobs import ending
 
-    path = folder(words)
+    path = job_directory(words)
     ended = ending.end(str(path), host=os.uname().nodename)
     done = "was stopped" if ended["was_running"] else "was not running"
     return (

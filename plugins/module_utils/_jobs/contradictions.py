@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What contradicts itself in a job each of whose fields is sound."""
+"""Contradictions within a job each of whose fields is sound."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROVIDED = {
 
 
 def of_job(job: Job) -> list[str]:
-    """Say which fields of a job cannot be true together."""
+    """Return which fields of a job cannot be true together, as messages."""
     errors = [] if job.project else _same_names([job.script, *([job.prepare.script] if job.prepare else [])])
     if job.request and not job.script.is_relative_to(PROGRAMS):
         errors.append("request: is for programs of the collection: pass args to a script of your own")
@@ -79,7 +79,7 @@ def of_job(job: Job) -> list[str]:
 
 
 def _not_provided(job: Job, name: str) -> str:
-    """Say that an argument names a model or dataset that ranks will not find, as they look for it offline."""
+    """Return the message that an argument names a model or dataset that ranks, which are offline, will not find."""
     value = job.args.get(name)
     if not isinstance(value, str) or value.startswith(("/", ".", "data/", "output/", "~")):
         return ""
@@ -104,7 +104,7 @@ def _not_provided(job: Job, name: str) -> str:
 
 
 def _same_names(scripts: list[Path]) -> list[str]:
-    """Say which scripts would overwrite each other, or the launcher's own, in the job directory."""
+    """Return which scripts would overwrite each other, or the launcher's own, in the job directory."""
     scripts = [script for script in scripts if script.is_absolute()]
     errors = [
         f"{script}: the job directory has a {script.name} of its own, rename it"

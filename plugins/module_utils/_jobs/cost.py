@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a job, or an epoch of it, costs on hosts that are paid for by the hour."""
+"""Cost of a job, or of an epoch of it, on hosts that are paid for by the hour."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Price:
-    """What one host costs for an hour. currency: as it was written, empty without one."""
+    """Price of one host for an hour. currency: as it was written, empty without one."""
 
     amount: float
     currency: str
@@ -24,10 +24,10 @@ class Price:
         written = str(value if value is not None else "").strip()
         if not written:
             return None
-        found = re.fullmatch(r"(\D*?)\s*(\d+(?:\.\d+)?)\s*(\D*)", written)
-        if not found or "-" in found[1]:
+        match = re.fullmatch(r"(\D*?)\s*(\d+(?:\.\d+)?)\s*(\D*)", written)
+        if not match or "-" in match[1]:
             raise ValueError(f"{name}: {written!r} is not a price such as 2.5 or '2.5 USD'")
-        return cls(float(found[2]), (found[1] or found[3]).strip())
+        return cls(float(match[2]), (match[1] or match[3]).strip())
 
     def of(self, hosts: float | None, seconds: float | None) -> float | None:
         """Return what so many hosts cost for so many seconds; None where one of them is not known."""
@@ -44,14 +44,14 @@ def host_seconds(attempts: Iterable[Mapping[str, Any]], hosts: float | None, sec
 
     attempts: as results.json has them. hosts, seconds: of the run, which count where its attempts tell neither.
     """
-    found, unknown = 0.0, 0
+    total, unknown = 0.0, 0
     for attempt in attempts:
         if isinstance(attempt.get("seconds"), (int, float)):
-            found += attempt["seconds"] * (len(attempt["hosts"]) if "hosts" in attempt else hosts or 0)
+            total += attempt["seconds"] * (len(attempt["hosts"]) if "hosts" in attempt else hosts or 0)
         else:
             unknown += 1
-    if found and not unknown:
-        return found
+    if total and not unknown:
+        return total
     return None if hosts is None or seconds is None else hosts * seconds
 
 

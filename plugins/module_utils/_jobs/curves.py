@@ -26,7 +26,7 @@ EVENTS = "curves"
 
 @dataclass(frozen=True)
 class Point:
-    """What one Trainer has logged at a step. time: seconds since the Unix epoch."""
+    """Metrics that one Trainer has logged at a step. time: seconds since the Unix epoch."""
 
     step: int
     time: float
@@ -48,22 +48,22 @@ def of_lines(lines: Iterable[str]) -> dict[int, list[Point]]:
     Steps that were made anew count once: a training that begins after a step has no later points of an earlier attempt,
     nor has a Trainer that begins later in the script. Of a metric that was logged twice at a step, the last one counts.
     """
-    found: dict[int, dict[int, Point]] = {}
+    curves: dict[int, dict[int, Point]] = {}
     for line in lines:
         try:
             entry = json.loads(line)
             number, at = int(entry.get("trainer", 0)), float(entry["time"])
             if "begin" in entry:
-                found = {one: points for one, points in found.items() if one <= number}
-                kept = found.get(number, {})
-                found[number] = {step: point for step, point in kept.items() if step <= entry["begin"]}
+                curves = {trainer: points for trainer, points in curves.items() if trainer <= number}
+                kept = curves.get(number, {})
+                curves[number] = {step: point for step, point in kept.items() if step <= entry["begin"]}
                 continue
             step, metrics = int(entry["step"]), {str(name): float(value) for name, value in entry["metrics"].items()}
         except (ValueError, TypeError, KeyError, AttributeError):
             continue
-        before = found.setdefault(number, {}).get(step)
-        found[number][step] = Point(step, at, {**(before.metrics if before else {}), **metrics})
-    return {number: [points[step] for step in sorted(points)] for number, points in sorted(found.items()) if points}
+        before = curves.setdefault(number, {}).get(step)
+        curves[number][step] = Point(step, at, {**(before.metrics if before else {}), **metrics})
+    return {number: [points[step] for step in sorted(points)] for number, points in sorted(curves.items()) if points}
 
 
 def write_events(results: Path) -> list[Path]:
@@ -73,10 +73,10 @@ def write_events(results: Path) -> list[Path]:
     """
     written = []
     for number, points in read(results / CURVES).items():
-        folder = results / EVENTS / (str(number + 1) if number else "")
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"events.out.tfevents.{int(points[0].time):010}.{results.name}"
-        for other in folder.glob(f"events.out.tfevents.*.{results.name}"):
+        directory = results / EVENTS / (str(number + 1) if number else "")
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"events.out.tfevents.{int(points[0].time):010}.{results.name}"
+        for other in directory.glob(f"events.out.tfevents.*.{results.name}"):
             other.unlink()
         with path.open("wb") as stream:
             stream.writelines(map(record, events(points)))
@@ -126,8 +126,8 @@ def _key(field: int, kind: int) -> bytes:
     return _varint(field << 3 | kind)
 
 
-def _bytes(field: int, content: bytes) -> bytes:
-    return _key(field, 2) + _varint(len(content)) + content
+def _bytes(field: int, payload: bytes) -> bytes:
+    return _key(field, 2) + _varint(len(payload)) + payload
 
 
 def _double(field: int, value: float) -> bytes:
@@ -153,9 +153,9 @@ def _crc_table() -> list[int]:
 _CRC32C = _crc_table()
 
 
-def _masked_crc(content: bytes) -> bytes:
+def _masked_crc(payload: bytes) -> bytes:
     crc = 0xFFFFFFFF
-    for byte in content:
+    for byte in payload:
         crc = _CRC32C[(crc ^ byte) & 0xFF] ^ crc >> 8
     crc ^= 0xFFFFFFFF
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -46,13 +46,13 @@ class Departures:
         return steps.pop() if len(self._saved) == self._ranks and len(steps) == 1 else None
 
     def are_due(self, now: float) -> bool:
-        """Tell whether the attempt ends now: all have saved, or a host may be gone at any moment."""
+        """Return whether the attempt ends now: all have saved, or a host may be gone at any moment."""
         return bool(self.at) and (self.saved() is not None or now > min(self._ends.values()) - LAST)
 
     def reason(self) -> str:
-        """Say why the attempt ends."""
+        """Return why the attempt ends."""
         saved = self.saved()
-        return f"{said(self.at)}; " + (
+        return f"{hosts_leaving(self.at)}; " + (
             f"all ranks have saved checkpoint-{saved}" if saved is not None else "no checkpoint was saved in time"
         )
 
@@ -70,7 +70,7 @@ def read(written: str, sent: Any) -> tuple[float, str]:
     return min(max(left, 0.0), NOTICE), f"{end:%H:%M:%S} UTC"
 
 
-def said(at: Mapping[str, str]) -> str:
+def hosts_leaving(at: Mapping[str, str]) -> str:
     """Return which hosts leave, and when."""
     return ", ".join(f"{host} leaves at {when}" for host, when in at.items())
 
@@ -83,9 +83,9 @@ def cannot_go_on(at: Mapping[str, str], staying: Iterable[str], least: int, head
     """
     again = "replace it and continue the job with playbooks/cloud_train.yml"
     if head in at:
-        return f"{said(at)}, where the job's supervisor and results are: {again}"
+        return f"{hosts_leaving(at)}, where the job's supervisor and results are: {again}"
     if replace:
-        return f"{said(at)}: {again} (replace: true)"
+        return f"{hosts_leaving(at)}: {again} (replace: true)"
     if len(list(staying)) < least:
-        return f"{said(at)} and the job needs {least} host(s): {again}, or let it go on with fewer (min_hosts)"
+        return f"{hosts_leaving(at)} and the job needs {least} host(s): {again}, or let it go on with fewer (min_hosts)"
     return ""

@@ -51,8 +51,8 @@ SHORT = {"do_train": True, "save_strategy": "no"}
 def derived(job: Job, suffix: str, **changes: Any) -> Job:
     """Return `job` under the name NAME+SUFFIX with these fields changed; a mapping is merged with the job's own.
 
-    What is None in such a mapping is left out. Nothing is expected of its results but that it ends, and nobody is told:
-    `expect` and `on_end` are empty unless given. Raises ValueError when the name is none for a derived job.
+    What is None in such a mapping is left out. Nothing is expected of its results but that it ends, and nobody receives
+    a message: `expect` and `on_end` are empty unless given. Raises ValueError when the name is none for a derived job.
     """
     name = derived_name(job.name, suffix)
     merged: dict[str, Any] = {
@@ -119,9 +119,9 @@ def profiled(job: Job, value: object) -> Job:
     value: as -e profile=... has it: true, a number of steps, or false, which leaves the job as it is. Raises
     ValueError.
     """
-    said = str(value).strip().lower()
+    word = str(value).strip().lower()
     words = {**dict.fromkeys(("true", "yes", "on"), True), **dict.fromkeys(("false", "no", "off", ""), False)}
-    wanted = words.get(said, int(said) if said.isdecimal() else value)
+    wanted = words.get(word, int(word) if word.isdecimal() else value)
     try:
         steps = PROFILE.check(wanted, Place(job.file.parent))
     except ValueError as error:

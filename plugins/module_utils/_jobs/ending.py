@@ -23,38 +23,38 @@ def end(
     all hosts, and to fetch what they have written. host: this host's name in the inventory. check: change nothing, and
     return what would be ended. Raises ValueError where the job cannot be stopped.
     """
-    folder = Path(path)
-    status = directory.running(folder)
+    own = Path(path)
+    status = directory.running(own)
     try:
         if check:
-            ended = processes.find(folder)
+            ended = processes.find(own)
         else:
             if status:
                 with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
                     os.kill(status["pid"], directory.STOP)
-                _wait(folder, patience)
-            ended = processes.end(folder, grace)
-            directory.remove_secrets(folder)
+                _wait(own, patience)
+            ended = processes.end(own, grace)
+            directory.remove_secrets(own)
             if not status:  # its supervisor had ended before: what has run launch.sh writes what came of the job
-                _wait(folder, patience)
-            if directory.running(folder):
+                _wait(own, patience)
+            if directory.running(own):
                 raise TimeoutError(
                     f"its supervisor (process {status['pid'] if status else '?'}) has not ended within {patience} s; "
-                    f"{folder}/supervise.log may tell why. Run this again"
+                    f"{own}/supervise.log may tell why. Run this again"
                 )
     except (OSError, TimeoutError) as error:
-        raise ValueError(f"the job in {folder} cannot be stopped: {error}") from None
+        raise ValueError(f"the job in {own} cannot be stopped: {error}") from None
     return {
         "changed": bool(status or ended),
-        "known": folder.is_dir(),
+        "known": own.is_dir(),
         "was_running": status is not None,
         "ended": ended,
         "lines": [f"{host} rank {process['rank']} (process {process['pid']})" for process in ended],
     }
 
 
-def _wait(folder: Path, seconds: float) -> None:
+def _wait(path: Path, seconds: float) -> None:
     """Wait until the supervisor of a job has ended, for so many seconds at most."""
     deadline = time.monotonic() + seconds
-    while directory.running(folder) and time.monotonic() < deadline:
+    while directory.running(path) and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -48,7 +48,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the exchange went. reason: why the job cannot run, empty when it can. note: what to note of it."""
+    """Outcome of the exchange. reason: why the job cannot run, empty when it can. note: what to note of it."""
 
     reason: str = ""
     note: str = ""
@@ -63,13 +63,13 @@ def rounds(players: int) -> list[list[tuple[int, int]]]:
     if players < 2:
         return []
     circle = [*range(players), *([-1] if players % 2 else [])]
-    found = []
+    rounds = []
     for _round in range(len(circle) - 1):
         half = len(circle) // 2
         pairs = zip(circle[:half], reversed(circle[half:]))
-        found.append(sorted((min(pair), max(pair)) for pair in pairs if -1 not in pair))
+        rounds.append(sorted((min(pair), max(pair)) for pair in pairs if -1 not in pair))
         circle = [circle[0], circle[-1], *circle[1:-1]]
-    return found
+    return rounds
 
 
 def script(plan: Plan, python: str) -> str:
@@ -81,21 +81,21 @@ def script(plan: Plan, python: str) -> str:
 
 def evaluate(text: str, hosts: Sequence[str], otherwise: str) -> list[Pair]:
     """Return how each pair of hosts got on. text: what the ranks printed. otherwise: why a pair said nothing."""
-    said: dict[tuple[int, int], Pair] = {}
+    reports: dict[tuple[int, int], Pair] = {}
     for line in _lines(text):
         if "pair" not in line:
             continue
         first, second = line["pair"]
         names = hosts[first], hosts[second]
-        known = said.get((first, second))
+        known = reports.get((first, second))
         if "waits" in line:
             waits, other = (hosts[rank] for rank in line["waits"])
-            said[first, second] = Pair(*names, None, f"{waits} waits for {other}", tested=False)
+            reports[first, second] = Pair(*names, None, f"{waits} waits for {other}", tested=False)
         # One of both may see an error that the other one does not see.
         elif not known or (known.tested and not known.error):
-            said[first, second] = Pair(*names, line["microseconds"], line["error"])
+            reports[first, second] = Pair(*names, line["microseconds"], line["error"])
     return [
-        said.get((first, second), Pair(hosts[first], hosts[second], None, otherwise))
+        reports.get((first, second), Pair(hosts[first], hosts[second], None, otherwise))
         for first, second in sorted(pair for pairs in rounds(len(hosts)) for pair in pairs)
     ]
 
@@ -112,11 +112,11 @@ def conclude(fabric: str, text: str, hosts: Sequence[str], otherwise: str) -> Ou
     if broken:
         left = sum(not pair.tested for pair in pairs)
         lines = "; ".join(f"{pair.first} and {pair.second}: {pair.error}" for pair in broken[:5])
-        more = f"; and {count(len(broken) - 5, 'further pair')}" if len(broken) > 5 else ""
-        more += f" ({count(left, 'pair')} not tested, because a host still waited for another one)" if left else ""
+        rest = f"; and {count(len(broken) - 5, 'further pair')}" if len(broken) > 5 else ""
+        rest += f" ({count(left, 'pair')} not tested, because a host still waited for another one)" if left else ""
         return Outcome(
             f"{len(broken)} of {len(pairs)} pairs of hosts could not exchange messages over the fabric {fabric}: "
-            f"{lines}{more}. {REMEDY}"
+            f"{lines}{rest}. {REMEDY}"
         )
     times = sorted((pair.microseconds or 0.0, f"{pair.first} and {pair.second}") for pair in pairs)
     middle = median(taken for taken, _names in times)
@@ -127,20 +127,20 @@ def conclude(fabric: str, text: str, hosts: Sequence[str], otherwise: str) -> Ou
     )
 
 
-def run(folder: Path, plan: Mapping[str, Any], stopped: Callable[[], bool], start: float = START) -> Outcome:
+def run(directory: Path, plan: Mapping[str, Any], stopped: Callable[[], bool], start: float = START) -> Outcome:
     """Run the exchange in a job directory, and return how it went; at once where its job has none.
 
     stopped: whether the job is to be ended. start: seconds until the ranks must have started. Raises OSError.
     """
-    if not (folder / SCRIPT).exists():
+    if not (directory / SCRIPT).exists():
         return Outcome()
     hosts = [host["host"] for host in plan["hosts"]]
     end = time.monotonic() + start + PAIR * len(rounds(len(hosts)))
-    log = folder / LOG
+    log = directory / LOG
     with log.open("wb") as output:
         process = subprocess.Popen(
             ["bash", SCRIPT],
-            cwd=folder,
+            cwd=directory,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -174,12 +174,12 @@ def _read(log: Path) -> str:
 
 
 def _lines(text: str) -> list[dict[str, Any]]:
-    found = []
+    lines = []
     for line in text.splitlines():
         if line.startswith(LINE):
             with contextlib.suppress(ValueError):  # it is being written
-                found.append(json.loads(line[len(LINE) :]))
-    return found
+                lines.append(json.loads(line[len(LINE) :]))
+    return lines
 
 
 TEXT = """\

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Why a job ended: read from its log, from what its ranks told while they lived, and from which hosts answer."""
+"""Reasons for the end of a job: from its log, from what its ranks reported, and from which hosts answer."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Failure:
     said: str = ""
 
     def is_cause(self) -> bool:
-        """Tell whether it may be what has ended the other ranks."""
+        """Return whether the failure may be what has ended the other ranks."""
         if self.text or self.said:
             return not CONSEQUENCES.search(last_words(self.text) or self.said)
         return self.code not in (None, 0, CUT_OFF)
@@ -89,10 +89,10 @@ def tracebacks(log: str) -> list[tuple[int, str, str]]:
     What a rank printed before it was not its end: the script went on after its arguments were refused, perhaps.
     """
     last: dict[int, tuple[int, str, str]] = {}
-    for found in progress.FAILURE.finditer(log):
-        rank = int(found[1])
+    for match in progress.FAILURE.finditer(log):
+        rank = int(match[1])
         last.pop(rank, None)
-        last[rank] = (rank, found[2], found[3].strip())
+        last[rank] = (rank, match[2], match[3].strip())
     return list(last.values())
 
 
@@ -166,17 +166,17 @@ def cause(
         return f"{launcher} lost its own process on one of the hosts, which was ended there (signal 13)"
     if ended_by:
         return f"{launcher} was ended by signal {ended_by} from outside"
-    told = next((failure for failure in [*failures, *logged] if failure.text or failure.said), None)
-    if told:
-        return told.describe()
+    failure = next((failure for failure in [*failures, *logged] if failure.text or failure.said), None)
+    if failure:
+        return failure.describe()
     last = f"; the last line of its log: {line}" if line else " and printed nothing"
     return f"{launcher} ended with exit code {code}{last}"
 
 
 def _last_line(log: str) -> str:
     """Return the last line that says something: not of what launchers draw and report, and not what rank.py notes."""
-    said = (line.strip() for line in reversed(TORCHRUN_REPORTS.split(log, maxsplit=1)[0].splitlines()))
-    return plain(next((line for line in said if line and not line.startswith(("=", "rank.py: rank "))), ""))
+    lines = (line.strip() for line in reversed(TORCHRUN_REPORTS.split(log, maxsplit=1)[0].splitlines()))
+    return plain(next((line for line in lines if line and not line.startswith(("=", "rank.py: rank "))), ""))
 
 
 def suspects(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
@@ -193,7 +193,7 @@ def suspects(beats: Mapping[int, Mapping[str, Any]]) -> list[int]:
 
 
 def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
-    """Say which rank holds up the others; an empty string while any of them makes progress.
+    """Return which rank holds up the others; an empty string while any of them makes progress.
 
     beats: the last heartbeat of each rank: {rank: {host, idle (seconds since it had made progress when it sent that,
     docs/watching.md says what that is), silent (seconds since it was received, or since the launch where none was),
@@ -213,72 +213,71 @@ def stall(beats: Mapping[int, Mapping[str, Any]], patience: float) -> str:
     mute = {rank: beat for rank, beat in running.items() if beat["silent"] > MUTE}
     guilty = mute or {rank: beat for rank, beat in running.items() if not beat.get("waiting")}
     stepped = any(beat.get("stepped") for beat in beats.values())
-    what = "made a step or done any other work" if stepped else "done any work on its way to the first step"
-    told = [f"no rank has {what} for {min(idle):.0f} s"]
+    progress = "made a step or done any other work" if stepped else "done any work on its way to the first step"
+    sentences = [f"no rank has {progress} for {min(idle):.0f} s"]
     for rank, beat in sorted((guilty or running).items())[:3]:
         where = f"rank {rank} on {beat['host']}"
         if beat.get("missing"):
-            told.append(
+            sentences.append(
                 f"{where} has told nothing since it was started {beat['silent']:.0f} s ago, and uses no processor: see "
                 f"whether {beat['host']} can read the virtual environment and the job directory (a network file system "
                 "that hangs), and whether an earlier run is still there (playbooks/status.yml)"
             )
         elif mute:
-            told.append(f"{where} has told nothing for {beat['silent']:.0f} s, as if it were stopped")
+            sentences.append(f"{where} has told nothing for {beat['silent']:.0f} s, as if it were stopped")
         elif guilty:
-            told.append(f"{where} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}")
+            sentences.append(f"{where} is here, and the others wait for it:\n{beat.get('stack', '').rstrip()}")
         else:
-            told.append(f"{where} waits for the others, and they for it:\n{beat.get('stack', '').rstrip()}")
-    return "\n".join(told)
+            sentences.append(f"{where} waits for the others, and they for it:\n{beat.get('stack', '').rstrip()}")
+    return "\n".join(sentences)
 
 
 def of_script(text: str, code: int) -> str:
     """Return why a script that is no rank ended with `code`: its last words, from what it printed, and how it ended."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = last_words(text) if "Traceback (most recent call last)" in text else plain("".join(lines[-1:]))
+    words = last_words(text) if "Traceback (most recent call last)" in text else plain("".join(lines[-1:]))
     how = f"it was ended by signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{said} ({how})" if said else how
+    return f"{words} ({how})" if words else how
 
 
-def disks(log: str, full: Sequence[str], folder: str, host: str) -> str:
+def disks(log: str, full: Sequence[str], directory: str, host: str) -> str:
     """Return what to add to the reason of a failure where a disk was full; an empty string where nothing tells of that.
 
     log: what was printed. full: hosts that have no room now. host: which it is, where no rank's end tells.
     """
-    told = full_disks(full, folder)
-    if told:
-        return told
+    reason = full_disks(full, directory)
+    if reason:
+        return reason
     for _rank, where, text in tracebacks(log):
-        if problem := disk_problem(last_words(text), where, folder):
+        if problem := disk_problem(last_words(text), where, directory):
             return f"; {problem}, or save less (save_total_limit)"
     ended = bool(tracebacks(log))
-    problem = "" if ended else disk_problem("\n".join(log.splitlines()[-50:]), host, folder)
+    problem = "" if ended else disk_problem("\n".join(log.splitlines()[-50:]), host, directory)
     return f"; {problem}, or save less (save_total_limit)" if problem else ""
 
 
-def full_disks(hosts: Sequence[str], folder: str) -> str:
+def full_disks(hosts: Sequence[str], directory: str) -> str:
     """Return what to add to the reason of a failure where hosts' disks are full; an empty string where none is."""
     if not hosts:
         return ""
-    return (
-        f"; the file system of {folder} on {', '.join(hosts)} is full: free some of it, or save less (save_total_limit)"
-    )
+    where = f"{directory} on {', '.join(hosts)}"
+    return f"; the file system of {where} is full: free some of it, or save less (save_total_limit)"
 
 
-def apart(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
-    """Say that ranks train models of their own although they formed a group; an empty string while nothing tells so.
+def separate_models(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
+    """Return the message that ranks of a group train models of their own; an empty string while nothing shows that.
 
     beats: the last heartbeat of each rank, {rank: {gradient: {step (which of the optimizer's steps), parameters (how
     many have one), sum, norm}, or None where it is none that has to be the same on all ranks}}. Gradients of different
     batches differ by about their norm; those of one model are the same but for rounding.
     """
-    told = {rank: beat["gradient"] for rank, beat in beats.items() if beat.get("gradient")}
-    if len(told) < ranks or ranks < 2:
+    gradients = {rank: beat["gradient"] for rank, beat in beats.items() if beat.get("gradient")}
+    if len(gradients) < ranks or ranks < 2:
         return ""
-    if len({(gradient["step"], gradient["parameters"]) for gradient in told.values()}) > 1:
+    if len({(gradient["step"], gradient["parameters"]) for gradient in gradients.values()}) > 1:
         return ""  # not the same step, or not of the same model: nothing to be compared
-    sums = {rank: gradient["sum"] for rank, gradient in told.items()}
-    scale = max(*(abs(total) for total in sums.values()), *(gradient["norm"] for gradient in told.values()))
+    sums = {rank: gradient["sum"] for rank, gradient in gradients.items()}
+    scale = max(*(abs(total) for total in sums.values()), *(gradient["norm"] for gradient in gradients.values()))
     if max(sums.values()) - min(sums.values()) <= 1e-3 * scale:
         return ""
     return (
@@ -289,7 +288,7 @@ def apart(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
 
 
 def alone(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
-    """Say that all ranks train although they are in no group; an empty string while nothing tells so.
+    """Return the message that all ranks train outside of any group; an empty string while nothing shows that.
 
     beats: the last heartbeat of each rank, {rank: {alone (steps of an optimizer outside of any group), stepped (whether
     it has made one in a group)}}. It may be what the script does first, to fit something small: a note, no fault.
@@ -305,7 +304,7 @@ def alone(beats: Mapping[int, Mapping[str, Any]], ranks: int) -> str:
 
 
 def wrong_world(plan: Mapping[str, Any], world: Mapping[str, Any] | None) -> str:
-    """Say how the group that formed differs from the one planned; an empty string when it does not.
+    """Return how the group that formed differs from the one planned; an empty string when it does not.
 
     plan: plan.json. world: world.json, which rank 0 writes when the ranks have formed a group.
     """
@@ -325,7 +324,7 @@ def wrong_world(plan: Mapping[str, Any], world: Mapping[str, Any] | None) -> str
 
 
 def missed(expect: Mapping[str, float], metrics: Mapping[str, Any], progress: Mapping[str, Any] | None = None) -> str:
-    """Say which metric is below what the job expects of it, or why what ended well is no training; else "".
+    """Return which metric is below what the job expects of it, or why what ended well is no training; else "".
 
     progress: that of transformers' Trainer, None for what is no such training.
     """

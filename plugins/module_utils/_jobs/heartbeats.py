@@ -130,7 +130,7 @@ class Receiver:
     def _close_overdue(self) -> None:
         """Close the connections of those who take longer than they may."""
         now = self._clock()
-        for connection in [found for found in self._connections.values() if found.deadline() < now]:
+        for connection in [connection for connection in self._connections.values() if connection.deadline() < now]:
             self._drop(connection)
 
     def _read(self, connection: Connection) -> list[dict[str, Any]]:
@@ -170,10 +170,10 @@ class Receiver:
         connection.buffer += rest
         if len(connection.buffer) > LARGEST:
             self._drop(connection)
-        found = [message for message in messages if message is not None]
-        for message in found:
+        received = [message for message in messages if message is not None]
+        for message in received:
             connection.rank = message["rank"]
-        return found
+        return received
 
 
 def parse(line: bytes) -> dict[str, Any] | None:

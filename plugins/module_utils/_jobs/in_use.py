@@ -1,7 +1,7 @@
 # Copyright (c) 2026, The amx.cluster maintainers
 # GNU General Public License v3.0+ (see LICENSE or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What runs on a host now, so that nobody removes what it needs."""
+"""Jobs and processes that run on a host now, so that nobody removes what they need."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def answer(path: str, seconds: float = 0.5, starting: str = "", host: str = "thi
     path: the directory of the job directories. seconds: how long CPU use is measured; with 0 it is not. starting: the
     name of a job that starts, whose own locks are left out. host: this host's name in the inventory. Raises OSError.
     """
-    folder = Path(path)
+    jobs = Path(path)
     here = processes.usage(None, seconds) if seconds else processes.find()
     return {
-        "jobs": directory.jobs(folder),
+        "jobs": directory.jobs(jobs),
         "processes": [process for process in here if process["kind"] == "rank"],
-        "environments": environments_in_use(folder),
-        "secrets_left": directory.ended_with_secrets(folder, host),
-        **processes.locked(folder, host, starting),
+        "environments": environments_in_use(jobs),
+        "secrets_left": directory.ended_with_secrets(jobs, host),
+        **processes.locked(jobs, host, starting),
     }
 
 
@@ -37,19 +37,19 @@ def in_use(jobs: Path, host: str) -> list[dict[str, Any]]:
     jobs: the directory of the job directories. host: this host's name in the inventory. hosts: those of the job, as far
     as they are known here.
     """
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     mine = processes.find_in(jobs)
     running = {Path(job).name for job in processes.running_jobs(jobs, mine)}
     for job in sorted(running):
         status = read_json(jobs / job / "status.json") or {}
-        found[job] = f"runs since {status['started']}" if "started" in status else "runs"
+        reasons[job] = f"runs since {status['started']}" if "started" in status else "runs"
     for lock in directory.locked_by(jobs, host):
-        found.setdefault(lock["job"], f"runs since {lock['since']}")
+        reasons.setdefault(lock["job"], f"runs since {lock['since']}")
     for process in mine:
-        found.setdefault(Path(process["job"]).name, f"has processes on {host} (such as {process['pid']})")
-    for folder in starting(jobs):
-        found.setdefault(folder.name, "is being started")
-    return [{"job": job, "hosts": _hosts_of(jobs / job) or [host], "why": why} for job, why in found.items()]
+        reasons.setdefault(Path(process["job"]).name, f"has processes on {host} (such as {process['pid']})")
+    for path in starting(jobs):
+        reasons.setdefault(path.name, "is being started")
+    return [{"job": job, "hosts": _hosts_of(jobs / job) or [host], "why": why} for job, why in reasons.items()]
 
 
 def starting(jobs: Path) -> Iterator[Path]:
@@ -60,7 +60,7 @@ def starting(jobs: Path) -> Iterator[Path]:
 
 
 def is_head(job: Path) -> bool:
-    """Whether a job directory is that of its head, from which the job is started."""
+    """Return whether a job directory is that of its head, from which the job is started."""
     settings = (read_json(job / "job.json") or {}).get("settings", {})
     with contextlib.suppress(OSError):
         return bool(settings.get("head") == (job / "host").read_text(encoding="utf-8").strip())
@@ -72,8 +72,8 @@ def environments_in_use(jobs: Path) -> list[str]:
 
     jobs: the directory of the job directories. Between two attempts of a job no process of it is on its other hosts.
     """
-    folders = {Path(job) for job in processes.running_jobs(jobs, processes.find_in(jobs))} | set(starting(jobs))
-    plans = (read_json(folder / "plan.json") or {} for folder in folders)
+    running = {Path(job) for job in processes.running_jobs(jobs, processes.find_in(jobs))} | set(starting(jobs))
+    plans = (read_json(path / "plan.json") or {} for path in running)
     return sorted({Path(plan["environment"]).name for plan in plans if plan.get("environment")})
 
 

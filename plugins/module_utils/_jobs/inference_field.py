@@ -115,7 +115,7 @@ FORM = Form(_FIELDS.schema, "a mapping", _read)
 
 
 def contradictions(wanted: Inference, models: Sequence[str], data: Sequence[str]) -> list[str]:
-    """Say what of the request has no counterpart in its job: models and data, the names of these fields' entries."""
+    """Return what of the request has no counterpart in its job: models and data, the names of these fields' entries."""
     errors = []
     for name in wanted.models:
         base, _kind = known_models.variant(name)

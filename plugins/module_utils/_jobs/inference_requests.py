@@ -81,12 +81,12 @@ class Benchmark(Document):
             raise ValueError("each cell of the request needs an `id` of its own")
 
 
-def chunks(folder: Path) -> list[Path]:
+def chunks(directory: Path) -> list[Path]:
     """Return the files of chunks in a job directory, damaged ones among them."""
-    return list((folder / CHUNKS).glob("chunk-*"))
+    return list((directory / CHUNKS).glob("chunk-*"))
 
 
-def of_job(folder: Path) -> dict[str, Any]:
+def of_job(directory: Path) -> dict[str, Any]:
     """Return the request of the job in a directory; empty where there is none."""
-    request = (read_json(folder / "job.json") or {}).get("job", {}).get("request")
+    request = (read_json(directory / "job.json") or {}).get("job", {}).get("request")
     return request if isinstance(request, dict) else {}

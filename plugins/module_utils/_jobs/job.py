@@ -16,7 +16,7 @@ from ansible_collections.amx.cluster.plugins.module_utils._jobs import kinds, on
 
 @dataclass(frozen=True)
 class Prepare:
-    """A script that the head runs once, before any rank, in the job directory; what it leaves in data/ is passed to
+    """Script that the head runs once, before any rank, in the job directory. What it leaves in data/ is passed to
     every host. job_args: whether it gets the arguments of the job's script too, before its own."""
 
     script: Path
@@ -26,7 +26,7 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """How often the Trainer saves one, in steps, and how many it keeps (None: all)."""
+    """Interval at which the Trainer saves checkpoints, in steps, and how many it keeps (None: all)."""
 
     steps: int
     keep: int | None = None
@@ -34,7 +34,7 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Watch:
-    """What a running job is watched for: see docs/watching.md."""
+    """Faults that a running job is watched for: see docs/watching.md."""
 
     gradients: bool = True
     stall: bool = True
@@ -43,7 +43,7 @@ class Watch:
 
 @dataclass(frozen=True)
 class Measure:
-    """How the steps of a job are timed: see docs/where_the_time_goes.md.
+    """Timing of the steps of a job: see docs/where_the_time_goes.md.
 
     warmup_steps: steps at the beginning that do not count. split: whether each step is divided into computing,
     communication and input. profile: how many steps after those are profiled by kind of operation, None for none.
@@ -56,7 +56,7 @@ class Measure:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a model or dataset comes from: one of package (with path), directory (with at) and hub.
+    """Source of a model or dataset: one of package (with path), directory (with at) and hub.
 
     package, path: a Python package that carries it, pinned, and its directory in it. directory, at: a directory on the
     "control" machine or the "head". hub, revision, files, at: a repository of the Hugging Face hub, patterns of its
@@ -74,7 +74,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Inference(Document):
-    """What is measured: every combination of these lists that a model has a use for.
+    """Matrix of an inference measurement: every combination of these lists that a model has a use for.
 
     models: names in the job's `models`, of known_models, or job:NAME. tasks: of models whose task is not known
     otherwise. autocast: whether weights become bf16 or fp16 in each call; channels_last: whether images are laid out
@@ -165,18 +165,18 @@ class Job(Document):
         if self.on_end and self.on_end.url and not self.on_end.url.endswith(on_end.HIDDEN):
             object.__setattr__(self, "secrets", {**self.secrets, on_end.SECRET: self.on_end.url})
             object.__setattr__(self, "on_end", replace(self.on_end, url=on_end.hidden(self.on_end.url)))
-        found = secret_env.found_in(self.env)
-        if found:
-            public = {name: value for name, value in self.env.items() if name not in found}
+        variables = secret_env.found_in(self.env)
+        if variables:
+            public = {name: value for name, value in self.env.items() if name not in variables}
             object.__setattr__(self, "env", public)
-            object.__setattr__(self, "secrets", {**self.secrets, **found})
+            object.__setattr__(self, "secrets", {**self.secrets, **variables})
 
     def to_json(self) -> dict[str, Any]:
         """Return the job as JSON can hold it, without the values of its secrets."""
         return {**super().to_json(), "secrets": dict.fromkeys(self.secrets, secret_env.MASK)}
 
     def sets(self, name: str) -> bool:
-        """Tell whether a field has another value than its default."""
+        """Return whether a field has another value than its default."""
         return bool(getattr(self, name) != DEFAULTS[name])
 
     def model(self) -> str | None:

@@ -124,7 +124,7 @@ def _request(value: object, where: Place) -> dict[str, Any]:
     return dict(json.loads(json.dumps(value)))
 
 
-def _found(value: object, where: Place) -> Path:
+def _path(value: object, where: Place) -> Path:
     """Return a path on the control node."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{value!r} is not a path")
@@ -162,7 +162,7 @@ _PATH = text().schema
 SCRIPT = Form(_PATH, f"a path relative to the job file, or `{EXAMPLES}/...`", _script_of_ranks)
 PROJECT = Form(_PATH, "a directory, relative to the job file", _directory)
 WHEELS = list_of(
-    Form(_PATH, "a path", _found),
+    Form(_PATH, "a path", _path),
     "a list of wheels and of directories with wheels",
     "a list of files and directories, relative to the job file",
 ).then(_wheels)

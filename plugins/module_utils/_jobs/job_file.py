@@ -265,12 +265,12 @@ class JobFileError(ValueError):
 def _job_files(directory: Path) -> list[Path]:
     """Return the job files in a directory, among whose files may be others of the same ending."""
     pattern = re.compile(r"^(kind|script|ranks_per_node)[ \t]*:", re.MULTILINE)
-    found = []
+    files = []
     for path in sorted(directory.glob("*.yml")):
         with contextlib.suppress(OSError, UnicodeDecodeError):
             if pattern.search(path.read_text(encoding="utf-8")):
-                found.append(path)
-    return found
+                files.append(path)
+    return files
 
 
 def load(path: Path, override: object = None) -> Job:
@@ -284,7 +284,7 @@ def load(path: Path, override: object = None) -> Job:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         # By their full paths: a bare site.yml would be taken for the playbook.
-        near = [str(one) for place in ("", "jobs") for one in _job_files(path.parent / place)][:10]
+        near = [str(file) for place in ("", "jobs") for file in _job_files(path.parent / place)][:10]
         there = f"; job files are {', '.join(near)}" if near else ""
         raise JobFileError(path, [f"there is no such job file{there}"]) from None
     except (OSError, UnicodeDecodeError) as error:

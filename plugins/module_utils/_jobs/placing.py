@@ -67,7 +67,7 @@ def place(placement: Placement, host: str) -> dict[str, Any]:
     with contextlib.suppress(OSError):
         directory.remove_ended_secrets(folder.parent, host, placement.known)
     if placement.resume and host == placement.head and not checkpoints.last_marked(folder / "output"):
-        refused = [(path.name, checkpoints.refusal(path)) for path in checkpoints.folders(folder / "output")]
+        refused = [(path.name, checkpoints.refusal(path)) for path in checkpoints.directories(folder / "output")]
         why = "".join(f" ({name}: {reason})" for name, reason in refused[:1] if reason)
         raise ValueError(
             f"{folder} has no complete checkpoint to resume from{why}: start the job from the beginning, without resume"
@@ -94,7 +94,7 @@ def _write(placement: Placement, folder: Path, host: str) -> Path | None:
         folder,
         {**placement.files, "host": f"{host}\n"},
         placement.links_of.get(host, placement.links),
-        checkpoints.folders(folder / "output") if aside and placement.resume else [],
+        checkpoints.directories(folder / "output") if aside and placement.resume else [],
         placement.secrets,
         (placement.project, Path(placement.store)) if placement.project else None,
         directory.JOB if placement.keep_previous else directory.DERIVED,

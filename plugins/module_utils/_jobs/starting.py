@@ -80,7 +80,7 @@ def place_on_others(
     words = archive.guarded(f"{plan['environment']}/bin/python", plan["runtime"], "place", "{host}")
     sent = json.dumps(placement.to_json()).encode()
     answers = remote.on_every_host(words, hosts, here, sent, PLACE)
-    lacking = [host for host, (code, _output) in answers.items() if code == archive.LACKING]
+    lacking = [host for host, (code, _output) in answers.items() if code == archive.MISSING]
     problems = transfers.install(plan, lacking, here)
     answers.update(remote.on_every_host(words, [host for host in lacking if host not in problems], here, sent, PLACE))
     chunks = {}

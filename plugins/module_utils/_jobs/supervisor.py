@@ -446,7 +446,7 @@ class Supervisor(Supervision):
         self.take(receiver.receive(0))  # what ranks sent as they ended
         if self.watch.beats:
             self.keep("ranks.json", self.watch.ranks())
-        return self.watch.apart()
+        return self.watch.separate_models()
 
     def names(self) -> list[str]:
         """Return the hosts of the plan, in its order."""

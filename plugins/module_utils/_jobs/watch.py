@@ -87,7 +87,14 @@ class Watch:
 
     def reason(self) -> str:
         """Return why the attempt has to be ended; an empty string while it has not."""
-        return self._overdue() or self._leaving() or self._silent() or self._failure() or self._stall() or self.apart()
+        return (
+            self._overdue()
+            or self._leaving()
+            or self._silent()
+            or self._failure()
+            or self._stall()
+            or self.separate_models()
+        )
 
     def steps(self) -> int:
         """Return how many optimizer's steps the ranks have made, as far as they have reported them."""
@@ -107,9 +114,9 @@ class Watch:
             return ""
         return faults.wrong_world(self.plan, read_json(self.folder / WORLD))
 
-    def apart(self) -> str:
+    def separate_models(self) -> str:
         """Return that ranks train models of their own, where their gradients can be compared."""
-        return faults.apart(self.beats, self.plan["world_size"]) if self.plan["watch"]["gradients"] else ""
+        return faults.separate_models(self.beats, self.plan["world_size"]) if self.plan["watch"]["gradients"] else ""
 
     def out_of_memory(self) -> list[str]:
         """Return the hosts whose kernel has ended a process because it was out of memory since their ranks began."""

@@ -110,7 +110,7 @@ def test_a_host_without_the_runtime_gets_it_and_nothing_else(cluster: Cluster) -
     """What node1 answers for the runtime is made up: it has no directory of its own here."""
     ssh = cluster.bin / "ssh"
     real = ssh.read_text().replace("#!/bin/bash\n", "", 1)
-    lacks = f'[ -e {cluster.base}/has ] || case $* in *" place "*) exit {archive.LACKING} ;; esac\n'
+    lacks = f'[ -e {cluster.base}/has ] || case $* in *" place "*) exit {archive.MISSING} ;; esac\n'
     unpacks = f'case $* in *" install "*) cat > {cluster.base}/has; exit 0 ;; esac\n'
     ssh.write_text(f"#!/bin/bash\n{lacks}{unpacks}{real}")
     assert not cluster.starts("1a").get("failed")
@@ -138,7 +138,7 @@ def test_the_archive_is_installed_from_the_standard_input(tmp_path: Path) -> Non
     check = archive.guarded(sys.executable, str(target), "check")
     assert subprocess.run(check, check=False).returncode == 0
     (target / "__main__.py").write_text("")
-    assert subprocess.run(check, check=False).returncode == archive.LACKING
+    assert subprocess.run(check, check=False).returncode == archive.MISSING
 
 
 def test_a_job_that_runs_is_not_started_again(tmp_path: Path) -> None:

@@ -235,7 +235,7 @@ class PodSupervisor(Supervision):
 
     def wrong(self) -> str:
         """Return what is wrong with a job whose ranks have all ended well."""
-        return self.watch.apart() or self.watch.wrong_world() or self.missed()
+        return self.watch.separate_models() or self.watch.wrong_world() or self.missed()
 
     def resumed(self) -> str:
         """Return what the next attempt begins with."""

@@ -51,7 +51,7 @@ def test_the_first_of_two_hosts_decides() -> None:
     found.take(beat(2, "node2", leaves=notice("2026-11-26T12:02:00Z")), 0.0)
     found.take(beat(1, "node1", leaves=notice("2026-11-26T12:00:30Z")), 0.0)
     assert found.are_due(11.0)
-    assert departures.said(found.at) == "node2 leaves at 12:02:00 UTC, node1 leaves at 12:00:30 UTC"
+    assert departures.hosts_leaving(found.at) == "node2 leaves at 12:02:00 UTC, node1 leaves at 12:00:30 UTC"
 
 
 @pytest.mark.parametrize(

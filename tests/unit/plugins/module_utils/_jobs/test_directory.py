@@ -203,7 +203,7 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     (folder / "parts.json").write_text('{"node1": {"checkpoint-5": ["shard"]}}')
     (folder / "curves.jsonl").write_text('{"begin": 0}')
     made = folder.with_name("next")
-    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoints.folders(folder / "output"))
+    directory.create(made, {"a.sh": "#!/bin/sh"}, {"models/m": "/m"}, checkpoints.directories(folder / "output"))
     copy = made / "output" / "checkpoint-5"
     assert checkpoints.last_complete(made / "output") == copy
     # Linked: it may be large. Of the other one this host may have a part.
@@ -217,7 +217,7 @@ def test_create_takes_checkpoints_along(folder: Path) -> None:
     write_status(folder, ranks=3, accumulation=2, per_device=8, hosts=3)
     (folder / "job.json").write_text('{"settings": {"start": "s"}}')
     (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
-    directory.create(folder.with_name("another"), {}, {}, checkpoints.folders(folder / "output"))
+    directory.create(folder.with_name("another"), {}, {}, checkpoints.directories(folder / "output"))
     told.update(start="s", starts=["s"], hosts=["node0", "node1"], ranks=3, accumulation=2, per_device=8)
     assert json.loads((folder.with_name("another") / "resumed.json").read_text()) == told
 
@@ -228,15 +228,15 @@ def test_what_a_run_without_ranks_has_linked_is_of_the_run_before(folder: Path) 
     (folder / "plan.json").write_text('{"hosts": [{"host": "node0"}, {"host": "node1"}]}')
     write_status(folder, ranks=2, attempts=[{"from": "the beginning"}])
     refused, last = folder.with_name("refused"), folder.with_name("last")
-    directory.create(refused, {}, {}, checkpoints.folders(folder / "output"))
+    directory.create(refused, {}, {}, checkpoints.directories(folder / "output"))
     (refused / "job.json").write_text('{"settings": {"start": "second"}}')
     write_status(refused, ranks=1, attempts=[])
-    directory.create(last, {}, {}, checkpoints.folders(refused / "output"))
+    directory.create(last, {}, {}, checkpoints.directories(refused / "output"))
     found = json.loads((last / "resumed.json").read_text())
     assert (found["start"], found["starts"], found["ranks"]) == ("first", ["second", "first"], 2)
     assert found["hosts"] == ["node0", "node1"]
     write_status(refused, ranks=1, attempts=[{"from": "checkpoint-5"}])
-    directory.create(folder.with_name("another"), {}, {}, checkpoints.folders(refused / "output"))
+    directory.create(folder.with_name("another"), {}, {}, checkpoints.directories(refused / "output"))
     found = json.loads((folder.with_name("another") / "resumed.json").read_text())
     assert (found["start"], found["starts"], found["ranks"]) == ("second", ["second", "first"], 1)
 

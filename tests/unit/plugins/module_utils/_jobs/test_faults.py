@@ -261,11 +261,11 @@ def applied(total: float, **other: Any) -> dict[str, Any]:
 
 
 def test_ranks_of_one_model_apply_one_gradient() -> None:
-    assert faults.apart({rank: applied(12.5 + rank * 1e-9) for rank in range(2)}, 2) == ""
+    assert faults.separate_models({rank: applied(12.5 + rank * 1e-9) for rank in range(2)}, 2) == ""
 
 
 def test_ranks_apart_are_told() -> None:
-    assert faults.apart({0: applied(12.5), 1: applied(-3.0)}, 2) == (
+    assert faults.separate_models({0: applied(12.5), 1: applied(-3.0)}, 2) == (
         "the ranks formed a group, but each trains a model of its own: the gradients of their first step differ (sums "
         "12.5, -3). The script must wrap its model in DistributedDataParallel; an evaluation before training can keep "
         "accelerate from doing so"
@@ -282,7 +282,7 @@ def test_ranks_apart_are_told() -> None:
     ],
 )
 def test_what_cannot_be_compared_is_not_judged(other: dict[str, Any]) -> None:
-    assert faults.apart({0: applied(12.5), 1: other}, 2) == ""
+    assert faults.separate_models({0: applied(12.5), 1: other}, 2) == ""
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def test_a_job_that_cannot_be_started_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_head_that_lacks_the_runtime_gets_it(tmp_path: Path) -> None:
-    lacking = [{"rc": archive.LACKING, "stdout": "", "stderr": ""}]
+    lacking = [{"rc": archive.MISSING, "stdout": "", "stderr": ""}]
     head = Head(start=[lacking, {"failed": True, "msg": "no"}], install={})
     assert start(head, tmp_path)["msg"] == "no"
     assert [name for name, _options in head.asked] == ["start", "install", "start"]
